@@ -1,0 +1,38 @@
+"""A PySpark source that makes a query a real member of a Kafka consumer group: ``format("groupkafka")``."""
+
+from spark_kafka_group.batch import GroupBatch, group_batch
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    CommitError,
+    CorruptRecordError,
+    FencedError,
+    GroupKafkaError,
+    JoinTimeoutError,
+    MembershipError,
+    NoOffsetForPartitionError,
+    OffsetFormatError,
+    OffsetOutOfRangeError,
+    OptionError,
+    ReadError,
+)
+from spark_kafka_group.source import GroupKafkaDataSource
+
+__all__ = [
+    "BrokerError",
+    "BrokerTimeoutError",
+    "CommitError",
+    "CorruptRecordError",
+    "FencedError",
+    "GroupBatch",
+    "GroupKafkaDataSource",
+    "GroupKafkaError",
+    "JoinTimeoutError",
+    "MembershipError",
+    "NoOffsetForPartitionError",
+    "OffsetFormatError",
+    "OffsetOutOfRangeError",
+    "OptionError",
+    "ReadError",
+    "group_batch",
+]

@@ -1,0 +1,131 @@
+"""A batch read that commits: the group moves on when, and only when, the work on its rows ended well."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
+from spark_kafka_group.options import Options, check_for_batch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_kafka_group.wire import GroupClient
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupBatch:
+    """A bounded read as a member of the group.
+
+    Attributes
+    ----------
+    df
+        The records; every action on it reads the same ones.
+    ranges
+        What it reads of each partition this member owns, empty ranges included.
+    generation
+        Generation of the group it reads, and will commit, under.
+    """
+
+    df: DataFrame
+    ranges: tuple[OffsetRange, ...]
+    generation: int
+
+    @property
+    def records(self) -> int:
+        """Number of offsets in the ranges; compaction and transactions leave gaps, so rows may be fewer."""
+        return sum(r.size for r in self.ranges)
+
+
+@contextlib.contextmanager
+def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[GroupBatch]:
+    """Join the group, read from its committed offsets to now, and commit when the block ends without an error.
+
+    ::
+
+        options = {"kafka.bootstrap.servers": ..., "kafka.group.id": "billing", "subscribe": "orders"}
+        with group_batch(spark, options) as batch:
+            batch.df.write.parquet(...)
+
+    When the block raises, nothing is committed and the next batch reads the same records again. The driver is a member
+    of the group for the time of the block, so that other members read other partitions.
+
+    Parameters
+    ----------
+    options
+        Those of a batch read; kafka.group.id is required.
+
+    Raises
+    ------
+    OptionError
+        Before any network call when an option is wrong.
+    NoOffsetForPartitionError, MembershipError, BrokerError
+        On entering the block.
+    CommitError
+        On leaving it: the work is done, and its records will be read again.
+    """
+    # Importing kafka-python takes a while, and every Python worker imports this package.
+    from spark_kafka_group.driver.assignors import STRATEGIES
+    from spark_kafka_group.driver.batch import batch_ranges
+    from spark_kafka_group.wire import GroupClient
+
+    parsed = Options.parse(options)
+    check_for_batch(parsed)
+    group_id = parsed.group_id
+    if group_id is None:
+        raise OptionError("group_batch needs kafka.group.id: it commits to that group")
+    client = GroupClient(parsed, group_id, parsed.group_instance_id, STRATEGIES)
+    try:
+        existing = client.partitions(parsed.topics)
+        client.subscribe(parsed.topics)
+        generation = client.join()
+        ranges = batch_ranges(parsed, client, set(generation.assignment))
+        log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
+        # Partitions of other members must be named as well: nothing is read of them.
+        nothing = dict.fromkeys(existing - generation.assignment, 0)
+        pinned = {
+            "startingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.start for r in ranges})),
+            "endingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.end for r in ranges})),
+        }
+        kept = {
+            name: value for name, value in options.items() if name.lower() not in ("startingoffsets", "endingoffsets")
+        }
+        df = spark.read.format("groupkafka").options(**kept, **pinned).load()
+        yield GroupBatch(df, tuple(ranges), generation.id)
+        ends = {r.tp: r.end for r in ranges if r.size}
+        if ends:
+            _commit(client, ends, group_id, generation.id)
+    finally:
+        try:
+            if parsed.group_instance_id is None:
+                client.leave()
+        finally:
+            client.close()
+
+
+def _commit(client: GroupClient, ends: dict[TopicPartition, int], group_id: str, generation: int) -> None:
+    from spark_kafka_group.driver.positions import commit_note
+
+    try:
+        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation), generation)
+    except MembershipLostError as error:
+        raise CommitError(
+            f"group {group_id}: the group went on without this batch ({error}), probably because another "
+            f"member joined and the batch took longer than kafka.max.poll.interval.ms; nothing was committed, so its "
+            f"records will be read again"
+        ) from error
+    log.info(
+        "group %s: generation %d: committed %s",
+        group_id,
+        generation,
+        " ".join(f"{t}={o}" for t, o in sorted(ends.items())),
+    )

@@ -1,0 +1,96 @@
+"""Every error this package raises on purpose.
+
+::
+
+    GroupKafkaError
+    ├── OptionError               (also ValueError)
+    ├── OffsetFormatError         (also ValueError)
+    ├── NoOffsetForPartitionError
+    ├── MembershipError
+    │   ├── FencedError
+    │   ├── MembershipLostError
+    │   └── JoinTimeoutError
+    ├── CommitError
+    ├── BrokerError
+    │   └── BrokerTimeoutError
+    └── ReadError
+        ├── OffsetOutOfRangeError
+        └── CorruptRecordError
+
+An error raised on an executor or in Spark's reader process reaches people as text only, so the text alone names the
+partition, the offset and what to change.
+"""
+
+from __future__ import annotations
+
+
+class GroupKafkaError(Exception):
+    """Base of all errors of this package."""
+
+
+class OptionError(GroupKafkaError, ValueError):
+    """Raised when an option is unknown, refused, malformed or contradicts another one."""
+
+
+class OffsetFormatError(GroupKafkaError, ValueError):
+    """Raised when an offset in a checkpoint, or in an option, is not one this version can read."""
+
+
+class NoOffsetForPartitionError(GroupKafkaError):
+    """Raised when kafka.auto.offset.reset is ``none`` and the group has committed nothing for a partition."""
+
+
+class MembershipError(GroupKafkaError):
+    """Raised when the query cannot be, or can no longer be, a member of its consumer group."""
+
+
+class FencedError(MembershipError):
+    """Raised when another process has joined with this query's group.instance.id."""
+
+
+class MembershipLostError(MembershipError):
+    """Raised when the group has removed this driver; it rejoins as new, so this error stays inside the driver."""
+
+
+class JoinTimeoutError(MembershipError):
+    """Raised when the group could not be joined in time."""
+
+
+class CommitError(GroupKafkaError):
+    """Raised when the offsets of a batch that succeeded could not be committed."""
+
+
+class BrokerError(GroupKafkaError):
+    """Raised when a broker refuses a request, or cannot be reached."""
+
+
+class BrokerTimeoutError(BrokerError):
+    """Raised when a broker did not answer in time."""
+
+
+class ReadError(GroupKafkaError):
+    """Raised on an executor when records of a partition cannot be read.
+
+    Attributes
+    ----------
+    topic, partition, offset
+        Where reading stopped: ``offset`` is the first offset that was not read.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, problem: str) -> None:
+        super().__init__(f"{topic}-{partition}: offset {offset}: {problem}")
+        self.topic = topic
+        self.partition = partition
+        self.offset = offset
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, int, str]]:
+        return type(self), (self.topic, self.partition, self.offset, self.problem)
+
+
+class OffsetOutOfRangeError(ReadError):
+    """Raised when the log no longer holds, or does not yet hold, an offset that was planned."""
+
+
+class CorruptRecordError(ReadError):
+    """Raised when bytes from a broker are not records: a wrong CRC, an impossible length, a codec that fails."""

@@ -1,0 +1,174 @@
+"""Topic partitions, ranges of offsets, and the JSON that Spark keeps in a checkpoint. Values only, no I/O.
+
+The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets``), so that a checkpoint of
+``format("kafka")`` can be continued, plus one key that no topic can have::
+
+    {"orders": {"0": 120, "1": 80},
+     "@group": {"reader": "5f0c…", "generation": 7, "from": {"orders": {"1": 40}}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from spark_kafka_group.errors import OffsetFormatError
+
+GROUP_KEY = "@group"
+FORMAT_VERSION = 1
+EARLIEST, LATEST = -2, -1  # Spark's and Kafka's numbers for the two ends of a log
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+Positions = Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True, order=True)
+class OffsetRange:
+    """Records with ``start <= offset < end`` of one partition."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Number of offsets; records may be fewer, as compaction and transactions leave gaps."""
+        return self.end - self.start
+
+    def __str__(self) -> str:
+        return f"{self.tp}[{self.start},{self.end})"
+
+
+def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
+    """``{"orders": {"0": 120}}`` as positions.
+
+    Raises
+    ------
+    OffsetFormatError
+        With `what` in its text, when `obj` has another shape.
+    """
+    if not isinstance(obj, dict):
+        raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {obj!r}')
+    positions: dict[TopicPartition, int] = {}
+    for topic, partitions in obj.items():
+        if not isinstance(partitions, dict):
+            raise OffsetFormatError(
+                f"{what}: the value of {topic!r} must map partitions to offsets, not {partitions!r}"
+            )
+        for partition, offset in partitions.items():
+            if not (isinstance(partition, str) and partition.isdecimal()):
+                raise OffsetFormatError(f"{what}: {partition!r} of {topic!r} is not a partition number")
+            if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+                raise OffsetFormatError(f"{what}: {topic}-{partition} has {offset!r} where an offset must be")
+            positions[TopicPartition(topic, int(partition))] = offset
+    return positions
+
+
+def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
+    """The reverse of :func:`positions_from_json`, topics and partitions in order."""
+    obj: dict[str, dict[str, int]] = {}
+    for tp in sorted(positions):
+        obj.setdefault(tp.topic, {})[str(tp.partition)] = positions[tp]
+    return obj
+
+
+@dataclass(frozen=True)
+class GroupOffset:
+    """What Spark keeps of one micro-batch: where it ends, and which member of the group planned it.
+
+    Attributes
+    ----------
+    positions
+        Next offset to read of each partition the member owned.
+    reader
+        Id made once per query; None in a checkpoint that format("kafka") wrote.
+    generation
+        Generation of the group under which the batch was planned; -1 before the first.
+    moved
+        Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
+        or moved because the group's committed offset was right and the checkpoint was not.
+    """
+
+    positions: dict[TopicPartition, int] = field(default_factory=dict)
+    reader: str | None = None
+    generation: int = -1
+    moved: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
+        obj: dict[str, Any] = dict(positions_to_json(self.positions))
+        if self.reader is not None:
+            group: dict[str, Any] = {"reader": self.reader, "generation": self.generation}
+            if self.moved:
+                group["from"] = positions_to_json(self.moved)
+            obj[GROUP_KEY] = group
+        return obj
+
+    @classmethod
+    def from_json(cls, obj: object) -> GroupOffset:
+        """Read what :meth:`to_json`, or Spark's kafka source, wrote.
+
+        Raises
+        ------
+        OffsetFormatError
+            When the shape is another one, or a newer version of this package wrote it.
+        """
+        if not isinstance(obj, dict):
+            raise OffsetFormatError(f"the checkpoint's offset is not a JSON object: {obj!r}")
+        group = obj.get(GROUP_KEY)
+        positions = positions_from_json({k: v for k, v in obj.items() if k != GROUP_KEY}, "the checkpoint's offset")
+        if group is None:
+            return cls(positions)
+        if not isinstance(group, dict):
+            raise OffsetFormatError(f"the checkpoint's offset has {group!r} under {GROUP_KEY!r}")
+        version = group.get("version", 1)
+        if version != FORMAT_VERSION:
+            raise OffsetFormatError(
+                f"the checkpoint's offset was written by offset format {version} of spark-kafka-group and this "
+                f"installation reads format {FORMAT_VERSION}: install the version that wrote it, or a newer one"
+            )
+        unknown = sorted(set(group) - {"reader", "generation", "from", "version"})
+        reader, generation = group.get("reader"), group.get("generation")
+        if unknown or not isinstance(reader, str) or not isinstance(generation, int):
+            raise OffsetFormatError(
+                f"the checkpoint's offset has {group!r} under {GROUP_KEY!r}, which this version of spark-kafka-group "
+                f"(offset format {FORMAT_VERSION}) cannot read: install the version that wrote it"
+            )
+        return cls(
+            positions,
+            reader,
+            generation,
+            positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
+        )
+
+    def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
+        """Where the batch that ends here began, given the end of the batch before it.
+
+        Raises
+        ------
+        OffsetFormatError
+            When a partition's start is known from neither.
+        """
+        starts: dict[TopicPartition, int] = {}
+        for tp in self.positions:
+            start = self.moved.get(tp, previous.positions.get(tp))
+            if start is None:
+                raise OffsetFormatError(f"{tp}: the checkpoint tells where the batch ends but not where it starts")
+            starts[tp] = start
+        return starts
+
+    def ranges(self, previous: GroupOffset) -> list[OffsetRange]:
+        """The non-empty ranges of the batch that ends here, in order of partition."""
+        starts = self.starts(previous)
+        return [OffsetRange(tp, starts[tp], end) for tp, end in sorted(self.positions.items()) if starts[tp] < end]

@@ -1,0 +1,122 @@
+"""Spark's data source API, and nothing else: each call goes to the driver's or the executors' part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from spark_kafka_group.options import Options, check_for_batch, check_for_stream
+from spark_kafka_group.schema import spark_schema
+from spark_kafka_group.task import ReadTask
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from spark_kafka_group.driver.stream import StreamDriver
+
+
+class GroupKafkaDataSource(DataSource):
+    """``format("groupkafka")``: Kafka topics read by a query that is a real member of its consumer group.
+
+    Raises
+    ------
+    OptionError
+        When an option is wrong; before any network call.
+    """
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._parsed = Options.parse(options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "groupkafka"
+
+    def schema(self) -> str:
+        return spark_schema(self._parsed.include_headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        check_for_batch(self._parsed)
+        return GroupKafkaReader(self._parsed)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        check_for_stream(self._parsed)
+        return GroupKafkaStreamReader(self._parsed)
+
+
+class GroupKafkaReader(DataSourceReader):
+    """A batch read. Joins no group and commits nothing; :func:`spark_kafka_group.group_batch` does."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[ReadTask]:
+        from spark_kafka_group.driver import batch
+
+        # Spark makes an empty list a task for None.
+        return [ReadTask(ranges) for ranges in batch.plan(self._options)] or [ReadTask(())]
+
+    def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return _read(partition, self._options)
+
+
+class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. The driver's half lives in Spark's reader process, the other half is pickled into every task."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._driver: StreamDriver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_driver": None}
+
+    def _started(self) -> StreamDriver:
+        if self._driver is None:
+            from spark_kafka_group.driver.stream import StreamDriver
+
+            self._driver = StreamDriver(self._options)
+        return self._driver
+
+    def initialOffset(self) -> dict[str, Any]:
+        return self._started().initial_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._started().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._started().report_latest_offset()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._started().prepare_available_now()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ReadTask]:
+        return [ReadTask(ranges) for ranges in self._started().plan(start, end)]
+
+    def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+        return _read(partition, self._options)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._started().commit(end)
+
+    def stop(self) -> None:
+        if self._driver is not None:
+            self._driver.stop()
+
+
+def _read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
+    from spark_kafka_group.executor.read import read
+
+    return read(task, options)

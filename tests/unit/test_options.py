@@ -1,0 +1,156 @@
+"""Options: names, types, defaults, and errors before anything touches the network."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import REFUSED, Options, check_for_batch, check_for_stream, markdown_table
+
+REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+
+
+def parse(**changes):
+    return Options.parse(REQUIRED | changes)
+
+
+def test_names_are_case_insensitive():
+    assert parse(MAXOFFSETSPERTRIGGER="5").max_offsets_per_trigger == 5
+
+
+def test_defaults_are_kafkas():
+    options = parse()
+    assert options.session_timeout_ms == 45_000
+    assert options.heartbeat_interval_ms == 3_000
+    assert options.max_poll_interval_ms == 300_000
+    assert options.request_timeout_ms == 30_000
+    assert (options.fetch_min_bytes, options.fetch_max_wait_ms) == (1, 500)
+    assert (options.fetch_max_bytes, options.max_partition_fetch_bytes) == (52_428_800, 1_048_576)
+    assert options.check_crcs
+
+
+def test_several_topics_and_servers():
+    options = parse(subscribe=" a, b,a", **{"kafka.bootstrap.servers": "h1:1, [::1]:2"})
+    assert options.topics == ("a", "b")
+    assert options.bootstrap_servers == "h1:1,[::1]:2"
+
+
+def test_starting_offsets_as_json():
+    options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}')
+    assert options.starting_offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): -2}
+
+
+@pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "subscribe"])
+def test_a_missing_required_option_is_named(name):
+    with pytest.raises(OptionError, match=f"option {name} is missing"):
+        Options.parse({k: v for k, v in REQUIRED.items() if k != name})
+
+
+@pytest.mark.parametrize(
+    ("unknown", "nearest"),
+    [
+        ("kafka.sesion.timeout.ms", "kafka.session.timeout.ms"),
+        ("session.timeout.ms", "kafka.session.timeout.ms"),
+        ("group.id", "kafka.group.id"),
+        ("maxOffsetPerTriger", "maxOffsetsPerTrigger"),
+        ("startingOffset", "startingOffsets"),
+    ],
+)
+def test_an_unknown_option_is_refused_and_the_nearest_known_one_named(unknown, nearest):
+    with pytest.raises(OptionError, match=re.escape(f"option {unknown} is not known; the nearest is {nearest}")):
+        parse(**{unknown: "1"})
+
+
+@pytest.mark.parametrize("name", [*REFUSED, "key.deserializer", "enable.auto.commit"])
+def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
+    with pytest.raises(OptionError, match=f"option {re.escape(name)} is not supported: .{{20,}}"):
+        parse(**{name: "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("kafka.bootstrap.servers", "localhost", "host:port"),
+        ("subscribe", "", "empty topic name"),
+        ("subscribe", "a,,b", "stray comma"),
+        ("subscribe", "a b", "not a topic name"),
+        ("kafka.group.id", " ", "must not be empty"),
+        ("startingOffsets", "newest", "must be group, earliest, latest or JSON"),
+        ("startingOffsets", '{"orders": {"0": "x"}}', "orders-0 has 'x'"),
+        ("startingOffsets", '{"orders": ', "JSON"),
+        ("startingOffsets", '{"other": {"0": 1}}', "names other, which subscribe does not"),
+        ("endingOffsets", "earliest", "must be latest or JSON"),
+        ("endingOffsets", '{"orders": {"0": -2}}', "cannot end at earliest"),
+        ("kafka.auto.offset.reset", "smallest", "must be one of latest, earliest, none"),
+        ("maxOffsetsPerTrigger", "0", "must be between 1"),
+        ("maxOffsetsPerTrigger", "many", "must be a whole number"),
+        ("includeHeaders", "yes", "must be true or false"),
+        ("generation", "always", "must be one of auto, batch, stable"),
+        ("recordsPerTask", "0", "must be between 1"),
+        ("maxTasks", "0", "must be between 1"),
+        ("decoder", "rust", "must be one of auto, c, python"),
+        ("kafka.group.instance.id", "a b", "letters, digits"),
+        ("kafka.fetch.max.bytes", "3000000000", "must be between"),
+    ],
+)
+def test_a_bad_value_names_the_option_the_value_and_what_is_allowed(name, value, message):
+    with pytest.raises(OptionError) as error:
+        parse(**{name: value})
+    assert name in str(error.value)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"kafka.heartbeat.interval.ms": "20000", "kafka.session.timeout.ms": "10000"},
+            "kafka.heartbeat.interval.ms (20000) must be below kafka.session.timeout.ms (10000)",
+        ),
+        (
+            {"kafka.fetch.max.wait.ms": "5000", "kafka.request.timeout.ms": "5000"},
+            "kafka.fetch.max.wait.ms (5000) must be below kafka.request.timeout.ms (5000)",
+        ),
+        ({"kafka.request.timeout.ms": "540000"}, "kafka.request.timeout.ms (540000) must be below 540000"),
+        ({"kafka.group.instance.id": "me"}, "kafka.group.instance.id (me) needs kafka.group.id"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_with_both_values(changes, message):
+    with pytest.raises(OptionError, match=re.escape(message)):
+        parse(**changes)
+
+
+def test_a_stream_refuses_an_end():
+    check_for_stream(parse())
+    with pytest.raises(OptionError, match="endingOffsets is for batch reads"):
+        check_for_stream(parse(endingOffsets='{"orders": {"0": 5}}'))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"startingOffsets": "group"}, "needs kafka.group.id"),
+        ({"startingOffsets": "latest"}, "empty batch"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
+        ({"maxOffsetsPerTrigger": "5"}, "is for streams"),
+    ],
+)
+def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):
+    with pytest.raises(OptionError, match=message):
+        check_for_batch(parse(**changes))
+
+
+def test_repr_shows_names_but_no_values():
+    assert repr(parse(**{"kafka.group.id": "hidden"})) == "Options(kafka.bootstrap.servers, kafka.group.id, subscribe)"
+
+
+def test_the_readme_has_the_table_of_options_as_the_code_has_it():
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    assert markdown_table() in readme
+
+
+def test_every_option_is_documented():
+    assert all(len(field.metadata["doc"]) > 20 for field in dataclasses.fields(Options))
