@@ -1,0 +1,200 @@
+"""Fetches ranges of offsets, one chunk of raw records after the other.
+
+The next request is on its way before the records of a response are handed out, so a broker reads and sends while the
+task decodes. No thread is needed for it: the response waits in the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, OffsetOutOfRangeError, ReadError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.wire import Brokers, FetchedPartition
+
+log = logging.getLogger(__name__)
+
+RETRY_BACKOFF_S = 0.1
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Record batches of one partition as a broker sent them; of their records, those from start to end are wanted."""
+
+    tp: TopicPartition
+    start: int
+    end: int
+    records: bytes
+
+
+class Fetcher:
+    """Reads some ranges from the leaders of their partitions.
+
+    Parameters
+    ----------
+    scan
+        Finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
+    stalled_after_s
+        Without a new record for this long, reading fails; Spark then tries the task again.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        ranges: Collection[OffsetRange],
+        scan: Callable[[str, int, bytes], tuple[int, int]],
+        stalled_after_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._brokers = brokers
+        self._scan = scan
+        self._positions = {r.tp: r.start for r in ranges if r.size > 0}
+        self._ends = {r.tp: r.end for r in ranges}
+        self._leaders: dict[TopicPartition, int] = {}
+        self._asked: dict[int, list[TopicPartition]] = {}  # requests whose responses have not been read, by node
+        self._stalled_after_s = stalled_after_s
+        self._clock = clock
+        self._last_progress = clock()
+        self._last_problem = "no response"
+        self._refresh = False
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks, those of a partition in offset order.
+
+        Raises
+        ------
+        ReadError
+            When a partition cannot be read; chunks before that have been handed out.
+        BrokerError
+            When brokers cannot be reached, or nothing comes any more.
+        """
+        try:
+            while self._positions:
+                self._ask()
+                yield from self._next_response()
+        finally:
+            self._brokers.drop_busy()
+
+    def _ask(self) -> None:
+        """Send a request to every leader that has something to send and none under way."""
+        while True:
+            lacking = [tp for tp in self._positions if tp not in self._leaders]
+            if not lacking:
+                break
+            try:
+                found = self._brokers.leaders(lacking, self._refresh)
+            except BrokerError as error:
+                found, self._last_problem = {}, str(error)
+            self._leaders |= found
+            if len(found) == len(lacking):
+                self._refresh = False
+                break
+            self._wait("no leader" if found else self._last_problem)
+        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions):
+            if node_id not in self._asked:
+                self._send(node_id)
+
+    def _send(self, node_id: int) -> None:
+        wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
+        if not wanted:
+            return
+        try:
+            self._brokers.connection(node_id).send(wanted)
+        except (OSError, BrokerError) as error:
+            self._lose(node_id, list(wanted), error)
+        else:
+            self._asked[node_id] = list(wanted)
+
+    def _next_response(self) -> list[Chunk]:
+        """Read one response, and ask its sender for more before the records are looked at."""
+        if not self._asked:
+            return []
+        node_id, asked = next(iter(self._asked.items()))
+        del self._asked[node_id]
+        try:
+            fetched = self._brokers.connection(node_id).receive()
+        except (OSError, BrokerError) as error:
+            self._lose(node_id, asked, error)
+            return []
+        before = dict(self._positions)
+        chunks, moved = [], False
+        for partition in fetched:
+            if partition.tp not in asked or partition.tp not in before:
+                continue
+            if partition.error is not None:
+                moved |= self._failed(partition)
+            elif partition.records:
+                chunk = self._advance(partition)
+                if chunk is not None:
+                    chunks.append(chunk)
+        if chunks:
+            self._last_progress = self._clock()
+        elif moved:
+            self._wait(self._last_problem)
+        else:
+            self._check_stalled()
+        self._send(node_id)
+        return chunks
+
+    def _advance(self, fetched: FetchedPartition) -> Chunk | None:
+        """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
+        tp = fetched.tp
+        start, end = self._positions.pop(tp), self._ends[tp]
+        _, next_offset = self._scan(tp.topic, tp.partition, fetched.records)
+        if next_offset <= start:
+            raise ReadError(
+                tp.topic, tp.partition, start,
+                f"the broker sent {len(fetched.records)} bytes that hold no record from this offset on",
+            )  # fmt: skip
+        if next_offset < end:
+            self._positions[tp] = next_offset
+        return Chunk(tp, start, end, fetched.records)
+
+    def _failed(self, fetched: FetchedPartition) -> bool:
+        """Take note of a partition's error; True when it is worth asking again."""
+        tp, position = fetched.tp, self._positions[fetched.tp]
+        if fetched.error == "OffsetOutOfRangeError":
+            first, last = self._log_bounds(fetched)
+            raise OffsetOutOfRangeError(
+                tp.topic, tp.partition, position,
+                f"the log holds offsets {first} to {last}, so records of this batch are gone (retention, or the topic "
+                f"was deleted and made again). Start with a new checkpoint, or move the group's offset with "
+                f"kafka-consumer-groups --reset-offsets",
+            )  # fmt: skip
+        if not fetched.retriable:
+            raise ReadError(tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}")
+        self._last_problem = f"{tp}: {fetched.error}"
+        self._leaders.pop(tp, None)
+        self._refresh = True
+        return True
+
+    def _log_bounds(self, fetched: FetchedPartition) -> tuple[str, str]:
+        bounds = (fetched.log_start_offset, fetched.high_watermark)
+        first, last = ("?" if bound < 0 else str(bound) for bound in bounds)
+        return first, last
+
+    def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
+        """A connection broke: its partitions look for their leaders again."""
+        log.info("node %d: %s; connecting again", node_id, error)
+        self._brokers.drop(node_id)
+        for tp in asked:
+            self._leaders.pop(tp, None)
+        self._refresh = True
+        self._wait(f"node {node_id}: {error}")
+
+    def _wait(self, problem: str) -> None:
+        self._last_problem = problem
+        self._check_stalled()
+        time.sleep(RETRY_BACKOFF_S)
+
+    def _check_stalled(self) -> None:
+        if self._clock() - self._last_progress < self._stalled_after_s:
+            return
+        where = ", ".join(f"{tp}@{position}" for tp, position in sorted(self._positions.items()))
+        raise BrokerTimeoutError(
+            f"no new record of {where} for {self._stalled_after_s:.0f} s (kafka.request.timeout.ms): "
+            f"{self._last_problem}"
+        )
