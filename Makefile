@@ -1,0 +1,74 @@
+# `make` prints this help. Everything below sets itself up: Python 3.11 or newer, Java 17 and a C compiler are enough.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+PYSPARK ?= 4.2.0
+NEWEST := .venv-newest
+SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
+export PYSPARK_PYTHON := $(abspath $(BIN))/python
+
+.PHONY: help
+help:  ## this help
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# Tests, jobs and benchmarks run the project as its users get it: built into a wheel and installed, not the source tree.
+$(VENV)/.dependencies: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+	rm -rf build && $(BIN)/pip install -q '.[test,dev]' 'pyspark==$(PYSPARK)'
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.dependencies setup.py $(SOURCES)
+	rm -rf build && SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/pip install -q --no-deps --force-reinstall .
+	touch $@
+
+$(NEWEST)/.installed: pyproject.toml setup.py $(SOURCES)
+	$(PYTHON) -m venv $(NEWEST)
+	$(NEWEST)/bin/pip install -q --upgrade pip
+	rm -rf build && $(NEWEST)/bin/pip install -q --upgrade --force-reinstall '.[test]' 'pyspark>=4.2,<5'
+	touch $@
+
+.PHONY: setup
+setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder included
+
+.PHONY: wheel
+wheel: $(VENV)/.dependencies  ## build the wheel for a cluster into dist/
+	rm -rf build && $(BIN)/pip wheel -q --no-deps -w dist .
+	@ls dist/*.whl
+
+.PHONY: lint
+lint: $(VENV)/.installed  ## ruff and mypy
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+.PHONY: format
+format: $(VENV)/.dependencies  ## let ruff format and fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+.PHONY: test
+test: $(VENV)/.installed  ## all tests, on real brokers and real Spark
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: test-newest
+test-newest: $(NEWEST)/.installed  ## the Spark tests on the newest pyspark 4.x
+	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest tests/spark $(ARGS)
+
+.PHONY: demo
+demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and what the group looks like
+	$(BIN)/python jobs/demo.py
+
+.PHONY: bench
+bench: $(VENV)/.installed  ## side by side with Spark's own source; JARS=folder where --packages cannot download
+	$(BIN)/python benchmarks/batch.py $(if $(JARS),--jars $(JARS))
+	$(BIN)/python benchmarks/overhead.py
+
+.PHONY: clean
+clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
+	rm -rf $(VENV) $(NEWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so
