@@ -404,8 +404,6 @@ class FetchedPartition:
     error: str | None
     """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
     retriable: bool
-    log_start_offset: int
-    high_watermark: int
     records: bytes
 
 
@@ -516,8 +514,6 @@ def _fetched_partition(topic: str, data: Any) -> FetchedPartition:
         tp=TopicPartition(topic, data.partition_index),
         error=error.__name__ if error else None,
         retriable=error is not None and issubclass(error, kafka_errors.RetriableError),
-        log_start_offset=data.log_start_offset,
-        high_watermark=data.high_watermark,
         records=data.records or b"",
     )
 
@@ -556,6 +552,19 @@ class Brokers:
     def _known_leaders(cluster: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
         return {tp: node for tp, node in leaders if node is not None and node >= 0}
+
+    def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        """First offset of a partition's log, and the one its next record will get.
+
+        Raises
+        ------
+        BrokerError
+        """
+        client = GroupClient(self._options)
+        try:
+            return client.beginning_offsets([tp])[tp], client.end_offsets([tp])[tp]
+        finally:
+            client.close()
 
     def connection(self, node_id: int) -> FetchConnection:
         """The cached connection to a node, or a new one.

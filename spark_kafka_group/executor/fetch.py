@@ -157,7 +157,7 @@ class Fetcher:
         """Take note of a partition's error; True when it is worth asking again."""
         tp, position = fetched.tp, self._positions[fetched.tp]
         if fetched.error == "OffsetOutOfRangeError":
-            first, last = self._log_bounds(fetched)
+            first, last = self._brokers.log_bounds(tp)
             raise OffsetOutOfRangeError(
                 tp.topic, tp.partition, position,
                 f"the log holds offsets {first} to {last}, so records of this batch are gone (retention, or the topic "
@@ -170,11 +170,6 @@ class Fetcher:
         self._leaders.pop(tp, None)
         self._refresh = True
         return True
-
-    def _log_bounds(self, fetched: FetchedPartition) -> tuple[str, str]:
-        bounds = (fetched.log_start_offset, fetched.high_watermark)
-        first, last = ("?" if bound < 0 else str(bound) for bound in bounds)
-        return first, last
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""

@@ -1,0 +1,702 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The quick twin of the decoder. ``contract`` says what it does, ``_decode_py`` how, in plain words.
+
+Memory safety rests on two things: bytes are read through a Cursor only, whose reads are checked, and written through
+_Growing only, which makes room first. No other code here moves a pointer.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+import pyarrow as pa
+
+from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
+from spark_kafka_group.executor.decode.topics import TopicColumn
+from spark_kafka_group.schema import HEADER, arrow_schema
+
+
+cdef extern from "crc32c.h" nogil:
+    void crc32c_init()
+    uint32_t crc32c_of(const uint8_t *data, size_t size, int may_use_instruction)
+
+
+crc32c_init()
+
+cdef enum:
+    # of a record: the numbers in ``problems``
+    SHORT = 1
+    OVERLONG = 2
+    NEGATIVE = 3
+    LEFTOVER = 4
+    OFFSET_DELTA = 5
+    TIMESTAMP = 6
+
+    # of a row that was not added
+    BUILDER_FULL = 1
+
+    LENGTH_END = 12  # bytes of a record batch before what its length counts
+    FRAME_SIZE = 17  # up to and with the magic
+    CRC_FROM = 21  # the CRC covers the attributes and all after them
+    HEADER_SIZE = 61
+    CODEC_MASK = 0b111
+    LOG_APPEND_BIT = 0b1000
+    CONTROL_BIT = 0b100000
+    CREATE_TIME = 0
+    LOG_APPEND_TIME = 1
+
+cdef int64_t ROW_COST = contract.ROW_COST
+cdef int64_t HEADER_COST = contract.HEADER_COST
+cdef int64_t MAX_OFFSET = contract.MAX_OFFSET
+cdef int64_t MAX_TIMESTAMP_MS = contract.MAX_TIMESTAMP_MS
+
+cdef int32_t FIRST_ROWS = 1024
+cdef Py_ssize_t FIRST_BYTES = 65536
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+cdef struct Cursor:
+    const uint8_t *at
+    const uint8_t *end
+    int failed  # the first problem met; reads after it give zeros
+
+
+cdef struct Span:
+    const uint8_t *at
+    Py_ssize_t size  # -1: null
+
+
+cdef inline Cursor cursor_over(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    cdef Cursor cursor
+    cursor.at = data
+    cursor.end = data + size
+    cursor.failed = 0
+    return cursor
+
+
+cdef inline Py_ssize_t left(const Cursor *cursor) noexcept nogil:
+    return cursor.end - cursor.at
+
+
+cdef inline int64_t fail(Cursor *cursor, int problem) noexcept nogil:
+    if not cursor.failed:
+        cursor.failed = problem
+    cursor.at = cursor.end
+    return 0
+
+
+cdef inline Span take(Cursor *cursor, Py_ssize_t size) noexcept nogil:
+    """The next `size` bytes; none of them, and a failure, when there are fewer or `size` is negative."""
+    cdef Span span
+    if size < 0:
+        fail(cursor, NEGATIVE)
+        size = 0
+    elif size > left(cursor):
+        fail(cursor, SHORT)
+        size = 0
+    span.at = cursor.at
+    span.size = size
+    cursor.at += size
+    return span
+
+
+cdef inline uint64_t big_endian(Cursor *cursor, int size) noexcept nogil:
+    cdef Span span = take(cursor, size)
+    cdef uint64_t value = 0
+    cdef Py_ssize_t i
+    for i in range(span.size):
+        value = value << 8 | span.at[i]
+    return value
+
+
+cdef inline uint8_t read_byte(Cursor *cursor) noexcept nogil:
+    cdef uint8_t value
+    if cursor.at >= cursor.end:
+        fail(cursor, SHORT)
+        return 0
+    value = cursor.at[0]
+    cursor.at += 1
+    return value
+
+
+cdef int64_t read_long_varint(Cursor *cursor, uint64_t value, int bits) noexcept nogil:
+    """The rest of a varint of at most `bits` bits, whose first byte, `value`, has a successor."""
+    cdef int shift = 7
+    cdef uint64_t byte
+    value &= 0x7F
+    while True:
+        byte = read_byte(cursor)
+        if cursor.failed:
+            return 0
+        # Bits above `bits` are refused, whether the type would hold them (32) or not (64).
+        if shift + 7 > bits and (byte & 0x7F) >> (bits - shift):
+            return fail(cursor, OVERLONG)
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
+        shift += 7
+        if shift >= bits:
+            return fail(cursor, OVERLONG)
+
+
+cdef inline int64_t read_varint(Cursor *cursor) noexcept nogil:
+    cdef uint8_t first = read_byte(cursor)
+    if first < 0x80:
+        return (first >> 1) ^ -<int64_t>(first & 1)
+    return read_long_varint(cursor, first, 32)
+
+
+cdef inline int64_t read_varlong(Cursor *cursor) noexcept nogil:
+    cdef uint8_t first = read_byte(cursor)
+    if first < 0x80:
+        return (first >> 1) ^ -<int64_t>(first & 1)
+    return read_long_varint(cursor, first, 64)
+
+
+cdef inline Span read_sized(Cursor *cursor) noexcept nogil:
+    """Bytes after their length."""
+    return take(cursor, <Py_ssize_t>read_varint(cursor))
+
+
+cdef inline Span read_nullable(Cursor *cursor) noexcept nogil:
+    """Bytes after their length, of which -1 stands for null."""
+    cdef int64_t size = read_varint(cursor)
+    cdef Span null
+    if size == -1:
+        null.at = cursor.at
+        null.size = -1
+        return null
+    return take(cursor, <Py_ssize_t>size)
+
+
+# --- frames -----------------------------------------------------------------------------------------------------------
+
+cdef struct Frame:
+    int64_t base_offset
+    int64_t next_offset
+    int32_t last_offset_delta
+    int magic
+    Py_ssize_t end
+
+
+cdef bint read_frame(
+    str topic, partition, const uint8_t *data, Py_ssize_t size, Py_ssize_t position, int64_t start, Frame *frame
+) except -1:
+    """What scan and append need of the record batch at `position`; False when it is cut off."""
+    cdef Cursor cursor = cursor_over(data, size)
+    cdef int32_t length
+    cdef int least
+    take(&cursor, position)
+    if left(&cursor) < FRAME_SIZE:
+        return False
+    frame.base_offset = <int64_t>big_endian(&cursor, 8)
+    length = <int32_t>big_endian(&cursor, 4)
+    big_endian(&cursor, 4)  # leader epoch in v2, CRC in v0 and v1
+    frame.magic = <int8_t>read_byte(&cursor)
+    if frame.magic == 2:
+        least = 49
+    elif frame.magic == 1:
+        least = 22
+    elif frame.magic == 0:
+        least = 14
+    else:
+        raise bad_frame(topic, partition, start, frame, problems.magic(frame.base_offset, frame.magic))
+    if length < least:
+        raise bad_frame(topic, partition, start, frame, problems.batch_length(frame.base_offset, length))
+    if frame.base_offset < 0:
+        raise bad_frame(topic, partition, start, frame, problems.negative_offset(frame.base_offset))
+    if length > size - position - LENGTH_END:
+        return False
+    frame.end = position + LENGTH_END + length
+    if frame.magic == 2:
+        take(&cursor, 6)  # CRC, attributes
+        frame.last_offset_delta = <int32_t>big_endian(&cursor, 4)
+        if frame.last_offset_delta < 0 or frame.base_offset > MAX_OFFSET - frame.last_offset_delta:
+            raise bad_frame(
+                topic, partition, start, frame, problems.last_offset_delta(frame.base_offset, frame.last_offset_delta)
+            )
+    else:
+        frame.last_offset_delta = 0
+        if frame.base_offset > MAX_OFFSET:
+            raise bad_frame(topic, partition, start, frame, problems.last_offset(frame.base_offset))
+    frame.next_offset = frame.base_offset + frame.last_offset_delta + 1
+    return True
+
+
+cdef bad_frame(str topic, partition, int64_t start, const Frame *frame, str problem):
+    return problems.corrupt(topic, partition, max(start, frame.base_offset), problem)
+
+
+cdef class _View:
+    """The bytes of an object, held for as long as this lives."""
+
+    cdef object owner
+    cdef Py_buffer buffer
+    cdef bint held
+    cdef const uint8_t *data
+    cdef Py_ssize_t size
+
+    def __cinit__(self, records):
+        PyObject_GetBuffer(records, &self.buffer, PyBUF_SIMPLE)
+        self.held = True
+        self.owner = records
+        self.data = <const uint8_t *>self.buffer.buf
+        self.size = self.buffer.len
+
+    def __dealloc__(self):
+        if self.held:
+            PyBuffer_Release(&self.buffer)
+
+
+cdef _View view_of(records, Py_ssize_t position):
+    cdef _View view = _View(records)
+    if not 0 <= position <= view.size:
+        raise ValueError(f"position {position} is outside the {view.size} bytes of records")
+    return view
+
+
+def scan(str topic not None, partition, records, Py_ssize_t position=0):
+    cdef _View view = view_of(records, position)
+    cdef Frame frame
+    cdef int64_t next_offset = -1
+    while read_frame(topic, partition, view.data, view.size, position, 0, &frame):
+        position = frame.end
+        next_offset = frame.next_offset
+    return position, next_offset
+
+
+def crc32c(data, bint use_instruction=True):
+    """CRC-32C; without `use_instruction` by tables, as on processors that have no instruction for it."""
+    cdef _View view = _View(data)
+    return crc32c_of(view.data, view.size, use_instruction)
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+cdef class _Growing:
+    """Memory of Arrow's that grows by doubling, and that an array can then take over as it is."""
+
+    cdef object buffer
+    cdef uint8_t *data
+    cdef Py_ssize_t size
+    cdef Py_ssize_t capacity
+
+    def __cinit__(self, Py_ssize_t capacity):
+        self.buffer = pa.allocate_buffer(capacity, resizable=True)
+        self.capacity = capacity
+        self.size = 0
+        self._locate()
+
+    cdef int _locate(self) except -1:
+        cdef uint64_t address = self.buffer.address
+        self.data = <uint8_t *><size_t>address
+        return 0
+
+    cdef int _grow(self, Py_ssize_t more) except -1:
+        # No size comes near the 63 bits: all data together is at most BUILDER_LIMIT, all rows a 40th of it.
+        cdef Py_ssize_t capacity = max(2 * self.capacity, self.size + more)
+        self.buffer.resize(capacity)
+        self.capacity = capacity
+        self._locate()
+        return 0
+
+    cdef inline int put(self, const void *data, Py_ssize_t size) except -1:
+        if size > self.capacity - self.size:
+            self._grow(size)
+        memcpy(self.data + self.size, data, <size_t>size)
+        self.size += size
+        return 0
+
+    cdef inline int put_int32(self, int32_t value) except -1:
+        return self.put(&value, 4)
+
+    cdef inline int put_int64(self, int64_t value) except -1:
+        return self.put(&value, 8)
+
+    cdef inline int set_bit(self, Py_ssize_t index, bint value) except -1:
+        """Bits come in order, each once."""
+        cdef uint8_t zero = 0
+        if index >> 3 >= self.size:
+            self.put(&zero, 1)
+        self.data[index >> 3] |= <uint8_t>(value << (index & 7))
+        return 0
+
+
+cdef class _Binary:
+    """A column of bytes: validity, 32-bit offsets, data."""
+
+    cdef _Growing valid
+    cdef _Growing ends
+    cdef _Growing data
+    cdef Py_ssize_t rows
+    cdef Py_ssize_t nulls
+
+    def __cinit__(self, Py_ssize_t rows, Py_ssize_t size):
+        self.valid = _Growing(rows // 8 + 1)
+        self.ends = _Growing(4 * (rows + 1))
+        self.data = _Growing(size)
+        self.ends.put_int32(0)
+        self.rows = self.nulls = 0
+
+    cdef inline int add(self, Span span) except -1:
+        """The builder has checked that the data stays below BUILDER_LIMIT."""
+        self.valid.set_bit(self.rows, span.size >= 0)
+        if span.size > 0:
+            self.data.put(span.at, span.size)
+        elif span.size < 0:
+            self.nulls += 1
+        self.ends.put_int32(<int32_t>self.data.size)
+        self.rows += 1
+        return 0
+
+    cdef array(self, kind):
+        valid = self.valid.buffer if self.nulls else None
+        return pa.Array.from_buffers(kind, self.rows, [valid, self.ends.buffer, self.data.buffer], self.nulls)
+
+
+cdef bint is_ascii(Span span) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef uint8_t seen = 0
+    for i in range(span.size):
+        seen |= span.at[i]
+    return seen < 0x80
+
+
+cdef bytes as_utf8(Span span):
+    return span.at[:span.size].decode("utf-8", "replace").encode()
+
+
+cdef struct Record:
+    int64_t timestamp_delta
+    int64_t offset_delta
+    Span key
+    Span value
+    Span headers  # from the first header to the end of the record
+    int32_t header_count
+    int64_t header_cost  # what nbytes counts for them
+
+
+cdef int read_record(Cursor *batch, bint include_headers, Record *record) except -1:
+    """Read one record, nothing of which is kept yet; 0, or what is wrong with it."""
+    cdef Span span = read_sized(batch)
+    cdef Cursor cursor, at_headers
+    cdef Span header_key, header_value
+    cdef int64_t count
+    cdef int32_t i
+    if batch.failed:
+        return batch.failed
+    cursor = cursor_over(span.at, span.size)
+    read_byte(&cursor)  # attributes, of which none is in use
+    record.timestamp_delta = read_varlong(&cursor)
+    record.offset_delta = read_varint(&cursor)
+    record.key = read_nullable(&cursor)
+    record.value = read_nullable(&cursor)
+    record.header_count = 0
+    record.header_cost = 0
+    if include_headers:
+        count = read_varint(&cursor)
+        if cursor.failed:
+            return cursor.failed
+        if count < 0:
+            return NEGATIVE
+        at_headers = cursor
+        record.headers = take(&at_headers, left(&cursor))
+        record.header_count = <int32_t>count  # read as a varint of 32 bits; nothing is allocated for it
+        for i in range(record.header_count):
+            header_key = read_sized(&cursor)
+            header_value = read_nullable(&cursor)
+            if cursor.failed:
+                return cursor.failed
+            record.header_cost += HEADER_COST + max(header_value.size, 0)
+            record.header_cost += header_key.size if is_ascii(header_key) else len(as_utf8(header_key))
+        if left(&cursor):
+            return LEFTOVER
+    return cursor.failed
+
+
+cdef class RecordBatchBuilder:
+    """Rows in Arrow's memory from the start."""
+
+    cdef readonly int64_t nbytes
+    cdef readonly bint check_crcs
+    cdef readonly object unpacked_limit
+    cdef bint include_headers
+    cdef int64_t target_bytes
+    cdef int64_t limit
+    cdef object topics
+    cdef str topic
+    cdef int64_t topic_cost
+    cdef int32_t partition
+    cdef list runs
+    cdef Py_ssize_t row_count
+    # what the last batch came to, and the next is likely to come to as well
+    cdef Py_ssize_t likely_rows, likely_key_bytes, likely_value_bytes
+    cdef _Binary keys, values, header_keys, header_values
+    cdef _Growing partitions, offsets, timestamps, timestamp_types, header_valid, header_ends
+    cdef Py_ssize_t without_headers
+
+    def __cinit__(self, *, bint include_headers, bint check_crcs, unpacked_limit, target_bytes):
+        if unpacked_limit <= 0 or target_bytes <= 0:
+            raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
+        self.check_crcs = check_crcs
+        self.unpacked_limit = unpacked_limit
+        self.include_headers = include_headers
+        self.target_bytes = min(target_bytes, INT64_MAX)
+        self.limit = contract.BUILDER_LIMIT
+        self.topics = TopicColumn()
+        self.topic = ""
+        self.topic_cost = 0
+        self.partition = -1
+        self.likely_rows = FIRST_ROWS
+        self.likely_key_bytes = self.likely_value_bytes = FIRST_BYTES
+        self._clear()
+
+    cdef int _clear(self) except -1:
+        cdef Py_ssize_t rows = self.likely_rows
+        self.keys = _Binary(rows, self.likely_key_bytes)
+        self.values = _Binary(rows, self.likely_value_bytes)
+        self.partitions = _Growing(4 * rows)
+        self.offsets = _Growing(8 * rows)
+        self.timestamps = _Growing(8 * rows)
+        self.timestamp_types = _Growing(4 * rows)
+        if self.include_headers:
+            self.header_keys = _Binary(rows, FIRST_BYTES)
+            self.header_values = _Binary(rows, FIRST_BYTES)
+            self.header_valid = _Growing(rows // 8 + 1)
+            self.header_ends = _Growing(4 * (rows + 1))
+            self.header_ends.put_int32(0)
+        self.without_headers = 0
+        self.row_count = 0
+        self.nbytes = 0
+        self.runs = []
+        return 0
+
+    @property
+    def rows(self):
+        return self.row_count
+
+    def append(self, str topic not None, int32_t partition, records, Py_ssize_t position, int64_t start, int64_t end):
+        cdef _View view = view_of(records, position)
+        cdef Frame frame
+        cdef Py_ssize_t rows_before = self.row_count
+        cdef int64_t reached = start
+        cdef object entries = None
+        self.topic = topic
+        self.topic_cost = len(topic.encode())
+        self.partition = partition
+        try:
+            while read_frame(topic, partition, view.data, view.size, position, start, &frame):
+                if frame.magic == 2:
+                    if frame.next_offset > start and frame.base_offset < end:
+                        self._append_batch(view, position, &frame, start, end)
+                else:
+                    if entries is None:
+                        entries = memoryview(records).cast("B")
+                    entry = entries[position:frame.end]
+                    legacy.append_message(self, topic, partition, entry, reached, start, end)
+                position = frame.end
+                reached = max(reached, frame.next_offset)
+                if self.nbytes >= self.target_bytes:
+                    break
+        finally:
+            self.runs.append((topic, self.row_count - rows_before))
+        return position
+
+    cdef int _append_batch(
+        self, _View view, Py_ssize_t position, const Frame *frame, int64_t start, int64_t end
+    ) except -1:
+        cdef Cursor cursor = cursor_over(view.data, view.size)
+        cdef Span batch
+        cdef uint32_t stored_crc, crc
+        cdef int16_t attributes
+        cdef int64_t base_timestamp, max_timestamp
+        cdef int32_t count
+        cdef int codec
+        cdef bint log_append
+        cdef _View unpacked
+        cdef int64_t first_unread = max(start, frame.base_offset)
+        take(&cursor, position)
+        batch = take(&cursor, frame.end - position)
+        cursor = cursor_over(batch.at, batch.size)
+        take(&cursor, FRAME_SIZE)
+        stored_crc = <uint32_t>big_endian(&cursor, 4)
+        if self.check_crcs:
+            crc = crc32c_of(cursor.at, left(&cursor), True)
+            if crc != stored_crc:
+                raise self._corrupt(first_unread, problems.wrong_crc(frame.base_offset, stored_crc, crc))
+        attributes = <int16_t>big_endian(&cursor, 2)
+        take(&cursor, 4)  # last offset delta
+        base_timestamp = <int64_t>big_endian(&cursor, 8)
+        max_timestamp = <int64_t>big_endian(&cursor, 8)
+        take(&cursor, 14)  # producer id and epoch, base sequence
+        count = <int32_t>big_endian(&cursor, 4)
+        if cursor.failed:
+            raise SystemError("read_frame lets no batch through that is shorter than its header")
+        if attributes & CONTROL_BIT:
+            return 0
+        if count < 0:
+            raise self._corrupt(first_unread, problems.record_count(frame.base_offset, count))
+        log_append = attributes & LOG_APPEND_BIT != 0
+        if log_append and not -MAX_TIMESTAMP_MS <= max_timestamp <= MAX_TIMESTAMP_MS:
+            raise self._corrupt(first_unread, problems.batch_timestamp(frame.base_offset))
+        codec = attributes & CODEC_MASK
+        if codec and codec not in codecs.NAMES:
+            raise self._corrupt(first_unread, problems.unknown_codec(frame.base_offset, codec))
+        if codec and (count or left(&cursor)):
+            packed = memoryview(view.owner).cast("B")[frame.end - left(&cursor) : frame.end]
+            try:
+                unpacked = _View(codecs.unpack(codec, packed, self.unpacked_limit))
+            except problems.MalformedError as problem:
+                text = problems.codec_failed(frame.base_offset, str(problem))
+                raise self._corrupt(first_unread, text) from problem.__cause__
+            cursor = cursor_over(unpacked.data, unpacked.size)
+        return self._append_records(
+            &cursor, frame, count, base_timestamp, max_timestamp, log_append, start, end, first_unread
+        )
+
+    cdef int _append_records(
+        self,
+        Cursor *cursor,
+        const Frame *frame,
+        int32_t count,
+        int64_t base_timestamp,
+        int64_t max_timestamp,
+        bint log_append,
+        int64_t start,
+        int64_t end,
+        int64_t first_unread,
+    ) except -1:
+        cdef Record record
+        cdef int32_t index
+        cdef int problem
+        cdef int64_t offset, timestamp
+        cdef int32_t timestamp_type = LOG_APPEND_TIME if log_append else CREATE_TIME
+        for index in range(count):
+            problem = read_record(cursor, self.include_headers, &record)
+            if not problem and not 0 <= record.offset_delta <= frame.last_offset_delta:
+                problem = OFFSET_DELTA
+            timestamp = max_timestamp
+            if not problem and not log_append:
+                if not add_timestamps(base_timestamp, record.timestamp_delta, &timestamp):
+                    problem = TIMESTAMP
+            if problem:
+                raise self._corrupt(first_unread, problems.record(frame.base_offset, index, problem))
+            offset = frame.base_offset + record.offset_delta
+            if start <= offset < end:
+                if self._add(offset, timestamp, timestamp_type, &record) == BUILDER_FULL:
+                    raise problems.builder_full(self.topic, self.partition, offset)
+            first_unread = max(start, offset + 1)
+        if left(cursor):
+            raise self._corrupt(first_unread, problems.trailing(frame.base_offset, count, left(cursor)))
+        return 0
+
+    def append_row(self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, key, value):
+        cdef Record record
+        cdef _View key_view = None if key is None else _View(key)
+        cdef _View value_view = None if value is None else _View(value)
+        record.key = span_of(key_view)
+        record.value = span_of(value_view)
+        record.header_count = 0
+        record.header_cost = 0
+        if self._add(offset, timestamp_ms, timestamp_type, &record) == BUILDER_FULL:
+            raise problems.builder_full(self.topic, self.partition, offset)
+
+    cdef int _add(
+        self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, const Record *record
+    ) except -1:
+        """Add a row that has been checked in full, or, when it is full, leave the builder as it was."""
+        cdef int64_t cost = ROW_COST + self.topic_cost + record.header_cost
+        cost += max(record.key.size, 0) + max(record.value.size, 0)
+        if cost > self.limit - self.nbytes:
+            return BUILDER_FULL
+        self.nbytes += cost
+        self.keys.add(record.key)
+        self.values.add(record.value)
+        self.partitions.put_int32(self.partition)
+        self.offsets.put_int64(offset)
+        self.timestamps.put_int64(timestamp_ms * 1000)
+        self.timestamp_types.put_int32(timestamp_type)
+        if self.include_headers:
+            self._add_headers(record)
+        self.row_count += 1
+        return 0
+
+    cdef int _add_headers(self, const Record *record) except -1:
+        cdef Cursor cursor
+        cdef Span key
+        cdef int32_t i
+        cdef bytes text
+        if record.header_count:
+            cursor = cursor_over(record.headers.at, record.headers.size)
+            for i in range(record.header_count):
+                key = read_sized(&cursor)
+                if is_ascii(key):
+                    self.header_keys.add(key)
+                else:
+                    text = as_utf8(key)
+                    self.header_keys.add(Span(<const uint8_t *>text, len(text)))
+                self.header_values.add(read_nullable(&cursor))
+        else:
+            self.without_headers += 1
+        self.header_valid.set_bit(self.row_count, record.header_count > 0)
+        self.header_ends.put_int32(<int32_t>self.header_keys.rows)
+        return 0
+
+    cdef object _corrupt(self, int64_t offset, str problem):
+        return problems.corrupt(self.topic, self.partition, offset, problem)
+
+    def finish(self):
+        schema = arrow_schema(self.include_headers)
+        arrays = [
+            self.keys.array(pa.binary()),
+            self.values.array(pa.binary()),
+            self.topics.build(self.runs),
+            self._fixed("partition", self.partitions),
+            self._fixed("offset", self.offsets),
+            self._fixed("timestamp", self.timestamps),
+            self._fixed("timestampType", self.timestamp_types),
+        ]
+        if self.include_headers:
+            arrays.append(self._headers(schema.field("headers").type))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        if self.row_count:
+            self.likely_rows = self.row_count + self.row_count // 8 + 8
+            self.likely_key_bytes = self.keys.data.size + self.keys.data.size // 8 + 8
+            self.likely_value_bytes = self.values.data.size + self.values.data.size // 8 + 8
+        self._clear()
+        return batch
+
+    cdef object _fixed(self, str name, _Growing column):
+        kind = arrow_schema(self.include_headers).field(name).type
+        return pa.Array.from_buffers(kind, self.row_count, [None, column.buffer], 0)
+
+    cdef object _headers(self, kind):
+        keys = self.header_keys.array(HEADER.field("key").type)
+        values = self.header_values.array(HEADER.field("value").type)
+        structs = pa.Array.from_buffers(HEADER, self.header_keys.rows, [None], 0, children=[keys, values])
+        valid = self.header_valid.buffer if self.without_headers else None
+        return pa.Array.from_buffers(
+            kind, self.row_count, [valid, self.header_ends.buffer], self.without_headers, children=[structs]
+        )
+
+
+cdef inline Span span_of(_View view) noexcept:
+    cdef Span span
+    if view is None:
+        span.at = NULL
+        span.size = -1
+    else:
+        span.at = view.data
+        span.size = view.size
+    return span
+
+
+cdef inline bint add_timestamps(int64_t base, int64_t delta, int64_t *timestamp) noexcept nogil:
+    """False when the sum does not fit microseconds."""
+    if delta > 0 and base > MAX_TIMESTAMP_MS - delta:
+        return False
+    if delta <= 0 and base < -MAX_TIMESTAMP_MS - delta:
+        return False
+    timestamp[0] = base + delta
+    return -MAX_TIMESTAMP_MS <= timestamp[0] <= MAX_TIMESTAMP_MS

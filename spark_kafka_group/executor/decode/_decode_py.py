@@ -1,0 +1,351 @@
+"""The readable twin of the decoder. ``contract`` says what it does."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
+from spark_kafka_group.executor.decode.contract import (
+    CREATE_TIME,
+    HEADER_COST,
+    LOG_APPEND_TIME,
+    MAX_OFFSET,
+    MAX_TIMESTAMP_MS,
+    ROW_COST,
+    Buffer,
+)
+from spark_kafka_group.executor.decode.problems import MalformedError
+from spark_kafka_group.executor.decode.topics import TopicColumn
+from spark_kafka_group.schema import arrow_schema
+
+_FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
+_LENGTH_END = 12  # bytes before what the length counts
+_MIN_LENGTH = {**legacy.MIN_LENGTH, 2: 49}
+_HEADER = Struct(">qiibIhiqqqhii")  # of a record batch of magic 2, up to its records
+_LAST_OFFSET_DELTA = Struct(">i")
+_LAST_OFFSET_DELTA_AT = 23
+_CRC_FROM = 21  # the CRC covers the attributes and all after them
+_CODEC_MASK, _LOG_APPEND_BIT, _CONTROL_BIT = 0b111, 0b1000, 0b100000
+
+Header = tuple[bytes, bytes | None]
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for byte in range(256):
+        crc = byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return table
+
+
+_CRC_TABLE = _crc_table()
+
+
+def crc32c(data: Buffer) -> int:
+    """CRC-32C (Castagnoli), as in RFC 3720."""
+    table = _CRC_TABLE
+    crc = 0xFFFFFFFF
+    for byte in memoryview(data).cast("B"):
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
+    return crc ^ 0xFFFFFFFF
+
+
+class _BadRecordError(Exception):
+    """Raised, and caught, in here, with a code of ``problems``."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Cursor:
+    """All reads of a record go through here: none goes past the end, and lengths are judged before they are used."""
+
+    def __init__(self, data: memoryview, position: int, end: int) -> None:
+        self.data = data
+        self.position = position
+        self.end = end
+
+    def byte(self) -> int:
+        if self.position >= self.end:
+            raise _BadRecordError(problems.SHORT)
+        self.position += 1
+        return self.data[self.position - 1]
+
+    def _varint(self, bits: int) -> int:
+        value = shift = 0
+        while True:
+            byte = self.byte()
+            value |= (byte & 0x7F) << shift
+            if value >> bits:
+                raise _BadRecordError(problems.OVERLONG)
+            if byte < 0x80:
+                return value >> 1 ^ -(value & 1)  # zigzag
+            shift += 7
+            if shift >= bits:
+                raise _BadRecordError(problems.OVERLONG)
+
+    def varint(self) -> int:
+        return self._varint(32)
+
+    def varlong(self) -> int:
+        return self._varint(64)
+
+    def length(self, lowest: int) -> int:
+        """A length, or, when `lowest` is -1, perhaps the -1 that stands for null."""
+        length = self.varint()
+        if length < lowest:
+            raise _BadRecordError(problems.NEGATIVE)
+        if length > self.end - self.position:
+            raise _BadRecordError(problems.SHORT)
+        return length
+
+    def take(self, length: int) -> bytes:
+        self.position += length
+        return bytes(self.data[self.position - length : self.position])
+
+    def nullable(self) -> bytes | None:
+        length = self.length(-1)
+        return None if length < 0 else self.take(length)
+
+
+class _Record(NamedTuple):
+    timestamp_delta: int
+    offset_delta: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header]
+
+
+def _read_record(cursor: _Cursor, include_headers: bool) -> _Record:
+    length = cursor.length(0)
+    end_of_batch, cursor.end = cursor.end, cursor.position + length
+    cursor.byte()  # attributes, of which none is in use
+    timestamp_delta = cursor.varlong()
+    offset_delta = cursor.varint()
+    key = cursor.nullable()
+    value = cursor.nullable()
+    headers: list[Header] = []
+    if include_headers:
+        count = cursor.varint()
+        if count < 0:
+            raise _BadRecordError(problems.NEGATIVE)
+        for _ in range(count):
+            header_key = cursor.take(cursor.length(0))
+            headers.append((header_key.decode("utf-8", "replace").encode(), cursor.nullable()))
+        if cursor.position != cursor.end:
+            raise _BadRecordError(problems.LEFTOVER)
+    cursor.position, cursor.end = cursor.end, end_of_batch
+    return _Record(timestamp_delta, offset_delta, key, value, headers)
+
+
+class _Frame(NamedTuple):
+    base_offset: int
+    magic: int
+    end: int
+    next_offset: int
+
+
+def _read_frame(topic: str, partition: int, view: memoryview, position: int, start: int) -> _Frame | None:
+    """What scan and append need of the record batch at `position`; None when it is cut off."""
+    if len(view) - position < _FRAME.size:
+        return None
+    base_offset, length, _, magic = _FRAME.unpack_from(view, position)
+    end = position + _LENGTH_END + length
+    next_offset = base_offset + 1
+    problem = None
+    if magic not in _MIN_LENGTH:
+        problem = problems.magic(base_offset, magic)
+    elif length < _MIN_LENGTH[magic]:
+        problem = problems.batch_length(base_offset, length)
+    elif base_offset < 0:
+        problem = problems.negative_offset(base_offset)
+    elif end > len(view):
+        return None
+    elif magic == 2:
+        (last_offset_delta,) = _LAST_OFFSET_DELTA.unpack_from(view, position + _LAST_OFFSET_DELTA_AT)
+        next_offset = base_offset + last_offset_delta + 1
+        if last_offset_delta < 0 or next_offset > MAX_OFFSET + 1:
+            problem = problems.last_offset_delta(base_offset, last_offset_delta)
+    elif base_offset > MAX_OFFSET:
+        problem = problems.last_offset(base_offset)
+    if problem is not None:
+        raise problems.corrupt(topic, partition, max(start, base_offset), problem)
+    return _Frame(base_offset, magic, end, next_offset)
+
+
+def _view(records: Buffer, position: int) -> memoryview:
+    view = memoryview(records).cast("B")
+    if not 0 <= position <= len(view):
+        raise ValueError(f"position {position} is outside the {len(view)} bytes of records")
+    return view
+
+
+def scan(topic: str, partition: int, records: Buffer, position: int = 0) -> tuple[int, int]:
+    view = _view(records, position)
+    next_offset = -1
+    while frame := _read_frame(topic, partition, view, position, 0):
+        position, next_offset = frame.end, frame.next_offset
+    return position, next_offset
+
+
+class RecordBatchBuilder:
+    """Rows as Python lists."""
+
+    def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None:
+        if unpacked_limit <= 0 or target_bytes <= 0:
+            raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
+        self.check_crcs = check_crcs
+        self.unpacked_limit = unpacked_limit
+        self._include_headers = include_headers
+        self._target_bytes = target_bytes
+        self._limit = contract.BUILDER_LIMIT
+        self._topics = TopicColumn()
+        self._topic = ""
+        self._topic_cost = 0
+        self._partition = -1
+        self._clear()
+
+    def _clear(self) -> None:
+        self.nbytes = 0
+        self._runs: list[tuple[str, int]] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self._partitions: list[int] = []
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._timestamp_types: list[int] = []
+        self._headers: list[list[Header] | None] = []
+
+    @property
+    def rows(self) -> int:
+        return len(self._offsets)
+
+    def append(self, topic: str, partition: int, records: Buffer, position: int, start: int, end: int) -> int:
+        view = _view(records, position)
+        self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
+        rows_before = self.rows
+        reached = start
+        try:
+            while frame := _read_frame(topic, partition, view, position, start):
+                if frame.magic == 2:
+                    self._append_batch(frame, view[position : frame.end], start, end)
+                else:
+                    legacy.append_message(self, topic, partition, view[position : frame.end], reached, start, end)
+                position, reached = frame.end, max(reached, frame.next_offset)
+                if self.nbytes >= self._target_bytes:
+                    break
+        finally:
+            self._runs.append((topic, self.rows - rows_before))
+        return position
+
+    def _append_batch(self, frame: _Frame, batch: memoryview, start: int, end: int) -> None:
+        if frame.next_offset <= start or frame.base_offset >= end:
+            return
+        base_offset, *_, stored_crc, attributes, last_offset_delta, base_timestamp, max_timestamp, _, _, _, count = (
+            _HEADER.unpack_from(batch)
+        )
+        first_unread = max(start, base_offset)
+        try:
+            if self.check_crcs:
+                computed = crc32c(batch[_CRC_FROM:])
+                if computed != stored_crc:
+                    raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
+            if attributes & _CONTROL_BIT:
+                return
+            if count < 0:
+                raise MalformedError(problems.record_count(base_offset, count))
+            log_append = bool(attributes & _LOG_APPEND_BIT)
+            if log_append and abs(max_timestamp) > MAX_TIMESTAMP_MS:
+                raise MalformedError(problems.batch_timestamp(base_offset))
+            codec, payload = attributes & _CODEC_MASK, batch[_HEADER.size :]
+            if codec not in (0, *codecs.NAMES):
+                raise MalformedError(problems.unknown_codec(base_offset, codec))
+            if codec and (count or payload):
+                try:
+                    payload = memoryview(codecs.unpack(codec, payload, self.unpacked_limit))
+                except MalformedError as problem:
+                    raise MalformedError(problems.codec_failed(base_offset, str(problem))) from problem.__cause__
+            cursor = _Cursor(payload, 0, len(payload))
+            for index in range(count):
+                try:
+                    record = _read_record(cursor, self._include_headers)
+                    if not 0 <= record.offset_delta <= last_offset_delta:
+                        raise _BadRecordError(problems.OFFSET_DELTA)
+                    timestamp = max_timestamp if log_append else base_timestamp + record.timestamp_delta
+                    if abs(timestamp) > MAX_TIMESTAMP_MS:
+                        raise _BadRecordError(problems.TIMESTAMP)
+                except _BadRecordError as bad:
+                    raise MalformedError(problems.record(base_offset, index, bad.code)) from None
+                offset = base_offset + record.offset_delta
+                if start <= offset < end:
+                    timestamp_type = LOG_APPEND_TIME if log_append else CREATE_TIME
+                    self._append(offset, timestamp, timestamp_type, record.key, record.value, record.headers)
+                first_unread = max(start, offset + 1)
+            if cursor.position != cursor.end:
+                raise MalformedError(problems.trailing(base_offset, count, cursor.end - cursor.position))
+        except MalformedError as problem:
+            raise problems.corrupt(self._topic, self._partition, first_unread, str(problem)) from problem.__cause__
+
+    def append_row(
+        self, offset: int, timestamp_ms: int, timestamp_type: int, key: Buffer | None, value: Buffer | None
+    ) -> None:
+        self._append(
+            offset,
+            timestamp_ms,
+            timestamp_type,
+            None if key is None else bytes(key),
+            None if value is None else bytes(value),
+            [],
+        )
+
+    def _append(
+        self,
+        offset: int,
+        timestamp_ms: int,
+        timestamp_type: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: list[Header],
+    ) -> None:
+        cost = ROW_COST + self._topic_cost + len(key or b"") + len(value or b"")
+        for header_key, header_value in headers:
+            cost += HEADER_COST + len(header_key) + len(header_value or b"")
+        if self.nbytes + cost > self._limit:
+            raise problems.builder_full(self._topic, self._partition, offset)
+        self.nbytes += cost
+        self._keys.append(key)
+        self._values.append(value)
+        self._partitions.append(self._partition)
+        self._offsets.append(offset)
+        self._timestamps.append(timestamp_ms * 1000)
+        self._timestamp_types.append(timestamp_type)
+        self._headers.append(headers or None)
+
+    def finish(self) -> pa.RecordBatch:
+        schema = arrow_schema(self._include_headers)
+        columns = {
+            "key": self._keys,
+            "value": self._values,
+            "topic": self._topics.build(self._runs),
+            "partition": self._partitions,
+            "offset": self._offsets,
+            "timestamp": self._timestamps,
+            "timestampType": self._timestamp_types,
+            "headers": [
+                None if headers is None else [{"key": key, "value": value} for key, value in headers]
+                for headers in self._headers
+            ],
+        }
+        arrays = []
+        for field in schema:
+            column = columns[field.name]
+            arrays.append(column if isinstance(column, pa.Array) else pa.array(column, field.type))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        self._clear()
+        return batch

@@ -1,0 +1,142 @@
+"""What both twins of the decoder fulfil, and the numbers they share.
+
+``_decode_py`` is the readable twin, ``_decode_c`` the quick one. For the same bytes they give the same rows or the
+same error text; a property test feeds both the same generated and mutated bytes. Message format v2 is decoded by each
+twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``) and the
+wording of errors (``problems``) are shared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Buffer = bytes | bytearray | memoryview
+
+ROW_COST = 40
+"""Bytes that ``nbytes`` counts per row for the fixed columns, on top of topic, key, value and headers."""
+
+HEADER_COST = 8
+"""Bytes that ``nbytes`` counts per header, on top of its key and value."""
+
+BUILDER_LIMIT = 2**31 - 1
+"""Most that ``nbytes`` may reach: no column can then outgrow Arrow's 32-bit offsets, as nbytes counts every column."""
+
+MAX_OFFSET = 2**63 - 2
+"""Largest offset of a record: the one after it must be an int64 too."""
+
+MAX_TIMESTAMP_MS = (2**63 - 1) // 1000
+"""Timestamps beyond this, in either direction, do not fit Arrow's and Spark's microseconds."""
+
+NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
+
+
+class RecordBatchBuilder(Protocol):
+    """Collects rows of one or several partitions and hands them over as one Arrow RecordBatch.
+
+    Not thread-safe.
+
+    Parameters
+    ----------
+    include_headers
+        Whether the batch has the ``headers`` column; without it headers are not even parsed.
+    check_crcs
+        Whether CRCs are checked (``kafka.check.crcs``).
+    unpacked_limit
+        Most bytes that one compressed record batch may unpack to.
+    target_bytes
+        :meth:`append` stops after the record batch that brings :attr:`nbytes` to this.
+
+    Raises
+    ------
+    ValueError
+        When `unpacked_limit` or `target_bytes` is not positive.
+    """
+
+    def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None: ...
+
+    @property
+    def rows(self) -> int:
+        """Rows held."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held: topic, key, value and header data, ROW_COST per row, HEADER_COST per header."""
+
+    @property
+    def check_crcs(self) -> bool:
+        """As given."""
+
+    @property
+    def unpacked_limit(self) -> int:
+        """As given."""
+
+    def append(self, topic: str, partition: int, records: Buffer, position: int, start: int, end: int) -> int:
+        """Decode record batches and keep the rows with ``start <= offset < end``.
+
+        Control batches are never shown. Record batches that lie wholly below `start` or at and after `end` are hopped
+        over: neither their CRC nor their records are looked at. A record batch cut off at the end of `records` is
+        ignored, as brokers cut where the fetch size ends. Empty, missing and out-of-order offsets inside a batch are
+        not judged: compaction leaves gaps.
+
+        Parameters
+        ----------
+        records
+            The records field of one partition in a FetchResponse: record batches of magic 2, messages of magic 0
+            and 1, or a mix of them.
+        position
+            Byte of `records` to begin at: 0, or what an earlier call returned.
+        start, end
+            Offsets wanted.
+
+        Returns
+        -------
+        int
+            Byte where it stopped: after the record batch that reached `target_bytes`, or after the last complete one.
+            Every call that finds a complete record batch moves on by at least one.
+
+        Raises
+        ------
+        CorruptRecordError
+            When bytes are not records. Its offset is the first one not read: never below `start`; of the record
+            batch, when that is bad as a whole; after the last good record otherwise. Rows before it stay in the
+            builder.
+        ReadError
+            When the rows would outgrow BUILDER_LIMIT. Rows before it stay in the builder.
+        """
+
+    def append_row(
+        self, offset: int, timestamp_ms: int, timestamp_type: int, key: Buffer | None, value: Buffer | None
+    ) -> None:
+        """Add a row of the partition that :meth:`append` is at; for ``legacy`` only."""
+
+    def finish(self) -> pa.RecordBatch:
+        """The rows held, with exactly ``schema.arrow_schema(include_headers)``; the builder is empty afterwards.
+
+        As in Spark's kafka source a record without headers has null headers. Bytes of a header's key that are not UTF-8
+        become U+FFFD. A record of message format v0 has timestamp -1 ms and timestampType -1.
+        """
+
+
+class Decoder(Protocol):
+    """A twin: the module."""
+
+    @property
+    def RecordBatchBuilder(self) -> type[RecordBatchBuilder]:  # noqa: N802
+        """The builder."""
+
+    def scan(self, topic: str, partition: int, records: Buffer, position: int = 0) -> tuple[int, int]:
+        """Hop over record batches by their headers.
+
+        Returns
+        -------
+        tuple of int
+            Byte after the last complete record batch, and the offset after it; ``(position, -1)`` when there is none.
+
+        Raises
+        ------
+        CorruptRecordError
+            When a header has an impossible length, offset or magic.
+        """

@@ -1,0 +1,86 @@
+"""The wording of what can be wrong with bytes from a broker, once for both twins."""
+
+from __future__ import annotations
+
+from spark_kafka_group.errors import CorruptRecordError, ReadError
+from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT
+
+# What can be wrong with a record of message format v2; the numbers are the compiled twin's too.
+SHORT, OVERLONG, NEGATIVE, LEFTOVER, OFFSET_DELTA, TIMESTAMP, TOO_MANY = range(1, 8)
+
+_RECORD = {
+    SHORT: "is cut short: a length in it points past its end",
+    OVERLONG: "has a variable-length number that is too long",
+    NEGATIVE: "has a negative length",
+    LEFTOVER: "has bytes left over at its end",
+    OFFSET_DELTA: "has an offset outside the batch",
+    TIMESTAMP: "has a timestamp that does not fit microseconds",
+}
+
+
+class MalformedError(Exception):
+    """Raised, and caught, inside this package: a problem whose offset the caller knows."""
+
+
+def record(base_offset: int, index: int, code: int) -> str:
+    return f"record {index} of the batch at offset {base_offset} {_RECORD[code]}"
+
+
+def trailing(base_offset: int, count: int, left: int) -> str:
+    return f"the batch at offset {base_offset} has {left} bytes after the last of its {count} records"
+
+
+def negative_offset(base_offset: int) -> str:
+    return f"a batch gives its offset as {base_offset}"
+
+
+def batch_length(base_offset: int, length: int) -> str:
+    return f"the batch at offset {base_offset} gives its length as {length}, which no batch can have"
+
+
+def magic(base_offset: int, value: int) -> str:
+    return f"the batch at offset {base_offset} has magic {value}, and Kafka's message formats are 0, 1 and 2"
+
+
+def last_offset_delta(base_offset: int, value: int) -> str:
+    return f"the batch at offset {base_offset} gives its last offset as that plus {value}"
+
+
+def last_offset(base_offset: int) -> str:
+    return f"a message gives its offset as {base_offset}, after which there is none"
+
+
+def wrong_crc(base_offset: int, stored: int, computed: int) -> str:
+    return (
+        f"the batch at offset {base_offset} is damaged: its CRC is {computed:#010x} and its header says "
+        f"{stored:#010x}. Set kafka.check.crcs=false to read what is left of it"
+    )
+
+
+def unknown_codec(base_offset: int, codec: int) -> str:
+    return f"the batch at offset {base_offset} is compressed with codec {codec}, which Kafka does not have there"
+
+
+def codec_failed(base_offset: int, problem: str) -> str:
+    return f"the batch at offset {base_offset} {problem}"
+
+
+def record_count(base_offset: int, count: int) -> str:
+    return f"the batch at offset {base_offset} gives its number of records as {count}"
+
+
+def batch_timestamp(base_offset: int) -> str:
+    return f"the batch at offset {base_offset} has a log append time that does not fit microseconds"
+
+
+def builder_full(topic: str, partition: int, offset: int) -> ReadError:
+    return ReadError(
+        topic,
+        partition,
+        offset,
+        f"its rows would make an Arrow batch of more than {BUILDER_LIMIT} bytes. Lower kafka.fetch.max.bytes",
+    )
+
+
+def corrupt(topic: str, partition: int, offset: int, problem: str) -> CorruptRecordError:
+    return CorruptRecordError(topic, partition, offset, problem)

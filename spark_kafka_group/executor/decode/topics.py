@@ -1,0 +1,32 @@
+"""The topic column, built from runs of rows instead of row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+
+class TopicColumn:
+    """Makes topic columns; nearly every batch is of one topic, whose repeated name is kept and sliced."""
+
+    def __init__(self) -> None:
+        self._topic: str | None = None
+        self._repeated: pa.Array = pa.nulls(0, pa.string())
+
+    def build(self, runs: Sequence[tuple[str, int]]) -> pa.Array:
+        """An array of each run's topic, as often as its rows."""
+        merged: list[tuple[str, int]] = []
+        for topic, rows in runs:
+            if merged and merged[-1][0] == topic:
+                merged[-1] = topic, merged[-1][1] + rows
+            elif rows:
+                merged.append((topic, rows))
+        if not merged:
+            return pa.array([], pa.string())
+        if len(merged) > 1:
+            return pa.concat_arrays([pa.repeat(pa.scalar(topic, pa.string()), rows) for topic, rows in merged])
+        topic, rows = merged[0]
+        if topic != self._topic or len(self._repeated) < rows:
+            self._topic, self._repeated = topic, pa.repeat(pa.scalar(topic, pa.string()), rows)
+        return self._repeated.slice(0, rows)

@@ -1,0 +1,26 @@
+"""A real Kafka for tests and demos: one broker or three, downloaded once, on free ports.
+
+::
+
+    with KafkaCluster() as kafka:
+        kafka.create_topic("orders", partitions=3)
+        ...
+
+With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m spark_kafka_group.testing start``.
+"""
+
+from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.testing.group_log import GroupGeneration, OffsetCommitted, read_group_log
+from spark_kafka_group.testing.node import Node
+from spark_kafka_group.testing.tools import GroupRow
+from spark_kafka_group.testing.wait import wait_until
+
+__all__ = [
+    "GroupGeneration",
+    "GroupRow",
+    "KafkaCluster",
+    "Node",
+    "OffsetCommitted",
+    "read_group_log",
+    "wait_until",
+]

@@ -1,0 +1,118 @@
+"""python -m spark_kafka_group.testing start | stop | status: a broker that outlives the command."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.testing.download import cache_directory
+from spark_kafka_group.testing.wait import wait_until
+
+NOT_RUNNING = 3  # as systemctl status says it
+
+
+def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m spark_kafka_group.testing", description=__doc__)
+    parser.add_argument("--state", type=Path, default=None, help="where to remember what runs (default: the cache)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    start = commands.add_parser("start", help="start Kafka and print its bootstrap servers")
+    start.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    start.add_argument(
+        "--port", type=int, help="client port of the first node, the next ones follow (default: free ones)"
+    )
+    start.add_argument("--properties", type=Path, help="file of broker settings")
+    start.add_argument(
+        "--directory", type=Path, help="keep data here (default: a temporary directory, removed by stop)"
+    )
+    commands.add_parser("stop", help="stop it")
+    commands.add_parser("status", help=f"say what runs; exit code {NOT_RUNNING} when nothing does")
+    return parser.parse_args(argv)
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """A Java properties file, as far as brokers' settings need it."""
+    lines = path.read_text().splitlines() if path else []
+    pairs = [line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#")]
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def runs(pid: int, directory: str) -> bool:
+    """Whether that process is the node started in `directory`, and not another with its number."""
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b"kafka.Kafka" in command and os.readlink(f"/proc/{pid}/cwd").startswith(directory)
+    except OSError:
+        return False
+
+
+def living(state: dict[str, Any]) -> list[int]:
+    """Process ids of the nodes that run."""
+    return [pid for pid in state.get("pids", []) if runs(pid, state["directory"])]
+
+
+def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
+    if living(state):
+        print("already running", file=sys.stderr)
+        print(state["bootstrap_servers"])
+        return 0
+    ports = [args.port + n for n in range(args.nodes)] if args.port else None
+    directory = args.directory.resolve() if args.directory else None
+    cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports)
+    cluster.start()
+    state = {
+        "pids": cluster.detach(),
+        "bootstrap_servers": cluster.bootstrap_servers,
+        "directory": str(cluster.directory),
+        "temporary": directory is None,
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(state))
+    print(cluster.bootstrap_servers)
+    return 0
+
+
+def stop(file: Path, state: dict[str, Any]) -> int:
+    pids = living(state)
+    for pid in pids:
+        os.kill(pid, signal.SIGTERM)
+    try:
+        wait_until(lambda: not living(state), within=30)
+    except TimeoutError:
+        for pid in living(state):
+            os.kill(pid, signal.SIGKILL)
+    if state.get("temporary"):
+        shutil.rmtree(state["directory"], ignore_errors=True)
+    file.unlink(missing_ok=True)
+    print(f"stopped {len(pids)} node(s)" if pids else "nothing was running")
+    return 0
+
+
+def status(state: dict[str, Any]) -> int:
+    pids = state.get("pids", [])
+    alive = living(state)
+    for number, (pid, server) in enumerate(zip(pids, state.get("bootstrap_servers", "").split(","), strict=False), 1):
+        print(f"node {number}: {server} pid {pid} {'up' if pid in alive else 'down'}")
+    if not alive:
+        print("not running")
+    return 0 if alive else NOT_RUNNING
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    args = arguments(argv)
+    file = (args.state or cache_directory()) / "running.json"
+    state = json.loads(file.read_text()) if file.exists() else {}
+    if args.command == "start":
+        return start(args, file, state)
+    return stop(file, state) if args.command == "stop" else status(state)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,277 @@
+"""A Kafka cluster of one node or three on this machine, for tests and demos."""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from spark_kafka_group.testing.download import VERSION, jars, java
+from spark_kafka_group.testing.node import Node, free_ports
+from spark_kafka_group.testing.tools import GroupRow, parse_describe
+
+if TYPE_CHECKING:
+    from kafka import KafkaAdminClient
+
+T = TypeVar("T")
+
+START_WITHIN_S = 90.0
+
+
+class KafkaCluster:
+    """Brokers that really run. A context manager; ``with KafkaCluster() as kafka: ...``.
+
+    Parameters
+    ----------
+    nodes
+        1, or 3 with replication factor 3.
+    properties
+        Settings of every node, over the ones below.
+    directory
+        Where data, settings and logs go; a temporary directory, removed by :meth:`stop`, if not given.
+    ports
+        Client ports, one a node; free ones if not given.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        properties: Mapping[str, str] | None = None,
+        directory: Path | None = None,
+        ports: Sequence[int] | None = None,
+        version: str = VERSION,
+    ) -> None:
+        self._temporary = directory is None
+        self.directory = directory or Path(tempfile.mkdtemp(prefix="spark-kafka-group-"))
+        self.version = version
+        free = free_ports(2 * nodes)
+        self.ports = list(ports or free[:nodes])
+        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(free[nodes:], start=1))
+        settings = _settings(nodes) | {"controller.quorum.voters": voters} | dict(properties or {})
+        self.nodes = [
+            Node(n, self.directory / f"node{n}", settings | self._own(n, port, free[nodes + n - 1]), version)
+            for n, port in enumerate(self.ports, start=1)
+        ]
+        self._admin: KafkaAdminClient | None = None
+
+    def _own(self, number: int, port: int, controller_port: int) -> dict[str, str]:
+        """Settings in which a node differs from the others."""
+        return {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "log.dirs": str(self.directory / f"node{number}" / "data"),
+        }
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """For kafka.bootstrap.servers."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def node(self, index: int) -> Node:
+        """A node, from 0."""
+        return self.nodes[index]
+
+    def start(self) -> KafkaCluster:
+        """Start all nodes and wait until they serve.
+
+        Raises
+        ------
+        RuntimeError
+            When a node ends, or does not serve in time; with the end of its log.
+        """
+        atexit.register(self.stop)
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        try:
+            for node, formatting in [(node, node.format(cluster_id)) for node in self.nodes]:
+                if formatting.wait(START_WITHIN_S):
+                    raise RuntimeError(f"node {node.number} could not be formatted:\n{_tail(node.log)}")
+            for node in self.nodes:
+                node.start()
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop all nodes; remove their data unless a directory was given. Harmless when repeated."""
+        self._close()
+        for node in self.nodes:
+            node.kill() if self._temporary else node.stop()
+        if self._temporary:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def detach(self) -> list[int]:
+        """Let the nodes outlive this process; returns their process ids."""
+        self._close()
+        return [node.detach() for node in self.nodes]
+
+    def _close(self) -> None:
+        atexit.unregister(self.stop)
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def __enter__(self) -> KafkaCluster:
+        return self.start()
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def wait_until_ready(self) -> None:
+        """Wait until every living node is registered and leads or follows.
+
+        Raises
+        ------
+        RuntimeError
+            With the end of a node's log.
+        """
+        if self._admin is not None:  # it would wait out its reconnect backoff for a node that was down
+            self._admin.close()
+            self._admin = None
+        living = [node for node in self.nodes if node.process is not None]
+        deadline = time.monotonic() + START_WITHIN_S
+        while True:
+            for node in living:
+                if not node.alive:
+                    raise RuntimeError(f"node {node.number} ended while starting:\n{_tail(node.log)}")
+            if all(node.serves() for node in living) and self._registered() >= len(living):
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"no cluster of {len(living)} nodes in {START_WITHIN_S:.0f} s:\n{_tail(living[0].log)}"
+                )
+            time.sleep(0.1)
+
+    def _registered(self) -> int:
+        """Number of brokers that the cluster itself counts."""
+        from kafka.errors import KafkaError
+
+        try:
+            return len(self.admin.describe_cluster()["brokers"])
+        except KafkaError:
+            return 0
+
+    @property
+    def admin(self) -> KafkaAdminClient:
+        """kafka-python's admin client, kept until :meth:`stop`."""
+        if self._admin is None:
+            from kafka import KafkaAdminClient
+
+            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers)
+        return self._admin
+
+    # Topics
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replication: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create a topic and wait until all its partitions have leaders; returns its name."""
+        from kafka.admin import NewTopic
+
+        factor = replication or (3 if len(self.nodes) >= 3 else 1)
+        self.admin.create_topics([NewTopic(name, partitions, factor, topic_configs=dict(configs or {}))])
+        self._wait_for_partitions(name, partitions)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic and wait until it is gone."""
+        self.admin.delete_topics([name])
+        deadline = time.monotonic() + START_WITHIN_S
+        while name in self.admin.list_topics() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def add_partitions(self, name: str, total: int) -> None:
+        """Raise a topic's number of partitions to `total`."""
+        self.admin.create_partitions({name: total})
+        self._wait_for_partitions(name, total)
+
+    def _wait_for_partitions(self, name: str, count: int) -> None:
+        deadline = time.monotonic() + START_WITHIN_S
+        while time.monotonic() < deadline:
+            topics = self.admin.describe_topics([name])
+            led = [p for topic in topics for p in topic["partitions"] if p["leader_id"] >= 0]
+            if len(led) == count:
+                return
+            time.sleep(0.05)
+        raise RuntimeError(f"topic {name} has no leaders for its {count} partitions")
+
+    # Groups
+
+    def group_state(self, group: str) -> tuple[str, list[dict[str, Any]]]:
+        """State of a group, ``Dead`` when there is none, and its members."""
+        described = self._retried(lambda: self.admin.describe_groups([group]))[group]
+        return described["group_state"] or "Dead", list(described["members"])
+
+    def committed(self, group: str) -> dict[tuple[str, int], tuple[int, str]]:
+        """Committed offset and metadata by topic and partition."""
+        found = self._retried(lambda: self.admin.list_group_offsets([group]))[group]
+        return {(tp.topic, tp.partition): (o.offset, o.metadata) for tp, o in found.items() if o.offset >= 0}
+
+    def consumer_groups(self, *arguments: str) -> str:
+        """What Kafka's own kafka-consumer-groups prints."""
+        tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        return self.run_tool(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
+
+    def describe_group(self, group: str) -> list[GroupRow]:
+        """``kafka-consumer-groups --describe``, a row a partition."""
+        return parse_describe(self.consumer_groups("--describe", "--group", group))
+
+    def _retried(self, call: Callable[[], T]) -> T:
+        """Ask again while the group has no coordinator yet, as on a new cluster."""
+        from kafka.errors import RetriableError
+
+        deadline = time.monotonic() + START_WITHIN_S
+        while True:
+            try:
+                return call()
+            except RetriableError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def run_tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's tools; returns what it prints.
+
+        Raises
+        ------
+        RuntimeError
+            When it fails, with what it says.
+        """
+        command = [java(), "-Xmx512m", "-cp", str(jars("kafka-tools", self.version) / "*"), main_class, *arguments]
+        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        if told.returncode:
+            raise RuntimeError(f"{main_class} failed:\n{(told.stdout + told.stderr)[-2000:]}")
+        return told.stdout
+
+
+def _settings(nodes: int) -> dict[str, str]:
+    """Settings that all nodes share: quick for tests, otherwise Kafka's defaults."""
+    factor = str(min(nodes, 3))
+    return {
+        "process.roles": "broker,controller",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "default.replication.factor": factor,
+        "offsets.topic.replication.factor": factor,
+        "offsets.topic.num.partitions": "5",
+        "transaction.state.log.replication.factor": factor,
+        "transaction.state.log.num.partitions": "5",
+        "transaction.state.log.min.isr": "2" if nodes >= 3 else "1",
+        "min.insync.replicas": "2" if nodes >= 3 else "1",
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1000",
+    }
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace")[-2000:] if log.exists() else "no log"

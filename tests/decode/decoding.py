@@ -1,0 +1,57 @@
+"""Runs a twin to its end and gives back plain rows, and the error that stopped it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from spark_kafka_group.errors import ReadError
+from spark_kafka_group.executor.decode import Decoder
+from spark_kafka_group.schema import arrow_schema
+
+ALL = 2**63 - 1
+BIG = 1 << 26
+
+
+@dataclass(frozen=True)
+class Outcome:
+    rows: list[dict[str, Any]]
+    error: str | None = None
+    stopped_at: int | None = None
+    nbytes: int = 0
+
+    @property
+    def offsets(self) -> list[int]:
+        return [row["offset"] for row in self.rows]
+
+
+def rows_of(batch: pa.RecordBatch, include_headers: bool) -> list[dict[str, Any]]:
+    batch.validate(full=True)
+    assert batch.schema.equals(arrow_schema(include_headers), check_metadata=True)
+    # as numbers: Python's datetime ends before Arrow's timestamps do
+    at = batch.schema.get_field_index("timestamp")
+    return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
+
+
+def builder(twin: Decoder, **options: Any) -> Any:
+    defaults = {"include_headers": True, "check_crcs": True, "unpacked_limit": BIG, "target_bytes": BIG}
+    return twin.RecordBatchBuilder(**{**defaults, **options})
+
+
+def decode(
+    twin: Decoder, data: bytes, start: int = 0, end: int = ALL, position: int = 0, topic: str = "orders", **options: Any
+) -> Outcome:
+    """All of `data` in one call; the error, if any, as its text."""
+    b = builder(twin, **options)
+    error = stopped_at = None
+    try:
+        stopped_at = b.append(topic, 3, data, position, start, end)
+    except ReadError as raised:
+        error = f"{type(raised).__name__}: {raised}"
+    rows, nbytes = b.rows, b.nbytes
+    outcome = Outcome(rows_of(b.finish(), options.get("include_headers", True)), error, stopped_at, nbytes)
+    assert rows == len(outcome.rows)
+    assert b.rows == b.nbytes == 0
+    return outcome

@@ -1,0 +1,95 @@
+"""A query's processes: the Python program, the JVM, Spark's reader process, its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from spark_kafka_group.testing import wait_until
+
+HERE = Path(__file__).parent
+
+
+class Program:
+    """A program in a session of its own, so that all its processes can be found, whatever group they are in."""
+
+    def __init__(self, command: Iterable[object], log: Path, **environment: str) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [str(part) for part in command],
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
+            )
+
+    def pids(self) -> list[int]:
+        """All living processes of the program."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                if int(fields[3]) == self.process.pid and fields[0] != "Z":
+                    found.append(int(entry.name))
+        return found
+
+    def jvm(self) -> int:
+        """The JVM's process."""
+        return next(pid for pid in self.pids() if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
+
+    def reader(self) -> int:
+        """Spark's reader process."""
+        name = b"python_streaming_source_runner"
+        return next(pid for pid in self.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    def signal_all(self, number: int) -> None:
+        """Send a signal to every process."""
+        for pid in self.pids():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def kill(self) -> None:
+        """kill -9 of everything at once."""
+        while self.pids():
+            self.signal_all(signal.SIGKILL)
+        self.process.wait()
+
+    def wait_for(self, condition: object, within: float = 60) -> None:
+        """Wait for a condition while the program lives; its log is the error message."""
+
+        def reached() -> bool:
+            if self.process.poll() is not None and not condition():  # type: ignore[operator]
+                raise AssertionError(
+                    f"the program ended with {self.process.returncode}:\n{self.log.read_text()[-4000:]}"
+                )
+            return bool(condition())  # type: ignore[operator]
+
+        wait_until(reached, within=within)
+
+    def ends(self, within: float = 60) -> int:
+        """Wait for the program's end; returns its exit code."""
+        try:
+            return self.process.wait(within)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
+
+
+def start_query(directory: Path, settings: dict[str, str], *arguments: object) -> Program:
+    """Start ``query.py``; marks of an earlier run are removed."""
+    marks = directory / "marks"
+    for mark in marks.glob("*") if marks.exists() else ():
+        mark.unlink()
+    given = [part for name, value in settings.items() for part in ("--option", f"{name}={value}")]
+    command = [sys.executable, HERE / "query.py", "--directory", directory, *given, *arguments]
+    return Program(command, directory / "log")

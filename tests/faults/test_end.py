@@ -1,0 +1,158 @@
+"""However a query ends, it leaves its group at once."""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support import committed, members, numbered, options, produce, topic_with
+
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import KafkaCluster, wait_until
+
+ROOT = Path(__file__).parents[2]
+
+
+def gone(kafka, group):
+    return lambda: members(kafka, group) == []
+
+
+@pytest.fixture
+def running(kafka, group, tmp_path, start_query):
+    """A query that has caught up and waits for data."""
+    topic = topic_with(kafka, numbered(30, 3))
+    query = start_query(options(kafka, topic, group))
+    query.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
+    assert len(members(kafka, group)) == 1
+    return query
+
+
+def stream(spark, kafka, topic, group, directory, **trigger):
+    source = spark.readStream.format("groupkafka").options(**options(kafka, topic, group)).load()
+    return (
+        source.writeStream.format("parquet")
+        .option("path", str(directory / "out"))
+        .option("checkpointLocation", str(directory / "checkpoint"))
+        .trigger(**trigger)
+        .start()
+    )
+
+
+def test_available_now_leaves_when_it_ends(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(30, 3))
+    stream(spark, kafka, topic, group, tmp_path, availableNow=True).awaitTermination()
+    wait_until(gone(kafka, group), within=2)
+
+
+def test_stop_leaves(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(30, 3))
+    query = stream(spark, kafka, topic, group, tmp_path, processingTime="100 milliseconds")
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=30)
+    query.stop()
+    wait_until(gone(kafka, group), within=2)
+
+
+def test_stop_and_start_again_twenty_times(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(3, 3))
+    for count in range(1, 21):
+        query = stream(spark, kafka, topic, group, tmp_path, processingTime="50 milliseconds")
+        wait_until(lambda n=count: committed(kafka, group) == {(topic, p): n for p in range(3)}, within=30)
+        query.stop()
+        produce(kafka, topic, numbered(3, 3))
+    wait_until(gone(kafka, group), within=2)
+
+
+def test_stopping_the_session_leaves(kafka, group, tmp_path, start_program):
+    topic = topic_with(kafka, numbered(30, 3))
+    code = f"""
+import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+from pyspark.sql import SparkSession
+from spark_kafka_group import GroupKafkaDataSource
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+spark.dataSource.register(GroupKafkaDataSource)
+query = (spark.readStream.format("groupkafka").options(**{options(kafka, topic, group)!r}).load()
+    .writeStream.format("noop").option("checkpointLocation", {str(tmp_path / "checkpoint")!r}).start())
+import os, time
+while not os.path.exists({str(tmp_path / "go")!r}):
+    time.sleep(0.05)
+spark.stop()
+open({str(tmp_path / "stopped")!r}, "w").close()
+time.sleep(60)
+"""
+    program = start_program([sys.executable, "-c", code])
+    program.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
+    (tmp_path / "go").touch()
+    program.wait_for((tmp_path / "stopped").exists)
+    wait_until(gone(kafka, group), within=2)
+
+
+def test_ctrl_c_in_spark_submit_leaves(kafka, group, tmp_path, start_program):
+    topic = topic_with(kafka, numbered(30, 3))
+    program = start_program(
+        [
+            Path(sys.executable).with_name("spark-submit"),
+            "--master", "local[2]", "--conf", "spark.ui.enabled=false", ROOT / "jobs/stream_to_parquet.py",
+            "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+            "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--trigger", "200 milliseconds",
+        ]
+    )  # fmt: skip
+    program.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
+    # A terminal sends it to the whole foreground group.
+    os.killpg(program.process.pid, signal.SIGINT)
+    wait_until(gone(kafka, group), within=2)
+    program.ends()
+
+
+def test_the_jvm_killed_alone_leaves(kafka, group, running):
+    os.kill(running.jvm(), signal.SIGKILL)
+    wait_until(gone(kafka, group), within=2)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_reader_process_leaves_when_it_gets_a_signal_even_twice(kafka, group, running, number):
+    reader = running.reader()
+    os.kill(reader, number)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(reader, number)
+    # Spark may start another reader for a query that goes on; it is a member with another member id.
+    wait_until(gone(kafka, group), within=2)
+
+
+def test_stopping_with_a_dead_broker_is_bounded_by_the_request_timeout_and_twice_is_harmless(tmp_path, group):
+    from spark_kafka_group.driver.stream import StreamDriver
+
+    with KafkaCluster() as cluster:
+        topic = topic_with(cluster, numbered(30, 3))
+        settings = options(cluster, topic, group) | {"kafka.request.timeout.ms": "3000"}
+        driver = StreamDriver(Options.parse(settings))
+        start = driver.initial_offset()
+        assert driver.latest_offset(start, None) != start
+        cluster.node(0).kill()
+        began = time.monotonic()
+        driver.stop()
+        driver.stop()
+        assert time.monotonic() - began < 5
+
+
+def test_a_query_stops_with_a_dead_broker(spark, group, tmp_path):
+    with KafkaCluster() as cluster:
+        topic = topic_with(cluster, numbered(30, 3))
+        settings = options(cluster, topic, group) | {"kafka.request.timeout.ms": "3000"}
+        source = spark.readStream.format("groupkafka").options(**settings).load()
+        query = (
+            source.writeStream.format("noop")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="200 milliseconds")
+            .start()
+        )
+        wait_until(lambda: committed(cluster, group) == {(topic, p): 10 for p in range(3)}, within=30)
+        cluster.node(0).kill()
+        began = time.monotonic()
+        try:
+            query.stop()
+        except Exception as error:  # noqa: BLE001 - the query may have failed by itself meanwhile
+            assert "request.timeout" in str(error)  # noqa: PT017
+        assert time.monotonic() - began < 15

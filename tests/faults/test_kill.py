@@ -1,0 +1,91 @@
+"""kill -9 of a whole query at five points: nothing is lost, nothing is twice, and the query is back at once."""
+
+import signal
+
+import pytest
+from support import committed, members, numbered, options, produce, topic_with
+
+from spark_kafka_group.testing import wait_until
+
+POINTS = ["planned", "tasks", "sink", "before-commit", "after-commit"]
+
+
+def values(spark, directory):
+    rows = spark.read.parquet(f"{directory}/out").select("value").collect()
+    return sorted(int(bytes(row.value)[1:]) for row in rows)
+
+
+def settings_of(kafka, topic, group):
+    return options(kafka, topic, group, maxOffsetsPerTrigger=30)
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
+    spark, kafka, group, tmp_path, start_query, point
+):
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+    first = start_query(settings, "--point", point)
+    first.wait_for((tmp_path / "marks" / point).exists)
+    before = {m["member_id"] for m in members(kafka, group)}
+    assert len(before) == 1
+    first.kill()
+    produce(kafka, topic, numbered(30, 3, first=120))
+
+    second = start_query(settings)
+    second.wait_for((tmp_path / "marks" / "started").exists)
+    # Its session would last 45 s: without static membership the new driver would wait for that.
+    wait_until(lambda: {m["member_id"] for m in members(kafka, group)}.isdisjoint(before), within=5)
+    assert len(members(kafka, group)) == 1
+    second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
+    second.kill()
+    assert values(spark, tmp_path) == list(range(150))
+
+
+def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_group_too_far(
+    kafka, group, tmp_path, start_query
+):
+    topic = topic_with(kafka, numbered(120, 3))
+    query = start_query(settings_of(kafka, topic, group), "--point", "sink")
+    query.wait_for((tmp_path / "marks" / "sink").exists)
+    query.kill()
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+
+@pytest.mark.parametrize("point", ["before-commit", "tasks"])
+def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_go_on(
+    spark, kafka, group, tmp_path, start_query, point
+):
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+    zombie = start_query(settings, "--point", point)
+    zombie.wait_for((tmp_path / "marks" / point).exists)
+    zombie.signal_all(signal.SIGSTOP)
+
+    heir = start_query(settings, "--available-now")
+    assert heir.ends() == 0
+    assert committed(kafka, group) == {(topic, p): 40 for p in range(3)}
+
+    (tmp_path / "marks" / "go").touch()
+    zombie.signal_all(signal.SIGCONT)
+    assert zombie.ends() != 0
+    assert committed(kafka, group) == {(topic, p): 40 for p in range(3)}
+    assert values(spark, tmp_path) == list(range(120))
+
+
+def test_a_fenced_query_says_so(kafka, group, tmp_path, start_query):
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+    zombie = start_query(settings, "--point", "before-commit")
+    zombie.wait_for((tmp_path / "marks" / "before-commit").exists)
+    zombie.signal_all(signal.SIGSTOP)
+    heir = start_query(settings, directory=tmp_path)
+    heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
+    (tmp_path / "marks" / "go").touch()
+    zombie.signal_all(signal.SIGCONT)
+    assert zombie.ends() != 0
+    assert "another process has joined with this query's group.instance.id" in zombie.log.read_text()
+    # The one that replaced it is not disturbed.
+    assert heir.process.poll() is None
+    produce(kafka, topic, numbered(30, 3, first=120))
+    heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})

@@ -1,0 +1,345 @@
+"""readStream.format("groupkafka"): batches, generations, commits and positions of a query alone in its group."""
+
+import itertools
+import json
+
+import pytest
+from chispa import assert_df_equality
+from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.captured import StreamingQueryException
+from support import commit_for, committed, members, name, numbered, options, produce, topic_with
+
+from spark_kafka_group.testing import GroupGeneration, OffsetCommitted, read_group_log, wait_until
+
+
+class Sink:
+    """A query into parquet by foreachBatch, overwriting by batch id; and what became of it."""
+
+    def __init__(self, spark, directory):
+        self.spark, self.directory = spark, directory
+        self.checkpoint = str(directory / "checkpoint")
+
+    def start(self, settings, trigger=None, during=lambda batch_id: None):
+        def write(df, batch_id):
+            df.write.mode("overwrite").parquet(f"{self.directory}/out/batch={batch_id}")
+            during(batch_id)
+
+        stream = self.spark.readStream.format("groupkafka").options(**settings).load()
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", self.checkpoint)
+        return writer.trigger(**(trigger or {"availableNow": True})).start()
+
+    def run(self, settings):
+        """Read what there is now; returns the progress of batches with records."""
+        query = self.start(settings)
+        query.awaitTermination()
+        return [p for p in query.recentProgress if p.numInputRows]
+
+    def values(self):
+        if not list((self.directory / "out").glob("*/_SUCCESS")):
+            return []
+        rows = self.spark.read.parquet(f"{self.directory}/out").select("value").collect()
+        return sorted(int(bytes(row.value)[1:]) for row in rows)
+
+
+@pytest.fixture
+def sink(spark, tmp_path):
+    return Sink(spark, tmp_path)
+
+
+def ends(progress):
+    return [json.loads(p.sources[0].endOffset) for p in progress]
+
+
+def test_rows_equal_what_was_produced(spark, kafka, group, sink):
+    topic = topic_with(kafka, numbered(1000, 3))
+    sink.run(options(kafka, topic, group))
+    batch = spark.read.format("groupkafka").options(**options(kafka, topic)).load()
+    stream = spark.read.parquet(f"{sink.directory}/out").drop("batch")
+    assert_df_equality(stream, batch, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_every_batch_is_a_generation_and_is_committed_right_after_it(kafka, group, sink):
+    topic = topic_with(kafka, numbered(500, 2), partitions=2)
+    progress = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=100))
+    assert [p.numInputRows for p in progress] == [100] * 5
+    # Not our log but Kafka's: what the coordinator wrote to __consumer_offsets.
+    events = [
+        ("generation", event.generation)
+        if isinstance(event, GroupGeneration)
+        else ("commit", json.loads(event.metadata)["generation"], event.partition, event.offset)
+        for event in read_group_log(kafka, group)
+        if isinstance(event, OffsetCommitted) or (isinstance(event, GroupGeneration) and event.members)
+    ]
+    runs = [(kind, list(run)) for kind, run in itertools.groupby(events, key=lambda event: event[0])]
+    assert [kind for kind, _ in runs] == ["generation", "commit"] * 5
+    generations = [run[-1][1] for kind, run in runs if kind == "generation"]
+    assert generations == list(range(generations[0], generations[0] + 5))
+    assert [end["@group"]["generation"] for end in ends(progress)] == generations
+    for number, (generation, (_, commits)) in enumerate(zip(generations, runs[1::2], strict=True), start=1):
+        assert sorted(commits) == [("commit", generation, p, 50 * number) for p in (0, 1)]
+
+
+def test_generation_stable_keeps_one_generation_for_all_batches(kafka, group, sink):
+    topic = topic_with(kafka, numbered(300, 2), partitions=2)
+    progress = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=100, generation="stable"))
+    assert len({end["@group"]["generation"] for end in ends(progress)}) == 1
+    assert committed(kafka, group) == {(topic, 0): 150, (topic, 1): 150}
+
+
+def test_a_trigger_without_data_starts_no_generation_and_no_batch(kafka, group, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    query = sink.start(options(kafka, topic, group), {"processingTime": "100 milliseconds"})
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=30)
+    generation = json.loads(query.lastProgress.sources[0].endOffset)["@group"]["generation"]
+    seen = query.lastProgress.timestamp
+    wait_until(lambda: query.recentProgress[-1].timestamp != seen or not query.isActive, within=30)
+    produce(kafka, topic, numbered(10, 1))
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 20}, within=30)
+    after = json.loads([p for p in query.recentProgress if p.numInputRows][-1].sources[0].endOffset)
+    query.stop()
+    assert after["@group"]["generation"] == generation + 1
+
+
+def test_a_topic_that_goes_quiet_is_committed_within_two_triggers(kafka, group, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    query = sink.start(options(kafka, topic, group), {"processingTime": "1 second"})
+    wait_until(lambda: sink.values() == list(range(10)), within=30)
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=2)
+    query.stop()
+
+
+def test_the_last_batch_of_available_now_is_committed(kafka, group, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=4))
+    assert committed(kafka, group) == {(topic, 0): 10}
+
+
+def test_available_now_ends_where_the_topic_ended_when_it_started(kafka, group, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    query = sink.start(
+        options(kafka, topic, group, maxOffsetsPerTrigger=5),
+        during=lambda batch_id: produce(kafka, topic, numbered(5, 1, first=100)),
+    )
+    query.awaitTermination()
+    assert sink.values() == list(range(10))
+
+
+def test_a_sink_that_raises_leaves_the_committed_offsets_and_the_rows_come_again(kafka, group, sink):
+    topic = topic_with(kafka, numbered(30, 3))
+    sink.run(options(kafka, topic, group))
+    produce(kafka, topic, numbered(30, 3, first=30))
+    before = committed(kafka, group)
+
+    def fail(batch_id):
+        raise RuntimeError("disk full")
+
+    query = sink.start(options(kafka, topic, group), during=fail)
+    with pytest.raises(StreamingQueryException, match="disk full"):
+        query.awaitTermination()
+    assert committed(kafka, group) == before
+    sink.run(options(kafka, topic, group))
+    assert sink.values() == list(range(60))
+    assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
+
+
+def test_a_failed_task_commits_nothing(spark, kafka, group, tmp_path):
+    from pyspark.sql.functions import udf
+
+    @udf("int", useArrow=False)
+    def explode(value):
+        raise ValueError("poison")
+
+    topic = topic_with(kafka, numbered(30, 3))
+    stream = spark.readStream.format("groupkafka").options(**options(kafka, topic, group)).load()
+    query = (
+        stream.select(explode("value"))
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "out"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    with pytest.raises(StreamingQueryException, match="poison"):
+        query.awaitTermination()
+    assert committed(kafka, group) == {}
+
+
+def test_load_and_schema_touch_no_group(spark, kafka, group):
+    topic = topic_with(kafka, numbered(3, 1))
+    df = spark.readStream.format("groupkafka").options(**options(kafka, topic, group)).load()
+    df.printSchema()
+    assert df.isStreaming
+    state, _ = kafka.group_state(group)
+    assert state == "Dead"
+
+
+def test_kafkas_own_tool_shows_member_host_client_committed_offset_and_lag(kafka, group, sink):
+    topic = topic_with(kafka, numbered(30, 3))
+    query = sink.start(options(kafka, topic, group), {"processingTime": "100 milliseconds"})
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=30)
+    rows = kafka.describe_group(group)
+    query.stop()
+    assert [(row.topic, row.partition, row.current_offset, row.log_end_offset, row.lag) for row in rows] == [
+        (topic, p, 10, 10, 0) for p in range(3)
+    ]
+    assert {row.client_id for row in rows} == {"groupkafka-driver"}
+    assert {row.host for row in rows} == {"/127.0.0.1"}
+    assert all(row.consumer_id.startswith("groupkafka-") for row in rows)
+
+
+def test_the_client_id_is_the_users(kafka, group, sink):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    settings = options(kafka, topic, group) | {"kafka.client.id": "invoices"}
+    query = sink.start(settings, {"processingTime": "100 milliseconds"})
+    wait_until(lambda: committed(kafka, group), within=30)
+    assert [m["client_id"] for m in members(kafka, group)] == ["invoices-driver"]
+    query.stop()
+
+
+def test_without_a_group_id_a_query_has_a_group_of_its_own_that_stays_the_same(kafka, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    progress = sink.run(options(kafka, topic))
+    group = "spark-groupkafka-" + ends(progress)[-1]["@group"]["reader"]
+    assert committed(kafka, group) == {(topic, 0): 10}
+    produce(kafka, topic, numbered(10, 1))
+    sink.run(options(kafka, topic))
+    assert committed(kafka, group) == {(topic, 0): 20}
+
+
+def test_a_user_may_name_the_static_member_and_it_stays_in_the_group(kafka, group, sink):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    settings = options(kafka, topic, group) | {"kafka.group.instance.id": "mine", "kafka.session.timeout.ms": "6000"}
+    sink.run(settings)
+    assert [m["group_instance_id"] for m in members(kafka, group)] == ["mine"]
+    sink.run(settings)  # comes back at once, as the same member
+    assert [m["group_instance_id"] for m in members(kafka, group)] == ["mine"]
+
+
+def test_headers_with_include_headers(spark, kafka, group, sink):
+    from support import Record
+
+    topic = topic_with(kafka, [Record(0, b"k", b"v1", (("h", b"x"), ("h", b"")))], partitions=1)
+    sink.run(options(kafka, topic, group, includeHeaders="true"))
+    row = spark.read.parquet(f"{sink.directory}/out").first()
+    assert [(h.key, h.value) for h in row.headers] == [("h", bytearray(b"x")), ("h", bytearray())]
+
+
+def test_a_limit_is_shared_so_that_small_partitions_do_not_starve(kafka, group, sink):
+    from support import Record
+
+    records = [Record(0, b"k", b"v%d" % n) for n in range(1000)] + [Record(p, b"k", b"v1") for p in range(1, 6)]
+    topic = topic_with(kafka, records, partitions=6)
+    first = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=100))[0]
+    assert json.loads(first.sources[0].endOffset)[topic] == {"0": 95} | {str(p): 1 for p in range(1, 6)}
+
+
+def test_progress_shows_the_backlog(kafka, group, sink):
+    topic = topic_with(kafka, numbered(30, 1), partitions=1)
+    first = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=10))[0]
+    assert json.loads(first.sources[0].latestOffset) == {topic: {"0": 30}}
+
+
+class TestPositions:
+    """Where a query starts: the table of who is right, as far as a query alone in its group can meet it."""
+
+    def test_a_new_query_continues_the_group(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(100, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): 90})
+        sink.run(options(kafka, topic, group, startingOffsets="group"))
+        assert sink.values() == list(range(90, 100))
+
+    def test_without_a_committed_offset_a_stream_starts_at_the_end(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        query = sink.start(
+            options(kafka, topic, group, startingOffsets="group"), {"processingTime": "100 milliseconds"}
+        )
+        wait_until(lambda: members(kafka, group) and kafka.group_state(group)[0] == "Stable", within=30)
+        wait_until(lambda: query.lastProgress is not None, within=30)
+        produce(kafka, topic, numbered(5, 1, first=50))
+        wait_until(lambda: sink.values() == list(range(50, 55)), within=30)
+        query.stop()
+
+    def test_or_at_the_first_record_if_the_reset_policy_says_so(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
+        sink.run(settings)
+        assert sink.values() == list(range(10))
+
+    def test_or_fails_naming_the_partitions(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "none"}
+        with pytest.raises(StreamingQueryException, match=f"no offset for {topic}-0"):
+            sink.run(settings)
+
+    def test_starting_offsets_per_partition(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 1})
+        sink.run(options(kafka, topic, group, startingOffsets=json.dumps({topic: {"0": 8, "1": -2}})))
+        assert sink.values() == sorted([16, 18, *range(1, 20, 2)])
+
+    def test_offsets_that_somebody_else_reset_while_the_query_was_stopped_are_right(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        sink.run(options(kafka, topic, group))
+        commit_for(kafka, group, {(topic, 0): 15})
+        produce(kafka, topic, numbered(5, 1, first=20))
+        progress = sink.run(options(kafka, topic, group))
+        assert sum(p.numInputRows for p in progress) == 10
+        assert ends(progress)[0]["@group"]["from"] == {topic: {"0": 15}}
+        assert committed(kafka, group) == {(topic, 0): 25}
+
+    def test_an_older_checkpoint_restored_on_purpose_is_right(self, kafka, group, sink, tmp_path):
+        import shutil
+
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        sink.run(options(kafka, topic, group))
+        shutil.copytree(sink.checkpoint, tmp_path / "kept")
+        produce(kafka, topic, numbered(10, 1, first=10))
+        sink.run(options(kafka, topic, group))
+        shutil.rmtree(sink.checkpoint)
+        shutil.copytree(tmp_path / "kept", sink.checkpoint)
+        progress = sink.run(options(kafka, topic, group))
+        assert sum(p.numInputRows for p in progress) == 10
+        assert committed(kafka, group) == {(topic, 0): 20}
+
+    def test_offsets_that_expired_come_back_from_the_checkpoint(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        sink.run(options(kafka, topic, group))
+        kafka.admin.delete_groups([group])
+        sink.run(options(kafka, topic, group))
+        assert sink.values() == list(range(10))
+        assert committed(kafka, group) == {(topic, 0): 10}
+
+    def test_a_partition_added_to_the_topic_is_read_from_its_first_record(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        sink.run(options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"})
+        kafka.add_partitions(topic, 2)
+        produce(kafka, topic, [numbered(1, 1, first=99)[0]._replace(partition=1)])
+        sink.run(options(kafka, topic, group, startingOffsets="latest"))
+        assert sink.values() == [*range(10), 99]
+
+    def test_a_checkpoint_of_sparks_own_source_is_continued(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        sink.run(options(kafka, topic, group))
+        # What Spark's kafka source would have logged.
+        offsets = sorted((sink.directory / "checkpoint" / "offsets").glob("[0-9]*"))[-1]
+        lines = offsets.read_text().splitlines()
+        lines[-1] = json.dumps({topic: {"0": 4}})
+        offsets.write_text("\n".join(lines))
+        (offsets.parent / f".{offsets.name}.crc").unlink(missing_ok=True)
+        progress = sink.run(options(kafka, topic, group))
+        assert sum(p.numInputRows for p in progress) == 6
+
+    def test_a_checkpoint_of_a_newer_version_is_refused(self, kafka, group, sink):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        sink.run(options(kafka, topic, group))
+        offsets = sorted((sink.directory / "checkpoint" / "offsets").glob("[0-9]*"))[-1]
+        offsets.write_text(offsets.read_text().replace('"reader"', '"version": 2, "reader"'))
+        (offsets.parent / f".{offsets.name}.crc").unlink(missing_ok=True)
+        with pytest.raises(StreamingQueryException, match="offset format 2"):
+            sink.run(options(kafka, topic, group))
+
+
+def test_an_ending_offset_is_refused_when_the_stream_starts(kafka, group, sink):
+    topic = name("never-made")
+    with pytest.raises((PySparkException, StreamingQueryException), match="endingOffsets is for batch reads"):
+        sink.run(options(kafka, topic, group, endingOffsets=json.dumps({topic: {"0": 5}})))

@@ -1,0 +1,100 @@
+"""What tests of several rooms share: topics with records in them, queries, and a look at the group."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafka import KafkaProducer
+from kafka.structs import TopicPartition
+
+from spark_kafka_group import GroupKafkaDataSource
+
+
+class Record(NamedTuple):
+    """What is produced."""
+
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int = 1_700_000_000_000
+
+
+def name(prefix: str) -> str:
+    """A name that no other test has."""
+    return f"{prefix}-{uuid.uuid4().hex[:10]}"
+
+
+def numbered(count: int, partitions: int, first: int = 0) -> list[Record]:
+    """Records with distinct keys and values, dealt to the partitions one by one."""
+    return [Record(n % partitions, b"k%d" % n, b"v%d" % n) for n in range(first, first + count)]
+
+
+def produce(kafka: Any, topic: str, records: Iterable[Record], compression: str | None = None, **configs: Any) -> None:
+    """Send `records` in order and wait until the broker has them."""
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, compression_type=compression, acks="all", **configs
+    )
+    try:
+        sent = [
+            producer.send(
+                topic,
+                partition=record.partition,
+                key=record.key,
+                value=record.value,
+                headers=list(record.headers),
+                timestamp_ms=record.timestamp_ms,
+            )
+            for record in records
+        ]
+        producer.flush()
+        for future in sent:
+            future.get(timeout=30)
+    finally:
+        producer.close()
+
+
+def topic_with(kafka: Any, records: Iterable[Record], partitions: int = 3) -> str:
+    """A new topic that holds `records`."""
+    topic = name("topic")
+    kafka.create_topic(topic, partitions=partitions)
+    produce(kafka, topic, records)
+    return topic
+
+
+def options(kafka: Any, topic: str, group: str | None = None, **more: Any) -> dict[str, str]:
+    """Options of the source, by the names a user writes."""
+    base = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    if group is not None:
+        base["kafka.group.id"] = group
+    return base | {key: str(value) for key, value in more.items()}
+
+
+def register(spark: Any) -> None:
+    """Make Spark take the source of this very process, whatever it found installed."""
+    spark.dataSource.register(GroupKafkaDataSource)
+
+
+def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:
+    """Committed offsets of a group."""
+    return {tp: offset for tp, (offset, _) in kafka.committed(group).items()}
+
+
+def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
+    """Members of a group."""
+    return kafka.group_state(group)[1]
+
+
+def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+    """Commit as somebody who is not this project, to a group without members."""
+    from kafka import KafkaConsumer
+    from kafka.structs import OffsetAndMetadata
+
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=group, enable_auto_commit=False)
+    try:
+        consumer.assign([TopicPartition(*tp) for tp in offsets])
+        consumer.commit({TopicPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()})
+    finally:
+        consumer.close(autocommit=False)
