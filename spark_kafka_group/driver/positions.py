@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_kafka_group.errors import NoOffsetForPartitionError, OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
@@ -22,14 +23,32 @@ def commit_note(reader: str, generation: int) -> str:
     return json.dumps({"reader": reader, "generation": generation}, separators=(",", ":"))
 
 
-def writer_of(metadata: str) -> str | None:
-    """The reader id in a commit's metadata; None when somebody else wrote it."""
+class Writer(NamedTuple):
+    """Who wrote a commit, as its note says."""
+
+    reader: str
+    generation: int
+
+
+def writer_of(metadata: str) -> Writer | None:
+    """The writer that a commit's metadata names; None when it was nobody of this project."""
     try:
         note = json.loads(metadata)
-    except ValueError:
+        reader, generation = note["reader"], note["generation"]
+    except (ValueError, TypeError, KeyError):
         return None
-    reader = note.get("reader") if isinstance(note, dict) else None
-    return reader if isinstance(reader, str) else None
+    return Writer(reader, generation) if isinstance(reader, str) and isinstance(generation, int) else None
+
+
+def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
+    """The generation in which another process went on with this very query, if one did.
+
+    A driver that was suspended can find its group empty again: its successor came and went. What tells is a commit with
+    its own reader id and a generation later than any it held itself.
+    """
+    writers = (writer_of(group.metadata) for group in committed.values())
+    later = [w.generation for w in writers if w is not None and w.reader == reader and w.generation > held]
+    return max(later, default=None)
 
 
 @dataclass(frozen=True)
@@ -110,7 +129,7 @@ def restarted(
             starts[tp] = Start(offset, commit=True)
         elif group.offset == offset:
             starts[tp] = Start(offset)
-        elif foreign or writer_of(group.metadata) == reader:
+        elif foreign or ((writer := writer_of(group.metadata)) and writer.reader == reader):
             starts[tp] = Start(
                 offset,
                 commit=True,
@@ -118,11 +137,10 @@ def restarted(
                 f"going on from the checkpoint",
             )
         else:
-            writer = group.metadata or "without a note"
             starts[tp] = Start(
                 group.offset,
                 conflict=f"{tp}: the checkpoint says {offset}, the group {group.offset} (written by somebody else, "
-                f"{writer}): going on from the group's offset",
+                f"{group.metadata or 'without a note'}): going on from the group's offset",
             )
     return starts
 

@@ -2,18 +2,28 @@
 
 Spark ends it with SIGTERM, often twice, and does not call stop(). Python would die of that without running the
 runner's ``finally: reader.stop()``, and the member would stay in the group until its session times out.
+
+SparkSession.stop() does not even do that: the query's thread lives on in the JVM and goes on asking for offsets. What
+shows here that the session is over is that Spark has removed the driver's temporary directory.
 """
 
 from __future__ import annotations
 
+import logging
 import logging.config
 import os
 import signal
 import sys
 import threading
+import time
 from types import FrameType
 
+from pyspark import SparkFiles
+
+log = logging.getLogger(__name__)
+
 ENDING = (signal.SIGTERM, signal.SIGINT)
+SESSION_CHECK_S = 0.5
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 """Environment variable: path of a file for :func:`logging.config.fileConfig`. Without it warnings go to stderr."""
 
@@ -30,6 +40,26 @@ def prepare() -> None:
     path = os.environ.get(LOGGING_CONFIG)
     if path:
         logging.config.fileConfig(path, disable_existing_loggers=False)
+    directory = _session_directory()
+    if directory is not None:
+        watch = threading.Thread(target=_end_without, args=(directory,), name="groupkafka-session", daemon=True)
+        watch.start()
+
+
+def _session_directory() -> str | None:
+    """A directory that the driver's JVM removes when its session stops; None outside Spark's reader process."""
+    files = SparkFiles._root_directory if SparkFiles._is_running_on_worker else None
+    # For a streaming query Spark names a directory below it that need not exist.
+    candidates = [files, os.path.dirname(files)] if files else []
+    return next((path for path in candidates if os.path.isdir(path)), None)
+
+
+def _end_without(directory: str) -> None:
+    """End this process, in order, when `directory` is gone."""
+    while os.path.isdir(directory):
+        time.sleep(SESSION_CHECK_S)
+    log.info("the Spark session was stopped: ending")
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from spark_kafka_group.driver import planner, positions, process
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.member import Member
-from spark_kafka_group.errors import MembershipError, MembershipLostError, OffsetOutOfRangeError
+from spark_kafka_group.errors import FencedError, MembershipError, MembershipLostError, OffsetOutOfRangeError
 from spark_kafka_group.offsets import (
     EARLIEST,
     LATEST,
@@ -26,7 +26,7 @@ from spark_kafka_group.offsets import (
     positions_to_json,
 )
 from spark_kafka_group.options import GROUP, Options
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class StreamDriver:
         self._ends: dict[TopicPartition, int] = {}
         self._slots: dict[TopicPartition, int] = {}
         self._turn = 0
+        self._held: int | None = None  # latest generation in which this process took positions or planned
 
     # Spark's calls
 
@@ -196,6 +197,7 @@ class StreamDriver:
         if not missing:
             return
         committed = client.committed(missing)
+        self._check_not_replaced(committed)
         checkpoint = {tp: start.positions[tp] for tp in missing if tp in start.positions}
         rest = missing - set(checkpoint)
         unseen = set() if is_new_query else rest - known_before
@@ -215,6 +217,18 @@ class StreamDriver:
             client.commit(corrections, positions.commit_note(self._reader, generation.id), generation.id)
         self._positioned |= missing
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+
+    def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        assert self._member is not None
+        assert self._reader is not None
+        if self._held is not None:
+            generation = positions.replaced_in(committed, self._reader, self._held)
+            if generation is not None:
+                raise FencedError(
+                    f"another process went on with this query, up to generation {generation}, while this one was "
+                    f"out of the group: it must not go on"
+                )
+        self._held = self._member.generation.id
 
     def _looked_up(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         assert self._member is not None
@@ -267,6 +281,7 @@ class StreamDriver:
         assert self._committer is not None
         assert self._member is not None
         self._committer.plan(batch)
+        self._held = batch.generation
         log.info(
             "group %s: generation %d: %s %d records: %s",
             self._committer.group_id, batch.generation, verb, batch.records, " ".join(map(str, batch.ranges)),

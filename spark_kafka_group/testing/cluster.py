@@ -269,6 +269,7 @@ def _settings(nodes: int) -> dict[str, str]:
         "min.insync.replicas": "2" if nodes >= 3 else "1",
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.ms": "-1",  # tests make records of any age, which must not vanish while they look
         "group.min.session.timeout.ms": "1000",
     }
 

@@ -2,7 +2,15 @@
 
 import pytest
 
-from spark_kafka_group.driver.positions import Start, StartRules, commit_note, new_partitions, restarted, writer_of
+from spark_kafka_group.driver.positions import (
+    Start,
+    StartRules,
+    commit_note,
+    new_partitions,
+    replaced_in,
+    restarted,
+    writer_of,
+)
 from spark_kafka_group.errors import NoOffsetForPartitionError, OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
@@ -12,10 +20,10 @@ OURS = commit_note("me", 3)
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == "me"
+    assert writer_of(commit_note("me", 3)) == ("me", 3)
 
 
-@pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}'])
+@pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
 def test_a_commit_without_our_note_is_somebody_elses(metadata):
     assert writer_of(metadata) is None
 
@@ -73,6 +81,12 @@ def test_offsets_that_expired_are_committed_again_from_the_checkpoint():
 def test_a_checkpoint_of_sparks_own_source_is_right_whatever_the_group_says():
     start = restarted({A: 5}, {A: Committed(2, "")}, "me", True)[A]
     assert (start.offset, start.commit) == (5, True)
+
+
+def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():
+    committed = {A: Committed(5, commit_note("me", 7)), B: Committed(5, commit_note("other", 9))}
+    assert replaced_in(committed, "me", 6) == 7
+    assert replaced_in(committed, "me", 7) is None
 
 
 def test_a_new_partition_is_read_from_its_first_record():
