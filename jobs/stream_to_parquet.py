@@ -65,8 +65,8 @@ def generation(end_offset: str) -> int:
 
 
 def lag(end_offset: str, latest_offset: str) -> int:
-    """Records behind the ends of the logs when the batch was planned."""
-    end, latest = json.loads(end_offset), json.loads(latest_offset or "{}")
+    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which looks up no ends."""
+    end, latest = json.loads(end_offset), json.loads(latest_offset or "null") or {}
     return sum(
         offset - end[topic][partition]
         for topic, partitions in latest.items()

@@ -1,12 +1,15 @@
 """kill -9 of a whole query at five points: nothing is lost, nothing is twice, and the query is back at once."""
 
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 from support import committed, members, numbered, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until
 
+ROOT = Path(__file__).parents[2]
 POINTS = ["planned", "tasks", "sink", "before-commit", "after-commit"]
 
 
@@ -40,6 +43,26 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
     second.kill()
     assert values(spark, tmp_path) == list(range(150))
+
+
+def test_a_stream_into_plain_parquet_killed_again_and_again_has_every_row_once(
+    spark, kafka, group, tmp_path, start_program
+):
+    topic = topic_with(kafka, numbered(3000, 3))
+    for goal in (1000, 2000, 3000):
+        query = start_program(
+            [
+                Path(sys.executable).with_name("spark-submit"), "--master", "local[2]",
+                "--conf", "spark.ui.enabled=false", ROOT / "jobs/stream_to_parquet.py",
+                "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+                "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint",
+                "--trigger", "10 milliseconds", "--option", "maxOffsetsPerTrigger=100",
+            ]
+        )  # fmt: skip
+        query.wait_for(lambda goal=goal: sum(committed(kafka, group).values()) >= goal)
+        query.kill()  # at whatever point of whatever batch it is
+    rows = spark.read.parquet(str(tmp_path / "out")).select("value").collect()
+    assert sorted(int(row.value[1:]) for row in rows) == list(range(3000))
 
 
 def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_group_too_far(

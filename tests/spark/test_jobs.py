@@ -1,0 +1,111 @@
+"""The jobs, through spark-submit."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import committed, members, name, numbered, options, produce, topic_with
+
+from spark_kafka_group import group_batch
+
+ROOT = Path(__file__).parents[2]
+
+
+def submit(job, *arguments, **environment):
+    """Run a job to its end; returns what it prints."""
+    command = [
+        Path(sys.executable).with_name("spark-submit"), "--master", "local[2]",
+        "--properties-file", ROOT / "conf/spark-defaults.conf", "--conf", "spark.ui.enabled=false",
+        ROOT / "jobs" / job, *arguments,
+    ]  # fmt: skip
+    told = subprocess.run(
+        [str(part) for part in command],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
+        env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told
+
+
+def values(spark, directory):
+    return sorted(int(row.value[1:]) for row in spark.read.parquet(str(directory)).select("value").collect())
+
+
+def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(300, 3))
+    arguments = [
+        "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+        "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--available-now",
+        "--option", "maxOffsetsPerTrigger=100",
+    ]  # fmt: skip
+    told = submit("stream_to_parquet.py", *arguments, SPARK_KAFKA_GROUP_LOGGING=str(ROOT / "conf/logging.ini"))
+    lines = re.findall(r"^batch +(\d+)  generation +(\d+)  records +(\d+) .* lag +(\d+)$", told.stdout, re.MULTILINE)
+    assert [(batch, records, lag) for batch, _, records, lag in lines] == [
+        ("0", "100", "200"),
+        ("1", "100", "100"),
+        ("2", "100", "0"),
+    ]
+    # One line a generation, one a planned batch, one a commit.
+    for words in ("leader of 1 member", "planned 100 records", f"committed {topic}-0=34"):
+        assert words in told.stderr
+    assert values(spark, tmp_path / "out") == list(range(300))
+    assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
+    produce(kafka, topic, numbered(30, 3, first=300))
+    submit("stream_to_parquet.py", *arguments)
+    assert values(spark, tmp_path / "out") == list(range(330))
+
+
+def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(30, 3))
+    arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
+    told = submit("drain.py", *arguments, "--output", tmp_path / "out")
+    assert "30 records in" in told.stdout
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+    assert members(kafka, group) == []
+    produce(kafka, topic, numbered(30, 3, first=30))
+    submit("drain.py", *arguments, "--output", tmp_path / "out")
+    assert values(spark, tmp_path / "out") == list(range(60))
+    assert "nothing to read" in submit("drain.py", *arguments, "--output", tmp_path / "out").stdout
+
+
+def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(
+    spark, kafka, group, tmp_path, monkeypatch
+):
+    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+    import drain
+
+    def drain_and_crash():
+        """What drain.py does up to the moment of the crash."""
+        with group_batch(spark, options(kafka, topic, group, startingOffsets="group")) as batch:
+            df = batch.df.withColumns({"key": batch.df.key.cast("string"), "value": batch.df.value.cast("string")})
+            df.write.parquet(f"{tmp_path}/out/{drain.directory(group, batch)}")
+            raise KeyboardInterrupt
+
+    topic = topic_with(kafka, numbered(30, 3))
+    with pytest.raises(KeyboardInterrupt):
+        drain_and_crash()
+    assert committed(kafka, group) == {}
+    produce(kafka, topic, numbered(30, 3, first=30))
+    arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
+    submit("drain.py", *arguments, "--output", tmp_path / "out")
+    assert values(spark, tmp_path / "out") == list(range(60))
+    assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
+
+
+def test_the_jobs_say_how_to_call_them():
+    for job in ("stream_to_parquet.py", "drain.py"):
+        told = subprocess.run(
+            [sys.executable, ROOT / "jobs" / job, "--help"], capture_output=True, text=True, check=True
+        )
+        assert "--bootstrap-servers" in told.stdout
+
+
+def test_a_wrong_option_ends_a_job_with_its_message(kafka):
+    with pytest.raises(AssertionError, match="the nearest is maxOffsetsPerTrigger"):
+        submit(
+            "stream_to_parquet.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", name("g"),
+            "--topics", "t", "--output", "/nowhere", "--checkpoint", "/nowhere", "--option", "maxOffsetPerTrigger=1",
+        )  # fmt: skip

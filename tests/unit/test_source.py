@@ -1,0 +1,70 @@
+"""The data source as Spark handles it: pickled, printed, found."""
+
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+
+import spark_kafka_group
+from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.task import ReadTask
+
+SETTINGS = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.group.id": "s3cret"}
+
+
+@pytest.mark.parametrize("dumps", [pickle.dumps, CloudPickleSerializer().dumps])
+def test_source_readers_and_tasks_pickle(dumps):
+    source = GroupKafkaDataSource(SETTINGS)
+    stream = source.streamReader(None)
+    offset = stream.initialOffset()  # the driver's half has started; it stays behind
+    for thing in (source, stream, source.reader(None), ReadTask((OffsetRange(TopicPartition("t", 0), 1, 2),))):
+        pickle.loads(dumps(thing))
+    assert pickle.loads(dumps(stream)).initialOffset() != offset
+
+
+def test_nothing_of_the_options_values_is_in_a_repr():
+    source = GroupKafkaDataSource(SETTINGS)
+    shown = [repr(source), repr(source.streamReader(None)), repr(source.reader(None)), repr(source._parsed)]
+    assert "s3cret" not in "".join(shown)
+
+
+def test_a_read_error_keeps_its_facts_when_it_is_pickled():
+    error = pickle.loads(pickle.dumps(OffsetOutOfRangeError("orders", 3, 120, "gone")))
+    assert (error.topic, error.partition, error.offset, str(error)) == ("orders", 3, 120, "orders-3: offset 120: gone")
+
+
+def test_public_names_are_sorted_and_there():
+    assert spark_kafka_group.__all__ == sorted(spark_kafka_group.__all__)
+    assert all(hasattr(spark_kafka_group, name) for name in spark_kafka_group.__all__)
+
+
+def test_the_tree_of_errors_in_the_docstring_is_the_tree():
+    from spark_kafka_group import errors
+
+    drawn = set(re.findall(r"[├└]── (\w+)", errors.__doc__)) | {"GroupKafkaError"}
+    assert drawn == {name for name, thing in vars(errors).items() if isinstance(thing, type)}
+
+
+def test_importing_the_package_does_not_import_kafka_python():
+    code = "import sys, spark_kafka_group, spark_kafka_group.executor.decode; assert 'kafka' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_installed_package_is_found_by_spark():
+    from pkgutil import iter_modules
+
+    assert "pyspark_groupkafka" in {module.name for module in iter_modules()}
+    from pyspark_groupkafka import DefaultSource
+
+    assert DefaultSource.name() == "groupkafka"
+
+
+def test_no_word_of_the_jobs_needs_more_than_public_names():
+    jobs = Path(__file__).parents[2] / "jobs"
+    imports = re.findall(r"from (spark_kafka_group\S*) import", "".join(p.read_text() for p in jobs.glob("*.py")))
+    assert set(imports) <= {"spark_kafka_group", "spark_kafka_group.testing"}
