@@ -65,7 +65,7 @@ def generation(end_offset: str) -> int:
 
 
 def lag(end_offset: str, latest_offset: str) -> int:
-    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which looks up no ends."""
+    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which has not looked."""
     end, latest = json.loads(end_offset), json.loads(latest_offset or "null") or {}
     return sum(
         offset - end[topic][partition]
