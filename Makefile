@@ -14,7 +14,8 @@ export PYSPARK_PYTHON := $(abspath $(BIN))/python
 help:  ## this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-# Tests, jobs and benchmarks run the project as its users get it: built into a wheel and installed, not the source tree.
+# Installed as its users get it, so that Spark finds the source by itself; and the compiled decoder in the source tree too,
+# because Python takes the tree before the installed package whenever Spark starts a worker in this directory.
 $(VENV)/.dependencies: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
@@ -22,7 +23,8 @@ $(VENV)/.dependencies: pyproject.toml
 	touch $@
 
 $(VENV)/.installed: $(VENV)/.dependencies setup.py $(SOURCES)
-	rm -rf build && SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/pip install -q --no-deps --force-reinstall .
+	SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
+	rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
 	touch $@
 
 $(NEWEST)/.installed: pyproject.toml setup.py $(SOURCES)

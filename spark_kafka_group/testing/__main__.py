@@ -16,7 +16,9 @@ from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.download import cache_directory
 from spark_kafka_group.testing.wait import wait_until
 
-NOT_RUNNING = 3  # as systemctl status says it
+# As systemctl status says it.
+SOME_DOWN = 1
+NOT_RUNNING = 3
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -33,7 +35,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--directory", type=Path, help="keep data here (default: a temporary directory, removed by stop)"
     )
     commands.add_parser("stop", help="stop it")
-    commands.add_parser("status", help=f"say what runs; exit code {NOT_RUNNING} when nothing does")
+    commands.add_parser(
+        "status", help=f"say what runs; exit code {NOT_RUNNING} when nothing does, {SOME_DOWN} when a part does"
+    )
     return parser.parse_args(argv)
 
 
@@ -59,14 +63,23 @@ def living(state: dict[str, Any]) -> list[int]:
 
 
 def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
-    if living(state):
+    alive = living(state)
+    if alive:
+        if len(alive) < len(state["pids"]):
+            print("some nodes are down: stop the others first", file=sys.stderr)
+            return SOME_DOWN
         print("already running", file=sys.stderr)
         print(state["bootstrap_servers"])
         return 0
+    clean(state)  # after a reboot, or a kill -9
     ports = [args.port + n for n in range(args.nodes)] if args.port else None
     directory = args.directory.resolve() if args.directory else None
     cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports)
-    cluster.start()
+    try:
+        cluster.start()
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return SOME_DOWN
     state = {
         "pids": cluster.detach(),
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -79,6 +92,12 @@ def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
     return 0
 
 
+def clean(state: dict[str, Any]) -> None:
+    """Remove the data of nodes that no longer run, unless their directory was given."""
+    if state.get("temporary"):
+        shutil.rmtree(state["directory"], ignore_errors=True)
+
+
 def stop(file: Path, state: dict[str, Any]) -> int:
     pids = living(state)
     for pid in pids:
@@ -88,8 +107,8 @@ def stop(file: Path, state: dict[str, Any]) -> int:
     except TimeoutError:
         for pid in living(state):
             os.kill(pid, signal.SIGKILL)
-    if state.get("temporary"):
-        shutil.rmtree(state["directory"], ignore_errors=True)
+        wait_until(lambda: not living(state), within=30)
+    clean(state)
     file.unlink(missing_ok=True)
     print(f"stopped {len(pids)} node(s)" if pids else "nothing was running")
     return 0
@@ -102,7 +121,8 @@ def status(state: dict[str, Any]) -> int:
         print(f"node {number}: {server} pid {pid} {'up' if pid in alive else 'down'}")
     if not alive:
         print("not running")
-    return 0 if alive else NOT_RUNNING
+        return NOT_RUNNING
+    return 0 if len(alive) == len(pids) else SOME_DOWN
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -9,13 +9,14 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_kafka_group.testing.download import VERSION, jars, java
 from spark_kafka_group.testing.node import Node, free_ports
 from spark_kafka_group.testing.tools import GroupRow, parse_describe
+from spark_kafka_group.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_WITHIN_S = 90.0
+TOOL_WITHIN_S = 120.0
 
 
 class KafkaCluster:
@@ -35,21 +37,25 @@ class KafkaCluster:
     properties
         Settings of every node, over the ones below.
     directory
-        Where data, settings and logs go; a temporary directory, removed by :meth:`stop`, if not given.
+        Where data, settings and logs go, and where they are found again by the next cluster with this directory and as
+        many nodes; a temporary directory, removed by :meth:`stop`, if not given.
     ports
         Client ports, one a node; free ones if not given.
+    version
+        Kafka's.
     """
 
     def __init__(
         self,
         nodes: int = 1,
         properties: Mapping[str, str] | None = None,
-        directory: Path | None = None,
+        directory: str | Path | None = None,
         ports: Sequence[int] | None = None,
         version: str = VERSION,
     ) -> None:
         self._temporary = directory is None
-        self.directory = directory or Path(tempfile.mkdtemp(prefix="spark-kafka-group-"))
+        # Resolved: it is in the settings of processes with another working directory, which are known again by it.
+        self.directory = Path(directory or tempfile.mkdtemp(prefix="spark-kafka-group-")).resolve()
         self.version = version
         free = free_ports(2 * nodes)
         self.ports = list(ports or free[:nodes])
@@ -88,11 +94,8 @@ class KafkaCluster:
             When a node ends, or does not serve in time; with the end of its log.
         """
         atexit.register(self.stop)
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         try:
-            for node, formatting in [(node, node.format(cluster_id)) for node in self.nodes]:
-                if formatting.wait(START_WITHIN_S):
-                    raise RuntimeError(f"node {node.number} could not be formatted:\n{_tail(node.log)}")
+            self._format()
             for node in self.nodes:
                 node.start()
             self.wait_until_ready()
@@ -101,9 +104,33 @@ class KafkaCluster:
             raise
         return self
 
+    def _format(self) -> None:
+        """Make the data directories of nodes that have none yet, all at a time."""
+        for node in self.nodes:
+            node.check_port()
+            node.configure()
+        # Its first character must not be a "-", or the tool takes it for an option.
+        cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        running = [(node, node.format(cluster_id)) for node in self.nodes if not node.formatted]
+        try:
+            for _, process in running:
+                process.wait(START_WITHIN_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"not formatted in {START_WITHIN_S:.0f} s") from error
+        finally:
+            for _, process in running:
+                process.kill()  # nothing where it has ended
+                process.wait()
+        for node, process in running:
+            if process.returncode:
+                raise RuntimeError(f"node {node.number} could not be formatted:\n{_tail(node.log)}")
+
     def stop(self) -> None:
         """Stop all nodes; remove their data unless a directory was given. Harmless when repeated."""
         self._close()
+        for node in self.nodes:  # together: one by one, the last ones would wait for a quorum that is gone
+            if not self._temporary:
+                node.terminate()
         for node in self.nodes:
             node.kill() if self._temporary else node.stop()
         if self._temporary:
@@ -127,7 +154,7 @@ class KafkaCluster:
         self.stop()
 
     def wait_until_ready(self) -> None:
-        """Wait until every living node is registered and leads or follows.
+        """Wait until every living node takes requests and the cluster counts on it.
 
         Raises
         ------
@@ -143,7 +170,7 @@ class KafkaCluster:
             for node in living:
                 if not node.alive:
                     raise RuntimeError(f"node {node.number} ended while starting:\n{_tail(node.log)}")
-            if all(node.serves() for node in living) and self._registered() >= len(living):
+            if all(node.serves() for node in living) and self._registered() >= {node.number for node in living}:
                 return
             if time.monotonic() > deadline:
                 raise RuntimeError(
@@ -151,14 +178,15 @@ class KafkaCluster:
                 )
             time.sleep(0.1)
 
-    def _registered(self) -> int:
-        """Number of brokers that the cluster itself counts."""
+    def _registered(self) -> set[int]:
+        """Brokers that the cluster itself counts on, those fenced left out."""
         from kafka.errors import KafkaError
 
         try:
-            return len(self.admin.describe_cluster()["brokers"])
+            brokers = self.admin.describe_cluster()["brokers"]
         except KafkaError:
-            return 0
+            return set()
+        return {broker["broker_id"] for broker in brokers if not broker.get("is_fenced", False)}
 
     @property
     def admin(self) -> KafkaAdminClient:
@@ -185,9 +213,7 @@ class KafkaCluster:
     def delete_topic(self, name: str) -> None:
         """Delete a topic and wait until it is gone."""
         self.admin.delete_topics([name])
-        deadline = time.monotonic() + START_WITHIN_S
-        while name in self.admin.list_topics() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(lambda: name not in self.admin.list_topics(), within=START_WITHIN_S)
 
     def add_partitions(self, name: str, total: int) -> None:
         """Raise a topic's number of partitions to `total`."""
@@ -203,6 +229,35 @@ class KafkaCluster:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"topic {name} has no leaders for its {count} partitions")
+
+    def produce(
+        self,
+        topic: str,
+        records: Iterable[bytes | tuple[bytes | None, bytes | None]],
+        partition: int | None = None,
+        compression: str | None = None,
+        acks: str | int = "all",
+    ) -> None:
+        """Send values, or keys with values, in order, and wait until the brokers have them.
+
+        Parameters
+        ----------
+        partition
+            All to this one; by their keys if not given.
+        compression
+            ``gzip``, ``snappy``, ``lz4`` or ``zstd``; none if not given.
+        """
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, compression_type=compression, acks=acks)
+        try:
+            pairs = ((None, record) if isinstance(record, bytes) else record for record in records)
+            sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in pairs]
+            producer.flush()
+            for future in sent:
+                future.get(timeout=START_WITHIN_S)
+        finally:
+            producer.close()
 
     # Groups
 
@@ -247,7 +302,10 @@ class KafkaCluster:
             When it fails, with what it says.
         """
         command = [java(), "-Xmx512m", "-cp", str(jars("kafka-tools", self.version) / "*"), main_class, *arguments]
-        told = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_WITHIN_S)
+        except subprocess.TimeoutExpired as error:
+            raise RuntimeError(f"{main_class} has not ended in {TOOL_WITHIN_S:.0f} s") from error
         if told.returncode:
             raise RuntimeError(f"{main_class} failed:\n{(told.stdout + told.stderr)[-2000:]}")
         return told.stdout

@@ -15,7 +15,7 @@ VERSION = "4.3.1"
 CACHE = "SPARK_KAFKA_GROUP_CACHE"
 """Environment variable: where downloads are kept, instead of ~/.cache/spark-kafka-group."""
 
-ATTEMPTS, PAUSE_S = 4, 5.0
+ATTEMPTS, PAUSE_S, ATTEMPT_S = 4, 5.0, 600.0
 
 
 def cache_directory() -> Path:
@@ -33,7 +33,9 @@ def java() -> str:
     """
     home = os.environ.get("JAVA_HOME")
     command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if not command or not Path(command).exists():
+    if home and not Path(str(command)).exists():
+        raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer")
+    if not command:
         raise RuntimeError("Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME")
     told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', told)
@@ -69,18 +71,40 @@ def jars(module: str, version: str = VERSION) -> Path:
     return target
 
 
-def _retrieve(module: str, version: str, parts: Path) -> None:
+def logging_jars() -> list[Path]:
+    """SLF4J and Log4j as pyspark ships them: Kafka's dependencies bind SLF4J to nothing, and its log would be empty."""
+    return [
+        _pyspark_jar(f"{name}-[0-9]*.jar") for name in ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
+    ]
+
+
+def _pyspark_jar(pattern: str) -> Path:
     import pyspark
 
-    ivy = sorted((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))[-1]
+    folder = Path(pyspark.__file__).parent / "jars"
+    found = sorted(folder.glob(pattern))
+    if not found:
+        raise RuntimeError(f"no {pattern} in {folder}; Kafka is started with jars of a pyspark that brings Spark along")
+    return found[-1]
+
+
+def _retrieve(module: str, version: str, parts: Path) -> None:
     command = [
-        java(), "-jar", str(ivy), "-dependency", "org.apache.kafka", module, version, "-confs", "default",
+        java(), "-jar", str(_pyspark_jar("ivy-*.jar")),
+        "-dependency", "org.apache.kafka", module, version, "-confs", "default",
         "-cache", str(parts / "ivy"), "-retrieve", str(parts / "lib" / "[artifact]-[revision].[ext]"),
     ]  # fmt: skip
     for attempt in range(ATTEMPTS):
-        told = subprocess.run(command, capture_output=True, text=True, check=False)
-        if told.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
-            return
+        try:
+            told = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=ATTEMPT_S
+            )
+        except subprocess.TimeoutExpired:
+            said = f"nothing came in {ATTEMPT_S:.0f} s"
+        else:
+            if told.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
+                return
+            said = told.stdout[-2000:]
         if attempt < ATTEMPTS - 1:
             time.sleep(PAUSE_S * 2**attempt)
-    raise RuntimeError(f"downloading {module} {version} failed:\n{(told.stdout + told.stderr)[-2000:]}")
+    raise RuntimeError(f"downloading {module} {version} failed:\n{said}")

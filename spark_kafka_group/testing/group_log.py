@@ -1,12 +1,14 @@
 """The group's own records in ``__consumer_offsets``: generations and commits, in the order in which they happened.
 
-Formats: ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` in Kafka's group-coordinator module; versions from 3
-(group metadata) and 4 (offset commits) on are flexible, with compact strings and tagged fields.
+Formats: ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` in Kafka's group-coordinator module. Values are
+flexible, with compact strings and tagged fields, from version 4 on; Kafka 4.3 writes commits as version 4 and
+generations as version 3.
 """
 
 from __future__ import annotations
 
 import struct
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 FIRST_FLEXIBLE = 4
+READ_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,8 @@ class _Bytes:
     def _sized(self, size: int) -> bytes | None:
         if size < 0:
             return None
+        if self._position + size > len(self._data):
+            raise ValueError(f"{size} bytes announced at {self._position} of {len(self._data)}")
         self._position += size
         return self._data[self._position - size : self._position]
 
@@ -144,7 +149,13 @@ def _generation(group: str, values: _Bytes) -> GroupGeneration:
 
 
 def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | GroupGeneration]:
-    """Everything the coordinator has written about a group up to now, in order."""
+    """Everything the coordinator has written about a group up to now, in order.
+
+    Raises
+    ------
+    TimeoutError
+        When the brokers do not hand out what they say they have.
+    """
     from kafka import KafkaConsumer
     from kafka.structs import TopicPartition
 
@@ -152,12 +163,17 @@ def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | Gr
         bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, exclude_internal_topics=False
     )
     try:
-        tps = [TopicPartition(OFFSETS_TOPIC, p) for p in consumer.partitions_for_topic(OFFSETS_TOPIC)]
+        tps = [TopicPartition(OFFSETS_TOPIC, p) for p in consumer.partitions_for_topic(OFFSETS_TOPIC) or ()]
+        if not tps:  # no group has ever been used
+            return []
         ends = {tp: end for tp, end in consumer.end_offsets(tps).items() if end}
         consumer.assign(list(ends) or tps)
         consumer.seek_to_beginning()
         found = []
+        deadline = time.monotonic() + READ_WITHIN_S
         while any(consumer.position(tp) < end for tp, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{OFFSETS_TOPIC} not read in {READ_WITHIN_S:.0f} s")
             for records in consumer.poll(timeout_ms=200, max_records=10_000).values():
                 found += [decode(record.key, record.value) for record in records]
     finally:

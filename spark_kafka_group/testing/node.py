@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from spark_kafka_group.testing.download import jars, java
+from spark_kafka_group.testing.download import jars, java, logging_jars
 
 LOG4J = """\
 rootLogger.level = WARN
@@ -17,20 +18,30 @@ rootLogger.appenderRef.stdout.ref = stdout
 appender.stdout.type = Console
 appender.stdout.name = stdout
 appender.stdout.layout.type = PatternLayout
-appender.stdout.layout.pattern = %d %p %m (%c)%n
+appender.stdout.layout.pattern = %d %p %m (%c)%n%ex
 """
+
+PORTS = range(11_000, 32_000)
+"""Below those that the system hands out for outgoing connections: a client that keeps trying to reach a stopped node
+could otherwise be given that very port, connect to itself, and keep the node from coming back."""
+
+KILL_ON_HANGUP = 'read line || kill -9 "$0"'
+"""Waits for a line or, when the process that should write it died, for the end of the pipe."""
 
 
 def free_ports(count: int) -> list[int]:
     """Ports on which nobody listens now."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [sock.getsockname()[1] for sock in sockets]
-    finally:
-        for sock in sockets:
-            sock.close()
+    ports: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as sock:
+            try:
+                sock.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise RuntimeError(f"no {count} free ports from {PORTS.start} to {PORTS.stop - 1}")
 
 
 class Node:
@@ -48,12 +59,10 @@ class Node:
         self.number = number
         self.directory = directory
         self.process: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._properties = dict(properties)
         self._version = version
         self._port = int(properties["listeners"].split(",")[0].rpartition(":")[2])
-        directory.mkdir(parents=True, exist_ok=True)
-        text = "".join(f"{name}={value}\n" for name, value in properties.items())
-        (directory / "server.properties").write_text(text)
-        (directory / "log4j2.properties").write_text(LOG4J)
 
     @property
     def log(self) -> Path:
@@ -70,31 +79,66 @@ class Node:
         with socket.socket() as sock:
             return sock.connect_ex(("127.0.0.1", self._port)) == 0
 
+    def check_port(self) -> None:
+        """Say at once what Kafka takes half a minute to say: that somebody else listens on the port.
+
+        Raises
+        ------
+        RuntimeError
+            When it cannot be listened on.
+        """
+        with socket.socket() as sock:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does
+            try:
+                sock.bind(("127.0.0.1", self._port))
+            except OSError as error:
+                raise RuntimeError(f"127.0.0.1:{self._port} cannot be listened on: {error}") from error
+
+    def configure(self) -> None:
+        """Write the settings."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        text = "".join(f"{name}={value}\n" for name, value in self._properties.items())
+        (self.directory / "server.properties").write_text(text)
+        (self.directory / "log4j2.properties").write_text(LOG4J)
+
+    @property
+    def formatted(self) -> bool:
+        """Whether there is a data directory, as of an earlier cluster in the same directory."""
+        return (Path(self._properties["log.dirs"]) / "meta.properties").exists()
+
     def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
         """Begin to make the data directory; Kafka does not start without."""
-        command = [
-            "kafka.tools.StorageTool",
-            "format",
-            "-t",
-            cluster_id,
-            "-c",
-            "server.properties",
-            "--ignore-formatted",
-        ]
-        return self._java(*command, heap="128m")
+        return self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties", heap="128m")
 
     def start(self) -> None:
         """Start the process; does not wait until it serves."""
-        if not self.alive:
-            self.process = self._java("kafka.Kafka", "server.properties", heap="512m")
+        if self.alive:
+            return
+        self._release()
+        self.process = self._java("kafka.Kafka", "server.properties", heap="512m")
+        # Tests end by kill -9 too, and then nothing of ours runs any more: no finally, no atexit.
+        self._watchdog = subprocess.Popen(
+            ["/bin/sh", "-c", KILL_ON_HANGUP, str(self.process.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def stop(self) -> None:
         """Shut down in order, as SIGTERM makes Kafka do."""
-        self._end(signal.SIGTERM)
+        self.terminate()
+        self._end()
 
     def kill(self) -> None:
-        """kill -9."""
-        self._end(signal.SIGKILL)
+        """kill -9, also of a paused node, which does nothing more."""
+        self._signal(signal.SIGKILL)
+        self._end()
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting for the end; :meth:`stop` does."""
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
         """SIGSTOP: the process lives and does nothing."""
@@ -109,26 +153,32 @@ class Node:
         assert self.process is not None, "start first"
         pid, self.process.returncode = self.process.pid, 0  # or Python warns that it still runs
         self.process = None
+        self._release()
         return pid
 
     def _signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
 
-    def _end(self, number: int) -> None:
+    def _end(self) -> None:
         if self.process is None:
             return
-        self._signal(signal.SIGCONT)
-        self._signal(number)
         try:
             self.process.wait(60)
         except subprocess.TimeoutExpired:
             self._signal(signal.SIGKILL)
             self.process.wait()
         self.process = None
+        self._release()
+
+    def _release(self) -> None:
+        """End the watchdog; the node may live on."""
+        if self._watchdog is not None:
+            self._watchdog.communicate(b"\n")
+            self._watchdog = None
 
     def _java(self, *arguments: str, heap: str) -> subprocess.Popen[bytes]:
-        classpath = str(jars("kafka_2.13", self._version) / "*")
+        classpath = ":".join(map(str, [*logging_jars(), jars("kafka_2.13", self._version) / "*"]))
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto",

@@ -21,7 +21,7 @@ def _started(nodes: int) -> Iterator[KafkaCluster]:
 
     try:
         cluster = KafkaCluster(nodes).start()
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         # Once, and not once a test.
         pytest.exit(f"no Kafka to test with: {error}", returncode=3)
     yield cluster

@@ -1,18 +1,23 @@
 """The broker that tests and demos use."""
 
+import socket
+import subprocess
+import sys
+
 import pytest
-from support import committed, numbered, options, produce, topic_with
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaTimeoutError
+from kafka.structs import TopicPartition
+from support import committed, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
-from spark_kafka_group.testing.__main__ import NOT_RUNNING, main
+from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
+from spark_kafka_group.testing.download import java
 
 
 def end_offset(kafka, topic):
-    from kafka import KafkaConsumer
-    from kafka.structs import TopicPartition
-
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
     try:
         tp = TopicPartition(topic, 0)
@@ -45,6 +50,82 @@ def test_three_nodes_go_on_when_one_is_killed(kafka3):
     assert end_offset(kafka3, topic) == 20
     node.start()
     kafka3.wait_until_ready()
+
+
+def test_a_directory_that_was_given_keeps_its_data_for_the_next_cluster(tmp_path):
+    for end in (10, 20):
+        with KafkaCluster(directory=str(tmp_path)) as kafka:
+            if end == 10:
+                kafka.create_topic("kept")
+            kafka.produce("kept", [b"value"] * 10)
+            assert end_offset(kafka, "kept") == end
+            process = kafka.node(0).process
+        assert process.poll() is not None
+
+
+def test_what_is_produced_comes_back_with_keys_from_the_partition_named(kafka):
+    topic = kafka.create_topic(name("topic"), partitions=2)
+    kafka.produce(topic, [b"bare", (b"key", b"value"), (b"gone", None)], partition=1, compression="gzip")
+    consumer = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest")
+    found = []
+    try:
+        wait_until(
+            lambda: found.extend(r for rs in consumer.poll(200).values() for r in rs) or len(found) == 3, within=30
+        )
+    finally:
+        consumer.close(autocommit=False)
+    assert [(r.partition, r.key, r.value) for r in found] == [
+        (1, None, b"bare"),
+        (1, b"key", b"value"),
+        (1, b"gone", None),
+    ]
+
+
+def test_topics_gain_partitions_and_go(kafka):
+    topic = kafka.create_topic(name("topic"), configs={"retention.ms": "60000"})
+    kafka.add_partitions(topic, 4)
+    assert len(kafka.admin.describe_topics([topic])[0]["partitions"]) == 4
+    kafka.delete_topic(topic)
+    assert topic not in kafka.admin.list_topics()
+
+
+def test_a_paused_node_answers_nothing_until_it_is_resumed(kafka):
+    topic = kafka.create_topic(name("topic"))
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        producer.send(topic, b"in time").get(timeout=30)
+        kafka.node(0).pause()
+        sent = producer.send(topic, b"late")
+        with pytest.raises(KafkaTimeoutError):
+            sent.get(timeout=1)
+        kafka.node(0).resume()
+        sent.get(timeout=30)
+    finally:
+        kafka.node(0).resume()
+        producer.close()
+    assert end_offset(kafka, topic) == 2
+
+
+def test_a_broker_dies_with_the_process_that_started_it_even_by_kill_9(tmp_path):
+    program = """
+import sys, time
+from spark_kafka_group.testing import KafkaCluster
+kafka = KafkaCluster(directory=sys.argv[1]).start()
+print(kafka.node(0).process.pid, flush=True)
+time.sleep(600)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as owner:
+        pid = int(owner.stdout.readline())
+        assert runs(pid, str(tmp_path))
+        owner.kill()
+    wait_until(lambda: not runs(pid, str(tmp_path)), within=10)
+
+
+def test_a_cluster_without_groups_has_an_empty_group_log():
+    with KafkaCluster() as kafka:
+        assert read_group_log(kafka, "nobody") == []
+        assert kafka.group_state("nobody") == ("Dead", [])
 
 
 def test_the_groups_own_records_are_read_back(kafka, group):
@@ -103,6 +184,28 @@ def test_start_status_and_stop_from_a_shell(tmp_path, capsys):
 def test_a_node_that_cannot_start_is_an_error_with_the_end_of_its_log():
     with pytest.raises(RuntimeError, match="log.retention.hours"):
         KafkaCluster(properties={"log.retention.hours": "many"}).start()
+
+
+def test_a_port_in_use_is_named_in_the_error(tmp_path, capsys):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["--state", str(tmp_path), "start", "--port", str(port)]) == SOME_DOWN
+    assert f"127.0.0.1:{port} cannot be listened on: [Errno 98] Address already in use" in capsys.readouterr().err
+
+
+def test_a_java_that_is_too_old_is_an_error_that_names_it(tmp_path, monkeypatch):
+    old = tmp_path / "bin" / "java"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(RuntimeError, match=f"Java 17 or newer, but {old} says"):
+        java()
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    with pytest.raises(RuntimeError, match="JAVA_HOME is .*nowhere"):
+        java()
 
 
 def test_wait_until_returns_what_became_true_and_tells_the_last_value_when_nothing_did():
