@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import selectors
 import socket
 import struct
 import time
@@ -600,7 +601,7 @@ class Brokers:
 
     def _bootstrapped(self) -> KafkaNetClient:
         if self._client is None:
-            client = KafkaNetClient(**_connection_configs(self._options, "executor"), allow_auto_create_topics=False)
+            client = KafkaNetClient(**_connection_configs(self._options, "executor"))
             client.cluster.config["allow_auto_create_topics"] = False
             try:
                 client._manager.bootstrap(self._options.request_timeout_ms)
@@ -632,7 +633,7 @@ class Brokers:
         sock = transport._sock
         transport.pause_reading()
         with contextlib.suppress(KeyError, ValueError):
-            net.unregister_event(sock, 3)
+            net.unregister_event(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
         for task in (transport._read_task, transport._write_task):
             if task is not None:
                 net.cancel(task)

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition
 
-from spark_kafka_group import GroupKafkaDataSource
-
 
 class Record(NamedTuple):
     """What is produced."""
@@ -70,11 +68,6 @@ def options(kafka: Any, topic: str, group: str | None = None, **more: Any) -> di
     if group is not None:
         base["kafka.group.id"] = group
     return base | {key: str(value) for key, value in more.items()}
-
-
-def register(spark: Any) -> None:
-    """Make Spark take the source of this very process, whatever it found installed."""
-    spark.dataSource.register(GroupKafkaDataSource)
 
 
 def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:

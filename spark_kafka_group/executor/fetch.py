@@ -60,6 +60,7 @@ class Fetcher:
         self._last_progress = clock()
         self._last_problem = "no response"
         self._refresh = False
+        self._error: ReadError | None = None
 
     def chunks(self) -> Iterator[Chunk]:
         """All chunks, those of a partition in offset order.
@@ -74,7 +75,11 @@ class Fetcher:
         try:
             while self._positions:
                 self._ask()
-                yield from self._next_response()
+                for chunk in self._next_response():
+                    yield chunk
+                    self._last_progress = self._clock()  # what the caller took is not the brokers' time
+                if self._error is not None:
+                    raise self._error
         finally:
             self._brokers.drop_busy()
 
@@ -124,12 +129,14 @@ class Fetcher:
         for partition in fetched:
             if partition.tp not in asked or partition.tp not in before:
                 continue
-            if partition.error is not None:
-                moved |= self._failed(partition)
-            elif partition.records:
-                chunk = self._advance(partition)
-                if chunk is not None:
-                    chunks.append(chunk)
+            try:
+                if partition.error is not None:
+                    moved |= self._failed(partition)
+                elif partition.records:
+                    chunks.append(self._advance(partition))
+            except ReadError as error:
+                self._error = error  # raised when what came before it has been handed out
+                return chunks
         if chunks:
             self._last_progress = self._clock()
         elif moved:
@@ -139,7 +146,7 @@ class Fetcher:
         self._send(node_id)
         return chunks
 
-    def _advance(self, fetched: FetchedPartition) -> Chunk | None:
+    def _advance(self, fetched: FetchedPartition) -> Chunk:
         """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
         tp = fetched.tp
         start, end = self._positions.pop(tp), self._ends[tp]

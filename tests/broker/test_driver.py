@@ -1,0 +1,204 @@
+"""The driver's half against a real broker, without Spark: membership, commits and what happens when they fail."""
+
+import json
+import threading
+import time
+
+import pytest
+from support import commit_for, committed, members, numbered, options, produce, topic_with
+
+from spark_kafka_group import CommitError, FencedError, JoinTimeoutError
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import KafkaCluster, wait_until
+
+
+@pytest.fixture
+def driver_of():
+    """Makes drivers and stops them."""
+    made = []
+
+    def make(kafka, topic, group, **more):
+        made.append(StreamDriver(Options.parse(options(kafka, topic, group) | {k: str(v) for k, v in more.items()})))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.stop()
+
+
+def test_nothing_joins_before_the_first_offset_is_asked_for(kafka, group, driver_of):
+    driver = driver_of(kafka, topic_with(kafka, numbered(3, 1)), group)
+    driver.prepare_available_now()
+    driver.initial_offset()
+    assert kafka.group_state(group)[0] == "Dead"
+
+
+def test_the_first_offset_is_the_same_however_often_it_is_asked_for(kafka, group, driver_of):
+    driver = driver_of(kafka, "t", group)
+    assert driver.initial_offset() == driver.initial_offset()
+
+
+def test_without_new_data_the_offset_is_the_start_itself(kafka, group, driver_of):
+    driver = driver_of(kafka, topic_with(kafka, numbered(3, 1)), group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    assert driver.latest_offset(end, None) == end
+    assert driver.latest_offset(end, None) == end
+
+
+def test_a_commit_names_its_reader_and_generation(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    driver.latest_offset(end, None)
+    note = json.loads(kafka.committed(group)[topic, 0][1])
+    assert note == {"reader": end["@group"]["reader"], "generation": end["@group"]["generation"]}
+
+
+def test_only_partitions_of_the_batch_are_committed(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(5, 1), partitions=3)  # all in partition 0
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    driver.latest_offset(end, None)
+    assert committed(kafka, group) == {(topic, 0): 5}
+
+
+def test_sparks_own_commit_counts_as_well_and_twice_is_harmless(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(5, 1), partitions=1)
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    driver.commit(end)
+    assert committed(kafka, group) == {(topic, 0): 5}
+    driver.commit(end)
+    assert driver.latest_offset(end, None) == end
+
+
+def test_the_tasks_of_a_batch_may_be_asked_for_again(kafka, group, driver_of):
+    driver = driver_of(kafka, topic_with(kafka, numbered(30, 3)), group)
+    start = driver.initial_offset()
+    end = driver.latest_offset(start, None)
+    assert driver.plan(start, end) == driver.plan(start, end) != []
+    assert driver.plan(end, end) == []
+
+
+def test_a_restarted_driver_replays_the_logged_batch_exactly(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(30, 3))
+    first = driver_of(kafka, topic, group)
+    start = first.initial_offset()
+    end = first.latest_offset(start, 9)
+    tasks = first.plan(start, end)
+    produce(kafka, topic, numbered(30, 3))
+    second = driver_of(kafka, topic, group)
+    # Spark has no start for a first batch that did not finish: it asks the new reader for one.
+    assert second.plan(second.initial_offset(), end) == tasks
+    second.latest_offset(end, None)
+    assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
+    with pytest.raises(FencedError, match="another process has joined"):
+        first.latest_offset(end, None)
+
+
+def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_proven(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(30, 3))
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), 9)
+    driver._member.client.leave()  # as if the coordinator had thrown it out
+    assert members(kafka, group) == []
+    following = driver.latest_offset(end, 9)
+    assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
+    assert following[topic] == {"0": 6, "1": 6, "2": 6}
+    assert "from" not in following["@group"]
+
+
+def test_a_commit_that_fails_for_good_says_what_is_in_the_sink(group, driver_of):
+    with KafkaCluster() as kafka:
+        topic = topic_with(kafka, numbered(30, 3))
+        driver = driver_of(kafka, topic, group, **{"kafka.request.timeout.ms": 2000})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        kafka.node(0).kill()
+        with pytest.raises(CommitError, match=rf"The rows of {topic}-0\[0,10\).* are in the sink"):
+            driver.latest_offset(end, None)
+        driver.stop()
+
+
+def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else(group, driver_of):
+    with KafkaCluster() as kafka:
+        topic = topic_with(kafka, numbered(30, 3))
+        driver = driver_of(kafka, topic, group)
+        end = driver.latest_offset(driver.initial_offset(), None)
+        kafka.node(0).kill()
+        back = threading.Timer(1.0, kafka.node(0).start)
+        back.start()
+        assert driver.latest_offset(end, None) == end
+        back.join()
+        kafka.wait_until_ready()
+        assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+        driver.stop()
+
+
+def test_a_new_topic_partition_gets_noticed_while_the_query_runs(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    driver = driver_of(kafka, topic, group, startingOffsets="latest")
+    start = driver.initial_offset()
+    assert driver.latest_offset(start, None) == start
+    kafka.add_partitions(topic, 2)
+    produce(kafka, topic, [record._replace(partition=1) for record in numbered(4, 1)])
+    # metadata are refreshed every 30 s
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=45)
+    assert end[topic]["1"] == 4
+    assert end["@group"]["from"][topic]["1"] == 0
+
+
+def test_a_group_that_cannot_be_joined_is_an_error_in_time(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(3, 3))
+    silent = driver_of(kafka, topic, group)
+    silent.latest_offset(silent.initial_offset(), None)  # a member that will not come to a rebalance
+    timeouts = {"kafka.max.poll.interval.ms": 1000, "kafka.request.timeout.ms": 2000}
+    other = driver_of(kafka, topic, group, **timeouts)
+    began = time.monotonic()
+    with pytest.raises(JoinTimeoutError, match=f"group {group} could not be joined within"):
+        other.latest_offset(other.initial_offset(), None)
+    assert time.monotonic() - began < 12
+
+
+def test_two_drivers_share_a_group_and_hand_over_without_gap_or_repeat(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(40, 4), partitions=4)
+    one, two = driver_of(kafka, topic, group), driver_of(kafka, topic, group)
+    seen = {0: [], 1: []}
+    done = threading.Event()
+
+    def run(number, driver):
+        offset = driver.initial_offset()
+        while not done.is_set():
+            end = driver.latest_offset(offset, None)
+            if end != offset:
+                seen[number] += [r for task in driver.plan(offset, end) for r in task]
+                offset = end
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate((one, two))]
+    threads[0].start()
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(4)}, within=20)
+    threads[1].start()
+    wait_until(lambda: len(members(kafka, group)) == 2, within=20)
+    produce(kafka, topic, numbered(40, 4))
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 20 for p in range(4)}, within=20)
+    done.set()
+    for thread in threads:
+        thread.join()
+    ranges = sorted(seen[0] + seen[1])
+    for partition in range(4):
+        mine = [r for r in ranges if r.tp.partition == partition]
+        assert [(r.start, r.end) for r in mine] == [(0, 10), (10, 20)]
+    assert {r.tp.partition for r in seen[1]} == {2, 3} or {r.tp.partition for r in seen[1]} == {0, 1}
+
+
+def test_offsets_reset_while_stopped_are_taken(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    assert driver.latest_offset(end, None) == end
+    driver.stop()
+    commit_for(kafka, group, {(topic, 0): 5})
+    again = driver_of(kafka, topic, group)
+    following = again.latest_offset(end, None)
+    assert following["@group"]["from"] == {topic: {"0": 5}}
+    assert following[topic] == {"0": 20}

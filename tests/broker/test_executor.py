@@ -1,0 +1,157 @@
+"""The executors' half against real brokers, without Spark: connections, leaders that move, ranges."""
+
+import pytest
+from support import Record, numbered, options, produce, topic_with
+
+from spark_kafka_group import BrokerTimeoutError, OffsetOutOfRangeError, ReadError
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.fetch import Fetcher
+from spark_kafka_group.executor.read import read
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.testing import KafkaCluster
+
+
+def parsed(kafka, topic, **more):
+    return Options.parse(options(kafka, topic) | {name: str(value) for name, value in more.items()})
+
+
+def task(topic, *bounds):
+    return ReadTask(tuple(OffsetRange(TopicPartition(topic, p), start, end) for p, (start, end) in enumerate(bounds)))
+
+
+def rows(batches):
+    return [(row["partition"], row["offset"], row["value"]) for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.fixture
+def disconnected():
+    """Connections made by a test are closed when it ends."""
+    made = []
+    yield made.append
+    for settings in made:
+        brokers_for(settings).close()
+
+
+SMALL = {"kafka.max.partition.fetch.bytes": 200, "kafka.fetch.max.bytes": 1024}
+
+
+@pytest.mark.parametrize("more", [{}, SMALL], ids=["one fetch", "many small fetches"])
+def test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader(kafka3, disconnected, more):
+    topic = topic_with(kafka3, numbered(600, 6), partitions=6)
+    settings = parsed(kafka3, topic, **more)
+    disconnected(settings)
+    found = rows(read(task(topic, *[(5 * p, 100 - p) for p in range(6)]), settings))
+    for p in range(6):
+        mine = [(offset, value) for partition, offset, value in found if partition == p]
+        assert mine == [(offset, b"v%d" % (6 * offset + p)) for offset in range(5 * p, 100 - p)]
+
+
+def test_the_next_request_is_under_way_before_records_are_handed_out(kafka, disconnected):
+    topic = topic_with(kafka, numbered(500, 1), partitions=1)
+    settings = parsed(kafka, topic, **SMALL)
+    disconnected(settings)
+    brokers = brokers_for(settings)
+    fetcher = Fetcher(brokers, task(topic, (0, 500)).ranges, decode.load("auto").scan, 30)
+    chunks = fetcher.chunks()
+    next(chunks)
+    assert not brokers.connection(1).idle
+    chunks.close()
+
+
+def test_a_reader_that_is_closed_half_way_leaves_no_connection_that_owes_a_response(kafka, disconnected):
+    topic = topic_with(kafka, [Record(0, None, b"x" * 1000) for _ in range(20_000)], partitions=1)
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    batches = read(task(topic, (0, 20_000)), settings)
+    next(batches)
+    batches.close()
+    assert len(rows(read(task(topic, (0, 50)), settings))) == 50
+
+
+def test_connections_are_kept_from_task_to_task(kafka, disconnected):
+    topic = topic_with(kafka, numbered(30, 3))
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    list(read(task(topic, (0, 10)), settings))
+    connection = brokers_for(settings).connection(1)
+    list(read(task(topic, (0, 5), (0, 10)), settings))
+    assert brokers_for(settings).connection(1) is connection
+
+
+def test_a_broken_connection_is_replaced(disconnected):
+    with KafkaCluster() as kafka:
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        settings = parsed(kafka, topic)
+        disconnected(settings)
+        assert len(rows(read(task(topic, (0, 10)), settings))) == 10
+        kafka.node(0).kill()
+        kafka.node(0).start()
+        kafka.wait_until_ready()
+        assert len(rows(read(task(topic, (0, 10)), settings))) == 10
+
+
+def test_a_leader_that_dies_while_it_is_read_from_is_followed(kafka3, disconnected):
+    topic = topic_with(kafka3, [Record(0, None, b"%d" % n + b"x" * 1000) for n in range(20_000)], partitions=1)
+    settings = parsed(kafka3, topic)
+    disconnected(settings)
+    batches = read(task(topic, (0, 20_000)), settings)
+    found = [next(batches)]
+    leader = kafka3.admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]
+    kafka3.node(leader - 1).kill()
+    try:
+        found += batches
+    finally:
+        kafka3.node(leader - 1).start()
+        kafka3.wait_until_ready()
+    assert [offset for _, offset, _ in rows(found)] == list(range(20_000))
+
+
+def test_a_broker_that_does_not_answer_is_an_error_after_the_request_timeout(disconnected):
+    with KafkaCluster() as kafka:
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        settings = parsed(kafka, topic, **{"kafka.request.timeout.ms": 1500})
+        disconnected(settings)
+        assert len(rows(read(task(topic, (0, 5)), settings))) == 5
+        kafka.node(0).pause()
+        with pytest.raises(BrokerTimeoutError, match=rf"no new record of {topic}-0@5 for 2 s"):
+            list(read(ReadTask((OffsetRange(TopicPartition(topic, 0), 5, 10),)), settings))
+        kafka.node(0).resume()
+
+
+def test_an_offset_out_of_range_names_what_there_is(kafka, disconnected):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0: offset 50: the log holds offsets 0 to 10"):
+        list(read(ReadTask((OffsetRange(TopicPartition(topic, 0), 50, 60),)), settings))
+
+
+def test_records_deleted_before_they_were_read_are_an_error_after_the_rows_there_were(kafka, disconnected):
+    from kafka.structs import TopicPartition as KafkaTopicPartition
+
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    kafka.admin.delete_records({KafkaTopicPartition(topic, 1): 4})
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-1: offset 0: the log holds offsets 4 to 10"):
+        list(read(task(topic, (0, 10), (0, 10)), settings))
+
+
+def test_a_topic_that_is_gone_is_an_error_that_names_it(kafka, disconnected):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    settings = parsed(kafka, topic, **{"kafka.request.timeout.ms": 1500})
+    disconnected(settings)
+    kafka.delete_topic(topic)
+    with pytest.raises((BrokerTimeoutError, ReadError), match=topic):
+        list(read(task(topic, (0, 10)), settings))
+
+
+def test_a_record_larger_than_every_limit_comes_through(kafka, disconnected):
+    topic = topic_with(kafka, [], partitions=1)
+    produce(kafka, topic, [Record(0, None, b"x" * 900_000)])
+    settings = parsed(kafka, topic, **SMALL)
+    disconnected(settings)
+    assert [len(value) for _, _, value in rows(read(task(topic, (0, 1)), settings))] == [900_000]
