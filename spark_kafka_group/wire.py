@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 METADATA_MAX_AGE_MS = 30_000
 """How late a new topic or partition may be noticed; Kafka's five minutes is long for who knows Spark's source."""
+RETRY_BACKOFF_S = 0.1
 LARGEST_BATCH = 128 * 1024 * 1024
 """Bytes that one record batch may have, whatever the fetch options say, so that a large record still gets through."""
 
@@ -224,13 +225,16 @@ class GroupClient:
         ------
         BrokerError
         """
-        with _translated(f"looking up partitions of {', '.join(sorted(topics))}"):
-            cluster = self._manager.cluster
-            cluster.set_topics(topics)
+        cluster = self._manager.cluster
+        cluster.set_topics(topics)
+
+        def refresh(left_ms: float) -> None:
             self._run(cluster.refresh_metadata)
             if cluster.unauthorized_topics:
                 raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
-            return self.known_partitions(topics)
+
+        self._retried(f"looking up partitions of {', '.join(sorted(topics))}", refresh)
+        return self.known_partitions(topics)
 
     def known_partitions(self, topics: Collection[str]) -> set[TopicPartition]:
         """Partitions of `topics` as the cluster last told; no I/O."""
@@ -250,16 +254,19 @@ class GroupClient:
     ) -> dict[TopicPartition, int]:
         if not tps:
             return {}
-        with _translated(f"{doing} of {', '.join(map(str, sorted(tps)))}"):
-            found = lookup([KafkaTopicPartition(*tp) for tp in tps], timeout_ms=self._options.request_timeout_ms)
+        wanted = [KafkaTopicPartition(*tp) for tp in tps]
+        found = self._retried(
+            f"{doing} of {', '.join(map(str, sorted(tps)))}", lambda left_ms: lookup(wanted, timeout_ms=left_ms)
+        )
         return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
     def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group has committed; a partition without a committed offset is not in the result."""
-        with _translated(f"looking up committed offsets of group {self._group_id}"):
-            found = self._coordinator.fetch_committed_offsets(
-                [KafkaTopicPartition(*tp) for tp in tps], timeout_ms=self._options.request_timeout_ms
-            )
+        wanted = [KafkaTopicPartition(*tp) for tp in tps]
+        found = self._retried(
+            f"looking up committed offsets of group {self._group_id}",
+            lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
+        )
         return {
             TopicPartition(tp.topic, tp.partition): Committed(o.offset, o.metadata or "") for tp, o in found.items()
         }
@@ -281,20 +288,20 @@ class GroupClient:
         """
         options = self._options
         timeout_ms = max(options.request_timeout_ms, options.max_poll_interval_ms + 5_000)
-        deadline = time.monotonic() + timeout_ms / 1000
-        coordinator = self._coordinator
+
+        def settle(left_ms: float) -> None:
+            while self.rejoin_needed():
+                if not self._coordinator.ensure_active_group(timeout_ms=left_ms):
+                    raise JoinTimeoutError(
+                        f"group {self._group_id} could not be joined within {timeout_ms} ms: "
+                        f"another member, or the broker, does not answer"
+                    )
+
         try:
-            with _translated(f"joining group {self._group_id}"):
-                while coordinator.need_rejoin() or self._coordinator.generation_if_stable() is None:
-                    left_ms = (deadline - time.monotonic()) * 1000
-                    if left_ms <= 0 or not coordinator.ensure_active_group(timeout_ms=left_ms):
-                        raise JoinTimeoutError(
-                            f"group {self._group_id} could not be joined within {timeout_ms} ms: "
-                            f"another member, or the broker, does not answer"
-                        )
+            self._retried(f"joining group {self._group_id}", settle, timeout_ms)
+        except BrokerTimeoutError:
+            raise
         except BrokerError as error:
-            if isinstance(error, BrokerTimeoutError):
-                raise
             raise MembershipError(str(error)) from error
         return self.current()
 
@@ -350,16 +357,12 @@ class GroupClient:
         current = self._coordinator.generation_if_stable()
         if current is None or current.generation_id != generation:
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
-        doing = f"committing offsets of group {self._group_id}"
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in offsets.items()}
         try:
-            with _translated(doing):
-                self._coordinator.commit_offsets_sync(
-                    {
-                        KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1)
-                        for tp, offset in offsets.items()
-                    },
-                    timeout_ms=self._options.request_timeout_ms,
-                )
+            self._retried(
+                f"committing offsets of group {self._group_id}",
+                lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
+            )
         except BrokerError as error:
             raise CommitError(str(error)) from error
 
@@ -389,6 +392,21 @@ class GroupClient:
         coordinator = self._coordinator
         coordinator.reset_generation()  # or close() would leave for a dynamic member, which is leave()'s to say
         self._consumer.close(autocommit=False, timeout_ms=self._options.request_timeout_ms)
+
+    def _retried(self, doing: str, call: Callable[[float], Any], timeout_ms: int | None = None) -> Any:
+        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.request.timeout.ms).
+
+        kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
+        """
+        deadline = time.monotonic() + (timeout_ms or self._options.request_timeout_ms) / 1000
+        with _translated(doing):
+            while True:
+                try:
+                    return call(max(1.0, (deadline - time.monotonic()) * 1000))
+                except kafka_errors.RetriableError:
+                    if time.monotonic() + RETRY_BACKOFF_S >= deadline:
+                        raise
+                    time.sleep(RETRY_BACKOFF_S)
 
     def _run(self, call: Callable[[], Any]) -> Any:
         async def bounded() -> Any:

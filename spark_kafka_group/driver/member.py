@@ -50,7 +50,10 @@ class Member:
         FencedError, MembershipError, BrokerError
         """
         if self._generation is None:
-            self.client.partitions(self._options.topics)  # a leader assigns what it knows to exist
+            existing = self.client.partitions(self._options.topics)  # a leader assigns what it knows to exist
+            missing = sorted(set(self._options.topics) - {tp.topic for tp in existing})
+            if missing:
+                log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
             joined = self.client.join()
             if not joined.leader:
                 # A static leader that comes back within its session is given its old generation and told, by the id of

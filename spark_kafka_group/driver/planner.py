@@ -27,8 +27,9 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
         return sorted(OffsetRange(r.tp, r.start, r.start + 1) for r in chosen)
     sizes = {r.tp: max(1, r.size * limit // total) for r in ranges}
     left = limit - sum(sizes.values())
-    # Rounding down left some over: one each, the largest remainders first.
-    for r in sorted(ranges, key=lambda r: -(r.size * limit % total))[: max(0, left)]:
+    # Rounding down left some over: one each, the largest remainders first. Who was raised to one has had it.
+    rounded = [r for r in ranges if r.size * limit >= total]
+    for r in sorted(rounded, key=lambda r: -(r.size * limit % total))[: max(0, left)]:
         sizes[r.tp] += 1
     # Or the one offset that everybody gets took too many: the largest backlogs give them back.
     for r in sorted(ranges, key=lambda r: -r.size):

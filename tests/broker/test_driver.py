@@ -5,7 +5,7 @@ import threading
 import time
 
 import pytest
-from support import commit_for, committed, members, numbered, options, produce, topic_with
+from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import CommitError, FencedError, JoinTimeoutError
 from spark_kafka_group.driver.stream import StreamDriver
@@ -128,8 +128,10 @@ def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else
         kafka.node(0).kill()
         back = threading.Timer(1.0, kafka.node(0).start)
         back.start()
-        assert driver.latest_offset(end, None) == end
-        back.join()
+        try:
+            assert driver.latest_offset(end, None) == end
+        finally:
+            back.join()
         kafka.wait_until_ready()
         assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
         driver.stop()
@@ -148,6 +150,20 @@ def test_a_new_topic_partition_gets_noticed_while_the_query_runs(kafka, group, d
     assert end["@group"]["from"][topic]["1"] == 0
 
 
+def test_a_topic_that_does_not_exist_yet_is_said_and_read_from_its_first_record_when_it_comes(
+    kafka, group, driver_of, caplog
+):
+    topic = name("later")
+    driver = driver_of(kafka, topic, group, startingOffsets="latest")
+    start = driver.initial_offset()
+    assert driver.latest_offset(start, None) == start
+    assert f"no such topic, waiting for it: {topic}" in caplog.text
+    kafka.create_topic(topic)
+    produce(kafka, topic, numbered(4, 1))
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=45)
+    assert end["@group"]["from"] == {topic: {"0": 0}}
+
+
 def test_a_group_that_cannot_be_joined_is_an_error_in_time(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(3, 3))
     silent = driver_of(kafka, topic, group)
@@ -162,7 +178,8 @@ def test_a_group_that_cannot_be_joined_is_an_error_in_time(kafka, group, driver_
 
 def test_two_drivers_share_a_group_and_hand_over_without_gap_or_repeat(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
-    one, two = driver_of(kafka, topic, group), driver_of(kafka, topic, group)
+    from_group = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
+    one, two = driver_of(kafka, topic, group, **from_group), driver_of(kafka, topic, group, **from_group)
     seen = {0: [], 1: []}
     done = threading.Event()
 

@@ -1,7 +1,7 @@
 """Sharing a limit among partitions, and packing ranges into tasks."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.driver.planner import pack, share
@@ -38,7 +38,15 @@ def test_with_fewer_offsets_than_partitions_they_take_turns():
     assert set.union(*served) == {0, 1, 2, 3, 4}
 
 
-@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=30), st.integers(1, 20_000), st.integers(0, 100))
+def test_a_partition_is_not_given_more_than_it_has():
+    assert sizes_of(share(backlog(1, 2, 2), 4, 0)) == [1, 2, 1]
+
+
+sizes_small_or_large = st.lists(st.integers(0, 5) | st.integers(0, 10_000), min_size=1, max_size=30)
+
+
+@settings(max_examples=2000)
+@given(sizes_small_or_large, st.integers(1, 30) | st.integers(1, 20_000), st.integers(0, 100))
 def test_a_share_is_never_more_than_the_limit_or_the_backlog_and_never_nothing(sizes, limit, turn):
     ranges = backlog(*sizes)
     shared = share(ranges, limit, turn)
