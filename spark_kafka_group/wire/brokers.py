@@ -1,0 +1,142 @@
+"""The cluster as an executor sees it: who leads a partition, and connections to leaders."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+from collections.abc import Callable, Collection
+from typing import Any
+
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import FetchRequest
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire.connect import connection_configs, translated
+from spark_kafka_group.wire.fetch import FetchConnection
+from spark_kafka_group.wire.group import GroupClient
+
+
+class Brokers:
+    """The cluster as an executor sees it: who leads a partition, and connections to leaders."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._client: KafkaNetClient | None = None
+        self._connections: dict[int, FetchConnection] = {}
+
+    def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
+        """Node id of the leader of each partition that has one.
+
+        Parameters
+        ----------
+        refresh
+            Ask the cluster even where an answer is known: a leader may have moved.
+
+        Raises
+        ------
+        BrokerError
+        """
+        topics = {tp.topic for tp in tps}
+        with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
+            cluster = self._bootstrapped().cluster
+            known = self._known_leaders(cluster, tps)
+            if refresh or len(known) < len(tps):
+                cluster.set_topics(set(cluster._topics) | topics)
+                self._run(cluster.refresh_metadata)
+                known = self._known_leaders(cluster, tps)
+        return known
+
+    @staticmethod
+    def _known_leaders(cluster: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
+        return {tp: node for tp, node in leaders if node is not None and node >= 0}
+
+    def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        """First offset of a partition's log, and the one its next record will get.
+
+        Raises
+        ------
+        BrokerError
+        """
+        client = GroupClient(self._options)
+        try:
+            return client.beginning_offsets([tp])[tp], client.end_offsets([tp])[tp]
+        finally:
+            client.close()
+
+    def connection(self, node_id: int) -> FetchConnection:
+        """The cached connection to a node, or a new one.
+
+        Raises
+        ------
+        BrokerError
+        """
+        connection = self._connections.get(node_id)
+        if connection is None:
+            with translated(f"connecting to node {node_id}"):
+                connection = self._connections[node_id] = self._connect(node_id)
+        return connection
+
+    def drop(self, node_id: int) -> None:
+        """Close the connection to a node; the next use makes a new one."""
+        connection = self._connections.pop(node_id, None)
+        if connection is not None:
+            connection.close()
+
+    def drop_busy(self) -> None:
+        """Close connections that still owe a response, as a reader that stopped half-way leaves them."""
+        for node_id in [node_id for node_id, connection in self._connections.items() if not connection.idle]:
+            self.drop(node_id)
+
+    def close(self) -> None:
+        """Close everything."""
+        for node_id in list(self._connections):
+            self.drop(node_id)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _bootstrapped(self) -> KafkaNetClient:
+        if self._client is None:
+            client = KafkaNetClient(**connection_configs(self._options, "executor"))
+            client.cluster.config["allow_auto_create_topics"] = False
+            try:
+                client._manager.bootstrap(self._options.request_timeout_ms)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        manager = self._bootstrapped()._manager
+
+        async def bounded() -> Any:
+            return await manager.wait_for(manager.call_soon(call), self._options.request_timeout_ms)
+
+        return manager.run(bounded)
+
+    def _connect(self, node_id: int) -> FetchConnection:
+        client = self._bootstrapped()
+        manager, net = client._manager, client._net
+
+        async def connected() -> Any:
+            return await manager.get_connection(node_id)
+
+        conn = self._run(connected)
+        version = conn.broker_version_data.api_version(FetchRequest, max_version=11)
+        # Take the socket over: kafka-python's loop forgets it, as its own close does, but leaves it open.
+        transport = conn.transport
+        sock = transport._sock
+        transport.pause_reading()
+        with contextlib.suppress(KeyError, ValueError):
+            net.unregister_event(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        for task in (transport._read_task, transport._write_task):
+            if task is not None:
+                net.cancel(task)
+        transport._sock = transport._read_task = transport._write_task = None
+        conn._reauth.cancel()
+        manager._conns.pop(node_id, None)
+        return FetchConnection(sock, self._options, version)

@@ -1,0 +1,139 @@
+"""Fetch over a blocking socket, request by request."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire.connect import LARGEST_BATCH
+
+
+@dataclass(frozen=True)
+class FetchedPartition:
+    """One partition of a fetch response."""
+
+    tp: TopicPartition
+    error: str | None
+    """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
+    retriable: bool
+    records: bytes
+
+
+class FetchConnection:
+    """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
+
+    Errors of the connection are OSError: the caller drops it and makes another.
+    """
+
+    def __init__(self, sock: socket.socket, options: Options, version: int) -> None:
+        self._sock = sock
+        self._sock.settimeout(options.request_timeout_ms / 1000)
+        self._options = options
+        self._version = version
+        self._correlation_id = 0
+        self._in_flight: list[int] = []
+        self._not_before = 0.0
+        self._size = bytearray(4)
+        self._frame = bytearray(1 << 16)
+        self._frame_limit = max(LARGEST_BATCH, options.fetch_max_bytes + options.max_partition_fetch_bytes)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request has had its response read."""
+        return not self._in_flight
+
+    def send(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Ask for records from each position on; the broker fills the response in this order."""
+        throttled = self._not_before - time.monotonic()
+        if throttled > 0:
+            time.sleep(throttled)  # the broker asked for it (KIP-219)
+        topics: dict[str, list[Any]] = {}
+        topic_type = FetchRequest.FetchTopic
+        for tp, position in positions.items():
+            topics.setdefault(tp.topic, []).append(
+                topic_type.FetchPartition(
+                    partition=tp.partition,
+                    current_leader_epoch=-1,
+                    fetch_offset=position,
+                    last_fetched_epoch=-1,
+                    log_start_offset=-1,
+                    partition_max_bytes=self._options.max_partition_fetch_bytes,
+                )
+            )
+        request = FetchRequest(
+            version=self._version,
+            replica_id=-1,
+            max_wait_ms=self._options.fetch_max_wait_ms,
+            min_bytes=self._options.fetch_min_bytes,
+            max_bytes=self._options.fetch_max_bytes,
+            isolation_level=0,
+            session_id=0,
+            session_epoch=-1,
+            topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        request.with_header(correlation_id=self._correlation_id, client_id=f"{self._options.client_id}-executor")
+        self._sock.sendall(request.encode(framed=True, header=True))
+        self._in_flight.append(self._correlation_id)
+
+    def receive(self) -> list[FetchedPartition]:
+        """The response to the oldest request not yet answered.
+
+        Raises
+        ------
+        OSError
+            When the connection is broken, or what came is no response.
+        """
+        self._receive_into(memoryview(self._size))
+        (size,) = struct.unpack(">i", self._size)
+        if not 4 <= size <= self._frame_limit:
+            raise ConnectionError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
+        if size > len(self._frame):
+            self._frame = bytearray(size)
+        with memoryview(self._frame) as whole, whole[:size] as frame:
+            self._receive_into(frame)
+            (correlation_id,) = struct.unpack_from(">i", frame)
+            if correlation_id != self._in_flight.pop(0):
+                raise ConnectionError("the response belongs to another request")
+            try:
+                response = FetchResponse.decode(frame[4:], version=self._version)
+            except (ValueError, IndexError, struct.error) as error:
+                raise ConnectionError(f"not a fetch response: {error}") from error
+        if response.throttle_time_ms:
+            self._not_before = time.monotonic() + response.throttle_time_ms / 1000
+        if response.error_code:
+            raise ConnectionError(f"fetch refused: {kafka_errors.for_code(response.error_code).__name__}")
+        return [_fetched_partition(topic.topic, data) for topic in response.responses for data in topic.partitions]
+
+    def _receive_into(self, view: memoryview) -> None:
+        received, size = 0, len(view)
+        while received < size:
+            count = self._sock.recv_into(view[received:])
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            received += count
+
+    def close(self) -> None:
+        """Close the socket; responses still to come are lost."""
+        self._sock.close()
+
+
+def _fetched_partition(topic: str, data: Any) -> FetchedPartition:
+    error = kafka_errors.for_code(data.error_code) if data.error_code else None
+    return FetchedPartition(
+        tp=TopicPartition(topic, data.partition_index),
+        error=error.__name__ if error else None,
+        retriable=error is not None and issubclass(error, kafka_errors.RetriableError),
+        records=data.records or b"",
+    )
