@@ -101,7 +101,7 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     topic = topic_with(kafka, numbered(30, 3))
     driver = driver_of(kafka, topic, group)
     end = driver.latest_offset(driver.initial_offset(), 9)
-    driver._member.client.leave()  # as if the coordinator had thrown it out
+    driver._session.member.client.leave()  # as if the coordinator had thrown it out
     assert members(kafka, group) == []
     following = driver.latest_offset(end, 9)
     assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
@@ -219,3 +219,15 @@ def test_offsets_reset_while_stopped_are_taken(kafka, group, driver_of):
     following = again.latest_offset(end, None)
     assert following["@group"]["from"] == {topic: {"0": 5}}
     assert following[topic] == {"0": 20}
+
+
+def test_losing_membership_before_the_first_batch_loses_no_record(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    driver = driver_of(kafka, topic, group, startingOffsets="latest")
+    start = driver.initial_offset()
+    assert driver.latest_offset(start, None) == start
+    driver._session.member.client.leave()
+    produce(kafka, topic, numbered(4, 1))
+    end = driver.latest_offset(start, None)
+    assert end["@group"]["from"] == {topic: {"0": 3}}
+    assert end[topic] == {"0": 7}
