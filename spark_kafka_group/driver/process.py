@@ -29,11 +29,8 @@ LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 
 
 def prepare() -> None:
-    """Make this process end well and log where it is told to.
-
-    A no-op outside the main thread: Python has signals only there, and Spark's reader process has only that.
-    """
-    if threading.current_thread() is not threading.main_thread():
+    """Make this process end well and log where it is told to; a no-op outside Spark's own Python processes."""
+    if not SparkFiles._is_running_on_worker:
         return
     for number in ENDING:
         signal.signal(number, _exit_once)
@@ -47,8 +44,8 @@ def prepare() -> None:
 
 
 def _session_directory() -> str | None:
-    """A directory that the driver's JVM removes when its session stops; None outside Spark's reader process."""
-    files = SparkFiles._root_directory if SparkFiles._is_running_on_worker else None
+    """A directory that the driver's JVM removes when its session stops."""
+    files = SparkFiles._root_directory
     # For a streaming query Spark names a directory below it that need not exist.
     candidates = [files, os.path.dirname(files)] if files else []
     return next((path for path in candidates if os.path.isdir(path)), None)
