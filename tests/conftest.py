@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 
@@ -10,6 +13,7 @@ def spark():
     """A local Spark with the source registered, as it is where the wheel is installed."""
     from pyspark.sql import SparkSession
 
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # or Spark looks for the source in whatever python3 is
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")
