@@ -136,13 +136,12 @@ class GroupSession:
         starts |= positions.new_partitions(unseen, committed)
         starts |= self._rules.new(rest - unseen, committed)
         offsets = self._looked_up({tp: s.offset for tp, s in starts.items()})
-        for tp, offset in offsets.items():
-            self._moved[tp] = offset
-        self._moved = {tp: offset for tp, offset in self._moved.items() if start.positions.get(tp) != offset}
+        moved = self._moved | offsets
+        self._moved = {tp: offset for tp, offset in moved.items() if start.positions.get(tp) != offset}
         for tp in sorted(starts):
             conflict = starts[tp].conflict
             if conflict:
-                log.warning("group %s: %s", self._options.group_id, conflict)
+                log.warning("group %s: %s", self.committer.group_id, conflict)
         corrections = {tp: offsets[tp] for tp, s in starts.items() if s.commit and tp in start.positions}
         if corrections:
             client.commit(corrections, positions.commit_note(self.reader, generation.id), generation.id)

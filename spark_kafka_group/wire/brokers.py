@@ -13,7 +13,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import connection_configs, translated
+from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.group import GroupClient
 
@@ -111,12 +111,7 @@ class Brokers:
         return self._client
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        manager = self._bootstrapped()._manager
-
-        async def bounded() -> Any:
-            return await manager.wait_for(manager.call_soon(call), self._options.request_timeout_ms)
-
-        return manager.run(bounded)
+        return run_within(self._bootstrapped()._manager, self._options.request_timeout_ms, call)
 
     def _connect(self, node_id: int) -> FetchConnection:
         client = self._bootstrapped()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -43,3 +43,12 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
         "client_id": f"{options.client_id}-{role}",
         "request_timeout_ms": options.request_timeout_ms,
     }
+
+
+def run_within(manager: Any, timeout_ms: float, call: Callable[[], Any]) -> Any:
+    """Run a call of kafka-python on its event loop, and wait so long for the answer; raises kafka-python's errors."""
+
+    async def bounded() -> Any:
+        return await manager.wait_for(manager.call_soon(call), timeout_ms)
+
+    return manager.run(bounded)

@@ -25,7 +25,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import connection_configs, translated
+from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.membership import Assign, Assignor, Committed, Generation
 
 log = logging.getLogger(__name__)
@@ -289,7 +289,4 @@ class GroupClient:
                     time.sleep(RETRY_BACKOFF_S)
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        async def bounded() -> Any:
-            return await self._manager.wait_for(self._manager.call_soon(call), self._options.request_timeout_ms)
-
-        return self._manager.run(bounded)
+        return run_within(self._manager, self._options.request_timeout_ms, call)

@@ -22,6 +22,16 @@ def settings_of(kafka, topic, group):
     return options(kafka, topic, group, maxOffsetsPerTrigger=30)
 
 
+def suspended_query(kafka, group, directory, start_query, point):
+    """A topic, and a query of it that was stopped (SIGSTOP) at a point of its second batch."""
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+    query = start_query(settings, "--point", point)
+    query.wait_for((directory / "marks" / point).exists)
+    query.signal_all(signal.SIGSTOP)
+    return topic, settings, query
+
+
 @pytest.mark.parametrize("point", POINTS)
 def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     spark, kafka, group, tmp_path, start_query, point
@@ -79,12 +89,7 @@ def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_
 def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_go_on(
     spark, kafka, group, tmp_path, start_query, point
 ):
-    topic = topic_with(kafka, numbered(120, 3))
-    settings = settings_of(kafka, topic, group)
-    zombie = start_query(settings, "--point", point)
-    zombie.wait_for((tmp_path / "marks" / point).exists)
-    zombie.signal_all(signal.SIGSTOP)
-
+    topic, settings, zombie = suspended_query(kafka, group, tmp_path, start_query, point)
     heir = start_query(settings, "--available-now")
     assert heir.ends() == 0
     assert committed(kafka, group) == {(topic, p): 40 for p in range(3)}
@@ -97,11 +102,7 @@ def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_g
 
 
 def test_a_fenced_query_says_so(kafka, group, tmp_path, start_query):
-    topic = topic_with(kafka, numbered(120, 3))
-    settings = settings_of(kafka, topic, group)
-    zombie = start_query(settings, "--point", "before-commit")
-    zombie.wait_for((tmp_path / "marks" / "before-commit").exists)
-    zombie.signal_all(signal.SIGSTOP)
+    topic, settings, zombie = suspended_query(kafka, group, tmp_path, start_query, "before-commit")
     heir = start_query(settings, directory=tmp_path)
     heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
     (tmp_path / "marks" / "go").touch()
