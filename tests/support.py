@@ -54,11 +54,11 @@ def produce(kafka: Any, topic: str, records: Iterable[Record], compression: str 
         producer.close()
 
 
-def topic_with(kafka: Any, records: Iterable[Record], partitions: int = 3) -> str:
-    """A new topic that holds `records`."""
+def topic_with(kafka: Any, records: Iterable[Record], partitions: int = 3, **configs: Any) -> str:
+    """A new topic that holds `records`; `configs` are the producer's."""
     topic = name("topic")
     kafka.create_topic(topic, partitions=partitions)
-    produce(kafka, topic, records)
+    produce(kafka, topic, records, **configs)
     return topic
 
 

@@ -36,11 +36,13 @@ def disconnected():
 
 
 SMALL = {"kafka.max.partition.fetch.bytes": 200, "kafka.fetch.max.bytes": 1024}
+SMALL_BATCHES = {"batch_size": 200}
+"""For the producer: however slow the machine, a topic's records do not end up in one batch, which one fetch returns."""
 
 
 @pytest.mark.parametrize("more", [{}, SMALL], ids=["one fetch", "many small fetches"])
 def test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader(kafka3, disconnected, more):
-    topic = topic_with(kafka3, numbered(600, 6), partitions=6)
+    topic = topic_with(kafka3, numbered(600, 6), partitions=6, **SMALL_BATCHES)
     settings = parsed(kafka3, topic, **more)
     disconnected(settings)
     found = rows(read(task(topic, *[(5 * p, 100 - p) for p in range(6)]), settings))
@@ -50,7 +52,7 @@ def test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader(kafka3,
 
 
 def test_the_next_request_is_under_way_before_records_are_handed_out(kafka, disconnected):
-    topic = topic_with(kafka, numbered(500, 1), partitions=1)
+    topic = topic_with(kafka, numbered(500, 1), partitions=1, **SMALL_BATCHES)
     settings = parsed(kafka, topic, **SMALL)
     disconnected(settings)
     brokers = brokers_for(settings)

@@ -102,9 +102,9 @@ def test_a_trigger_without_data_starts_no_generation_and_no_batch(kafka, group, 
 
 def test_a_topic_that_goes_quiet_is_committed_within_two_triggers(kafka, group, sink):
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
-    query = sink.start(options(kafka, topic, group), {"processingTime": "1 second"})
+    query = sink.start(options(kafka, topic, group), {"processingTime": "3 seconds"})
     wait_until(lambda: sink.values() == list(range(10)), within=30)
-    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=2)
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=6)
     query.stop()
 
 
