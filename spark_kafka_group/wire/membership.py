@@ -4,21 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
-from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.subscription import (
+    CLAIMING,
+    COOPERATIVE_STICKY,
+    NO_GENERATION,
+    Claim,
+    by_topic,
+    decode,
+    encode,
+)
 
 
 @dataclass(frozen=True)
 class GroupMember:
-    """A member as the leader sees it."""
+    """A member as the leader sees it.
+
+    Attributes
+    ----------
+    owned, generation
+        Partitions it says it owned, and the generation in which it got them; told under the sticky strategies only.
+    """
 
     member_id: str
     instance_id: str | None
     topics: tuple[str, ...]
+    owned: frozenset[TopicPartition] = frozenset()
+    generation: int = NO_GENERATION
 
 
 @dataclass(frozen=True)
@@ -31,6 +49,10 @@ class Generation:
         Number of members; known to the leader only, else None.
     assignment
         Partitions this member owns.
+    strategy
+        The strategy the group took, by its name in the group protocol; empty without membership.
+    unbroken
+        Of the assignment, what this member has owned without a break since the generation it was told of before.
     """
 
     id: int
@@ -38,6 +60,8 @@ class Generation:
     leader: bool
     members: int | None
     assignment: frozenset[TopicPartition]
+    strategy: str = ""
+    unbroken: frozenset[TopicPartition] = frozenset()
 
     @property
     def alone(self) -> bool:
@@ -52,37 +76,147 @@ class Committed:
     metadata: str
 
 
-Assign = Callable[[Sequence[GroupMember], Mapping[str, Collection[int]]], dict[str, list[TopicPartition]]]
-"""An assignment strategy: members and the partitions of each topic to the partitions of each member id."""
+class Strategy(Protocol):
+    """How a leader deals the partitions of subscribed topics to the members of its group."""
+
+    name: str
+    """Its name in the group protocol: members can only agree on a name they all know."""
+
+    def assign(
+        self, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
+    ) -> Mapping[str, Collection[TopicPartition]]:
+        """The partitions of each member id.
+
+        Parameters
+        ----------
+        partitions
+            Partition numbers of the topics that exist; a member may subscribe to others too.
+        """
+
+
+@dataclass(frozen=True)
+class LeaderView:
+    """What the leader saw of its group when it assigned.
+
+    Attributes
+    ----------
+    members
+        Number of members.
+    unknown_topics
+        Subscribed by somebody, without partitions as far as the metadata here goes: kafka-python does not wait for
+        topics that only others read.
+    unassigned_topics
+        Subscribed by somebody, and at least one partition was given to nobody. Partitions that only wait for the member
+        that gives them up (KIP-429) do not count.
+    """
+
+    members: int
+    unknown_topics: frozenset[str] = frozenset()
+    unassigned_topics: frozenset[str] = frozenset()
 
 
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
-    """Lets kafka-python's coordinator call a strategy of ours, and remembers how many members the leader saw."""
+    """Lets kafka-python's coordinator call a strategy of ours.
 
-    def __init__(self, name: str, assign: Assign) -> None:
-        self._name = name
-        self._assign = assign
-        self.members: int | None = None
+    To kafka-python every strategy is an eager one: it replaces the whole assignment. What a member under a cooperative
+    strategy has to do besides, rejoining when partitions of :attr:`claimed` were taken away, is left to the caller.
+
+    Parameters
+    ----------
+    leading
+        Called on kafka-python's I/O thread when this member leads and is about to assign.
+
+    Attributes
+    ----------
+    claimed
+        Partitions this member said it owned when it last joined.
+    view
+        What this member saw as leader when it last assigned; None for a follower.
+    """
+
+    def __init__(self, strategy: Strategy, leading: Callable[[], None] = lambda: None) -> None:
+        self._strategy = strategy
+        self._leading = leading
+        self._last = Claim()
+        self.claimed: frozenset[TopicPartition] = frozenset()
+        self.view: LeaderView | None = None
 
     @property
     def name(self) -> str:
-        return self._name
+        return self._strategy.name
+
+    @property
+    def cooperative(self) -> bool:
+        """Whether members keep their partitions during a rebalance (KIP-429)."""
+        return self.name == COOPERATIVE_STICKY
 
     def metadata(self, topics: Collection[str]) -> Any:
-        self.members = None  # a follower does not learn it
-        return ConsumerProtocolSubscription(0, sorted(topics), b"")
+        self.view = None
+        self.claimed = self._last.owned if self.name in CLAIMING else frozenset()
+        return encode(self.name, topics, self._last)
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
-        self.members = len(members)
-        known = [GroupMember(m.member_id, m.group_instance_id, tuple(m.metadata.topics)) for m in members]
-        partitions = {t: cluster.partitions_for_topic(t) or set() for m in known for t in m.topics}
-        assignments = {}
-        for member_id, owned in self._assign(known, partitions).items():
-            topics: dict[str, list[int]] = {}
-            for tp in sorted(owned):
-                topics.setdefault(tp.topic, []).append(tp.partition)
-            assignments[member_id] = ConsumerProtocolAssignment(0, sorted(topics.items()), b"")
-        return assignments
+        self._leading()
+        known = [_member(self.name, member) for member in members]
+        found = {topic: cluster.partitions_for_topic(topic) for member in known for topic in member.topics}
+        partitions = {topic: frozenset(numbers) for topic, numbers in found.items() if numbers}
+        assignment = _checked(self._strategy, known, partitions)
+        waiting = {tp for member in known for tp in member.owned} if self.cooperative else set()
+        given = waiting.union(*assignment.values())
+        self.view = LeaderView(
+            members=len(known),
+            unknown_topics=frozenset(found.keys() - partitions.keys()),
+            unassigned_topics=frozenset(t for t in partitions if any((t, n) not in given for n in partitions[t])),
+        )
+        return {
+            member_id: ConsumerProtocolAssignment(0, by_topic(owned), b"") for member_id, owned in assignment.items()
+        }
 
     def on_assignment(self, assignment: Any, generation: int) -> None:
-        pass
+        self._last = Claim(frozenset(TopicPartition(*tp) for tp in assignment.partitions()), generation)
+
+    def forget(self) -> None:
+        """Claim nothing at the next join: membership was lost, or the group has taken another strategy since."""
+        self._last = Claim()
+
+
+def _member(strategy: str, member: Any) -> GroupMember:
+    claim = decode(strategy, member.metadata)
+    topics = tuple(member.metadata.topics)
+    return GroupMember(member.member_id, member.group_instance_id, topics, claim.owned, claim.generation)
+
+
+def _checked(
+    strategy: Strategy, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
+) -> dict[str, list[TopicPartition]]:
+    """What `strategy` assigns. Members it leaves out get nothing.
+
+    kafka-python takes what members cannot use as a reason to join again, for ever.
+
+    Raises
+    ------
+    MembershipError
+        When it fails, or gives what cannot be given.
+    """
+    name = f"assignment strategy {strategy.name} ({type(strategy).__module__}:{type(strategy).__qualname__})"
+    try:
+        given = strategy.assign(members, partitions)
+        result = {member_id: [TopicPartition(*tp) for tp in owned] for member_id, owned in given.items()}
+    except Exception as error:
+        raise MembershipError(
+            f"{name} did not give TopicPartitions for each member id: {type(error).__name__}: {error}"
+        ) from error
+    subscribed = {member.member_id: member.topics for member in members}
+    taken: dict[TopicPartition, str] = {}
+    for member_id, owned in result.items():
+        if member_id not in subscribed:
+            raise MembershipError(f"{name} gave partitions to {member_id!r}, which is not a member of the group")
+        for tp in owned:
+            if not isinstance(tp.topic, str) or tp.partition not in partitions.get(tp.topic, ()):
+                raise MembershipError(f"{name} gave {tp} to {member_id}: there is no such partition")
+            if tp.topic not in subscribed[member_id]:
+                raise MembershipError(f"{name} gave {tp} to {member_id}, which does not subscribe to {tp.topic}")
+            if tp in taken:
+                raise MembershipError(f"{name} gave {tp} twice: to {taken[tp]} and to {member_id}")
+            taken[tp] = member_id
+    return {member_id: result.get(member_id, []) for member_id in subscribed}

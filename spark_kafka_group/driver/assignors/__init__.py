@@ -1,0 +1,85 @@
+"""Assignment strategies that this driver runs when it leads the group. Values in, values out, one strategy a file.
+
+kafka-python's own are not used: range and round robin forget members when static and dynamic ones are mixed, and a
+driver is static; sticky writes bytes that Java's cannot read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spark_kafka_group import plugins
+from spark_kafka_group.driver.assignors.cooperative_sticky import CooperativeSticky
+from spark_kafka_group.driver.assignors.range import Range
+from spark_kafka_group.driver.assignors.roundrobin import RoundRobin
+from spark_kafka_group.driver.assignors.sticky import Sticky
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.wire import Strategy
+
+OPTION = "kafka.partition.assignment.strategy"
+
+_ALL: tuple[Strategy, ...] = (Range(), RoundRobin(), Sticky(), CooperativeSticky())
+
+BUILT_IN: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
+"""By the name the group protocol knows them."""
+
+JAVA: Mapping[str, str] = {
+    f"org.apache.kafka.clients.consumer.{java}": name
+    for java, name in {
+        "RangeAssignor": "range",
+        "RoundRobinAssignor": "roundrobin",
+        "StickyAssignor": "sticky",
+        "CooperativeStickyAssignor": "cooperative-sticky",
+    }.items()
+}
+"""Java's class names, as its consumers' configurations have them."""
+
+
+def resolve(names: Sequence[str]) -> list[Strategy]:
+    """The strategies that `names` name, most preferred first.
+
+    Parameters
+    ----------
+    names
+        Built-in names, Java's class names for these, or ``module:Class`` of the user's own.
+
+    Raises
+    ------
+    OptionError
+        When a name is none of these, or its class cannot be taken as a strategy.
+    """
+    strategies: dict[str, Strategy] = {}
+    for named in names:
+        strategy = _resolve(named)
+        if strategy.name in strategies:
+            raise OptionError(
+                f"{OPTION} ({', '.join(names)}) names strategy {strategy.name} twice: take one of them out"
+            )
+        strategies[strategy.name] = strategy
+    if not strategies:
+        raise OptionError(
+            f"{OPTION} () names no strategy: it must be {', '.join(BUILT_IN)}, or module:Class of your own"
+        )
+    return list(strategies.values())
+
+
+def _resolve(named: str) -> Strategy:
+    built_in = BUILT_IN.get(JAVA.get(named, named))
+    if built_in is not None:
+        return built_in
+    if ":" not in named:
+        raise OptionError(
+            f"{OPTION} ({named}) is not known: it must be {', '.join(BUILT_IN)}, one of Java's classes for these "
+            f"({', '.join(JAVA)}), or module:Class of your own"
+        )
+    strategy: Strategy = plugins.make(OPTION, named, ["assign"])
+    name = getattr(strategy, "name", None)
+    if not isinstance(name, str) or not name:
+        raise OptionError(
+            f"{OPTION} ({named}) has no name: set attribute name, a str that all members of the group know"
+        )
+    if name in BUILT_IN:
+        raise OptionError(
+            f"{OPTION} ({named}) is called {name}, which is Kafka's own: set attribute name to another one"
+        )
+    return strategy

@@ -1,0 +1,27 @@
+"""What members say they own, and who is believed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire import GroupMember
+
+
+def holders(members: Iterable[GroupMember]) -> dict[TopicPartition, str | None]:
+    """The member that holds each claimed partition; None where two claim it in one generation.
+
+    A member that missed a rebalance still claims what others have got since, so the highest generation is believed.
+    Two claims in one generation cannot both be true, and nobody knows which one is.
+    """
+    latest: dict[TopicPartition, int] = {}
+    held: dict[TopicPartition, str | None] = {}
+    for member in members:
+        for tp in member.owned:
+            before = latest.get(tp)
+            if before is None or before < member.generation:
+                latest[tp] = member.generation
+                held[tp] = member.member_id
+            elif before == member.generation:
+                held[tp] = None
+    return held

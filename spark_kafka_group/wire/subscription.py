@@ -1,0 +1,96 @@
+"""What a member tells the group's leader about itself, in the bytes that Java's assignors write and read.
+
+Range and round robin need the topics only. ``sticky`` puts the partitions a member had, and the generation it had them
+in, into the user data. ``cooperative-sticky`` puts them into fields of the subscription (KIP-429, KIP-792), and the
+generation into the user data as well, where leaders before those fields look.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+
+from spark_kafka_group.offsets import TopicPartition
+
+STICKY = "sticky"
+COOPERATIVE_STICKY = "cooperative-sticky"
+CLAIMING = (STICKY, COOPERATIVE_STICKY)
+NO_GENERATION = -1
+
+_PLAIN, _WITH_GENERATION = 0, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
+_UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Partitions a member says it owned, and the generation in which it got them."""
+
+    owned: frozenset[TopicPartition] = frozenset()
+    generation: int = NO_GENERATION
+
+
+def encode(strategy: str, topics: Collection[str], claim: Claim) -> Any:
+    """A subscription for kafka-python to send; strategies other than the sticky ones leave the claim out."""
+    if strategy == STICKY:
+        # Java compares generations of conflicting claims with the subscription's own field, so it is filled here too.
+        user_data = StickyAssignorUserData(by_topic(claim.owned), claim.generation).encode(version=1, header=False)
+        return ConsumerProtocolSubscription(
+            _WITH_GENERATION, sorted(topics), user_data if claim != Claim() else b"", generation_id=claim.generation
+        )
+    if strategy == COOPERATIVE_STICKY:
+        owned = [ConsumerProtocolSubscription.TopicPartition(*topic) for topic in by_topic(claim.owned)]
+        return ConsumerProtocolSubscription(
+            _WITH_GENERATION, sorted(topics), struct.pack(">i", claim.generation), owned, claim.generation
+        )
+    return ConsumerProtocolSubscription(_PLAIN, sorted(topics), b"")
+
+
+def decode(strategy: str, subscription: Any) -> Claim:
+    """What a member claims; nothing when it claims nothing, or in bytes that nobody can read, as in Java."""
+    if strategy == STICKY:
+        return _sticky(subscription.user_data or b"")
+    if strategy == COOPERATIVE_STICKY:
+        generation = subscription.generation_id
+        if generation < 0:
+            generation = _leading_int32(subscription.user_data or b"")
+        return Claim(_flat(subscription.owned_partitions or ()), generation)
+    return Claim()
+
+
+def _sticky(user_data: bytes) -> Claim:
+    # Version 1, version 0 without generation, and what kafka-python's own sticky strategy writes: version 1 behind a
+    # version number, which Java's cannot read.
+    for version, behind in ((1, 0), (0, 0), (1, 2)):
+        try:
+            data = StickyAssignorUserData.decode(user_data[behind:], version=version, header=False)
+            return Claim(_flat(data.previous_assignment), data.generation)
+        except _UNREADABLE:
+            continue
+    return Claim()
+
+
+def _leading_int32(user_data: bytes) -> int:
+    return int.from_bytes(user_data[:4], "big", signed=True) if len(user_data) >= 4 else NO_GENERATION
+
+
+def by_topic(owned: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    """Topics and their partition numbers, both in order, as Kafka's messages have them."""
+    topics: dict[str, list[int]] = {}
+    for tp in sorted(owned):
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    return list(topics.items())
+
+
+def _flat(topics: Iterable[Any]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(_text(t.topic), number) for t in topics for number in t.partitions)
+
+
+def _text(topic: object) -> str:
+    if not isinstance(topic, str):
+        raise ValueError(f"{topic!r} is not a topic")
+    return topic

@@ -1,0 +1,127 @@
+"""Kafka's own assignors and codecs, in a JVM that lives as long as the tests that ask it.
+
+Members cross as the bytes that they are on the wire, and assignments as text, so that each takes few calls.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
+from py4j.protocol import Py4JJavaError as JavaError
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.testing import download
+from spark_kafka_group.wire import GroupMember
+from spark_kafka_group.wire.subscription import NO_GENERATION, Claim, encode
+
+__all__ = ["Java", "JavaError"]
+
+CLASSES = {
+    "range": "RangeAssignor",
+    "roundrobin": "RoundRobinAssignor",
+    "sticky": "StickyAssignor",
+    "cooperative-sticky": "CooperativeStickyAssignor",
+}
+TOPIC_PARTITION = re.compile(r"(\w+)-(\d+)")
+
+
+class Java:
+    """Kafka's classes. A new process, which ends with :meth:`stop` or with this one."""
+
+    def __init__(self) -> None:
+        (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+        port, token, self._process = launch_gateway(
+            jarpath=str(py4j_jar),
+            classpath=f"{download.jars('kafka_2.13')}/*",
+            javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"],
+            java_path=download.java(),
+            redirect_stderr=subprocess.DEVNULL,
+            die_on_exit=True,
+            enable_auth=True,
+            return_proc=True,
+        )
+        self._gateway = JavaGateway(
+            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True, auto_close=True)
+        )
+        self._java = self._gateway.jvm.java
+        self._consumer = self._gateway.jvm.org.apache.kafka.clients.consumer
+        self._protocol = self._consumer.internals.ConsumerProtocol
+        self._topic_partition = self._gateway.jvm.org.apache.kafka.common.TopicPartition
+
+    def stop(self) -> None:
+        self._gateway.shutdown()
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+    def assign(
+        self, strategy: str, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
+    ) -> dict[str, list[TopicPartition]]:
+        """What Java's strategy of that name makes of a group whose members are as ours say they are."""
+        sizes, subscriptions = self._java.util.HashMap(), self._java.util.HashMap()
+        for topic in {topic for member in members for topic in member.topics}:
+            if partitions.get(topic):
+                sizes.put(topic, len(partitions[topic]))
+        for member in members:
+            claim = Claim(member.owned, member.generation)
+            subscription = self.subscription(encode(strategy, member.topics, claim).encode())
+            if member.instance_id is not None:
+                subscription.setGroupInstanceId(self._java.util.Optional.of(member.instance_id))
+            subscriptions.put(member.member_id, subscription)
+        return _assignment(self.assignor(strategy).assign(sizes, subscriptions).toString())
+
+    def assignor(self, strategy: str) -> Any:
+        """A new object of Java's class."""
+        return getattr(self._consumer, CLASSES[strategy])()
+
+    def subscription(self, encoded: bytes) -> Any:
+        """A member's bytes, as Java reads them."""
+        return self._protocol.deserializeSubscription(self._java.nio.ByteBuffer.wrap(encoded))
+
+    def member_bytes(self, strategy: str, topics: Sequence[str], claim: Claim | None, version: int) -> bytes:
+        """What a Java consumer sends that was given `claim` by its last assignment."""
+        assignor = self.assignor(strategy)
+        owned = self._java.util.ArrayList()
+        if claim is not None:
+            for tp in sorted(claim.owned):
+                owned.add(self._topic_partition(tp.topic, tp.partition))
+            metadata = self._consumer.ConsumerGroupMetadata(
+                "g", claim.generation, "m", self._java.util.Optional.empty()
+            )
+            assignor.onAssignment(self._consumer.ConsumerPartitionAssignor.Assignment(owned), metadata)
+        user_data = assignor.subscriptionUserData(self._java.util.HashSet(list(topics)))
+        # An eager consumer has given back what it owned before it joins; a cooperative one still has it.
+        still_owned = owned if strategy == "cooperative-sticky" else self._java.util.ArrayList()
+        subscription = self._consumer.ConsumerPartitionAssignor.Subscription(
+            list(topics), user_data, still_owned, -1 if claim is None else claim.generation,
+            self._java.util.Optional.of("rack"),
+        )  # fmt: skip
+        short = self._java.lang.Short.parseShort(str(version))
+        return bytes(self._protocol.serializeSubscription(subscription, short).array())
+
+    def claim(self, strategy: str, subscription: Any) -> Claim:
+        """What Java's sticky strategies take out of a subscription; it is for subclasses only, hence reflection."""
+        assignor = self.assignor(strategy)
+        parameters = self._gateway.new_array(self._java.lang.Class, 1)
+        parameters[0] = subscription.getClass()
+        arguments = self._gateway.new_array(self._java.lang.Object, 1)
+        arguments[0] = subscription
+        method = assignor.getClass().getDeclaredMethod("memberData", parameters)
+        method.setAccessible(True)
+        data = method.invoke(assignor, arguments)
+        owned = re.findall(TOPIC_PARTITION, get_field(data, "partitions").toString())
+        generation = get_field(data, "generation").orElse(NO_GENERATION)
+        return Claim(frozenset(TopicPartition(topic, int(number)) for topic, number in owned), generation)
+
+
+def _assignment(text: str) -> dict[str, list[TopicPartition]]:
+    """``{a=[t-0, u-1], b=[]}`` as a value."""
+    return {
+        member: [TopicPartition(topic, int(number)) for topic, number in re.findall(TOPIC_PARTITION, listed)]
+        for member, listed in re.findall(r"(\w+)=\[([^]]*)\]", text)
+    }

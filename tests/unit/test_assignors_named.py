@@ -1,0 +1,79 @@
+"""Strategies by the names that the option takes, and classes of the user's own."""
+
+import pytest
+
+from spark_kafka_group.driver.assignors import BUILT_IN, JAVA, resolve
+from spark_kafka_group.errors import OptionError
+
+
+class Mine:
+    name = "mine"
+
+    def assign(self, members, partitions):
+        return {}
+
+
+class Nameless:
+    def assign(self, members, partitions):
+        return {}
+
+
+class Impostor(Mine):
+    name = "sticky"
+
+
+class Idle:
+    name = "idle"
+
+
+class Demanding(Mine):
+    def __init__(self, needed):
+        pass
+
+
+def test_built_in_names_are_kafkas():
+    assert list(BUILT_IN) == ["range", "roundrobin", "sticky", "cooperative-sticky"]
+    assert {name: strategy.name for name, strategy in BUILT_IN.items()} == {name: name for name in BUILT_IN}
+
+
+def test_strategies_come_in_the_order_of_their_names():
+    assert [strategy.name for strategy in resolve(["sticky", "range"])] == ["sticky", "range"]
+
+
+@pytest.mark.parametrize("java", sorted(JAVA))
+def test_javas_class_names_mean_ours(java):
+    assert resolve([java]) == [BUILT_IN[JAVA[java]]]
+
+
+def test_a_class_of_the_users_own():
+    (strategy,) = resolve([f"{__name__}:Mine"])
+    assert isinstance(strategy, Mine)
+
+
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        ("fair", r"\(fair\) is not known: it must be range, roundrobin, sticky, cooperative-sticky, one of Java's"),
+        ("Range", r"\(Range\) is not known"),
+        ("org.apache.kafka.clients.consumer.Other", r"is not known"),
+        ("no_such_module:Mine", r"no_such_module:Mine\) could not be imported: ModuleNotFoundError"),
+        (f"{__name__}:Other", r"Other\) could not be imported"),
+        (f"{__name__}:Idle", r"Idle\) must be a class with assign"),
+        (f"{__name__}:Demanding", r"Demanding\) could not be made: TypeError"),
+        (f"{__name__}:Nameless", r"Nameless\) has no name: set attribute name"),
+        (f"{__name__}:Impostor", r"Impostor\) is called sticky, which is Kafka's own: set attribute name"),
+    ],
+)
+def test_what_cannot_be_a_strategy_is_refused_with_what_to_change(named, told):
+    with pytest.raises(OptionError, match=r"^kafka\.partition\.assignment\.strategy .*" + told):
+        resolve([named])
+
+
+def test_one_strategy_under_two_names_is_refused():
+    with pytest.raises(OptionError, match="names strategy range twice"):
+        resolve(["range", "org.apache.kafka.clients.consumer.RangeAssignor"])
+
+
+def test_no_strategy_at_all_is_refused():
+    with pytest.raises(OptionError, match="names no strategy"):
+        resolve([])
