@@ -1,22 +1,17 @@
-"""The group's own records in ``__consumer_offsets``: generations and commits, in the order in which they happened.
-
-Formats: ``OffsetCommitKey/Value`` and ``GroupMetadataKey/Value`` in Kafka's group-coordinator module. Values are
-flexible, with compact strings and tagged fields, from version 4 on; Kafka 4.3 writes commits as version 4 and
-generations as version 3.
-"""
+"""The group's own records in ``__consumer_offsets``: generations and commits, in the order in which they happened."""
 
 from __future__ import annotations
 
-import struct
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from spark_kafka_group import offsets_topic
+from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+
 if TYPE_CHECKING:
     from spark_kafka_group.testing.cluster import KafkaCluster
 
-OFFSETS_TOPIC = "__consumer_offsets"
-FIRST_FLEXIBLE = 4
 READ_WITHIN_S = 60.0
 
 
@@ -43,109 +38,27 @@ class GroupGeneration:
     members: tuple[str, ...]
 
 
-class _Bytes:
-    """Reads Kafka's primitive types one after the other."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-        self.flexible = False
-
-    def _number(self, form: str) -> int:
-        (value,) = struct.unpack_from(form, self._data, self._position)
-        self._position += struct.calcsize(form)
-        return int(value)
-
-    def int16(self) -> int:
-        return self._number(">h")
-
-    def int32(self) -> int:
-        return self._number(">i")
-
-    def int64(self) -> int:
-        return self._number(">q")
-
-    def _varint(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._number(">B")
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if not byte & 0x80:
-                return value
-
-    def _sized(self, size: int) -> bytes | None:
-        if size < 0:
-            return None
-        if self._position + size > len(self._data):
-            raise ValueError(f"{size} bytes announced at {self._position} of {len(self._data)}")
-        self._position += size
-        return self._data[self._position - size : self._position]
-
-    def string(self) -> str | None:
-        text = self._sized(self._varint() - 1 if self.flexible else self.int16())
-        return None if text is None else text.decode()
-
-    def bytes(self) -> bytes | None:
-        return self._sized(self._varint() - 1 if self.flexible else self.int32())
-
-    def count(self) -> int:
-        return self._varint() - 1 if self.flexible else self.int32()
-
-    def tags(self) -> None:
-        """Skip tagged fields."""
-        if self.flexible:
-            for _ in range(self._varint()):
-                self._varint()
-                self._sized(self._varint())
-
-
 def decode(key: bytes, value: bytes | None) -> OffsetCommitted | GroupGeneration | None:
-    """One record of the offsets topic; None for kinds of other group protocols, and for a group's tombstone."""
-    keys = _Bytes(key)
-    kind = keys.int16()
-    group = keys.string() or ""
-    if kind in (0, 1):
-        topic, partition = keys.string() or "", keys.int32()
-        if value is None:
-            return OffsetCommitted(group, topic, partition, None, "", -1)
-        return _commit(group, topic, partition, _Bytes(value))
-    if kind == 2 and value is not None:
-        return _generation(group, _Bytes(value))
-    return None
+    """One record of the offsets topic; None for kinds of other group protocols, and for a group's tombstone.
 
-
-def _commit(group: str, topic: str, partition: int, values: _Bytes) -> OffsetCommitted:
-    version = values.int16()
-    values.flexible = version >= FIRST_FLEXIBLE
-    offset = values.int64()
-    if version >= 3:
-        values.int32()  # leader epoch
-    metadata = values.string() or ""
-    return OffsetCommitted(group, topic, partition, offset, metadata, values.int64())
-
-
-def _generation(group: str, values: _Bytes) -> GroupGeneration:
-    version = values.int16()
-    values.flexible = version >= FIRST_FLEXIBLE
-    values.string()  # protocol type
-    generation, protocol, leader = values.int32(), values.string(), values.string()
-    if version >= 2:
-        values.int64()  # when the state was entered
-    members = []
-    for _ in range(values.count()):
-        members.append(values.string() or "")
-        if version >= 3:
-            values.string()  # instance id
-        values.string()  # client id
-        values.string()  # client host
-        if version >= 1:
-            values.int32()  # rebalance timeout
-        values.int32()  # session timeout
-        values.bytes()  # subscription
-        values.bytes()  # assignment
-        values.tags()
-    return GroupGeneration(group, generation, protocol, leader, tuple(members))
+    Raises
+    ------
+    ValueError
+        When the bytes are no such record.
+    """
+    entry = offsets_topic.decode(key, value)
+    match entry:
+        case offsets_topic.OffsetCommitted():
+            return OffsetCommitted(entry.group, *entry.tp, entry.offset, entry.metadata, entry.commit_timestamp_ms)
+        case offsets_topic.OffsetRemoved():
+            return OffsetCommitted(entry.group, *entry.tp, None, "", -1)
+        case offsets_topic.GroupGeneration():
+            members = tuple(member.member_id for member in entry.members)
+            return GroupGeneration(entry.group, entry.generation, entry.protocol, entry.leader, members)
+        case offsets_topic.Undecodable():
+            raise ValueError(entry.problem)
+        case _:
+            return None
 
 
 def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | GroupGeneration]:
@@ -163,15 +76,16 @@ def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | Gr
         bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, exclude_internal_topics=False
     )
     try:
-        tps = [TopicPartition(OFFSETS_TOPIC, p) for p in consumer.partitions_for_topic(OFFSETS_TOPIC) or ()]
-        if not tps:  # no group has ever been used
+        partitions = consumer.partitions_for_topic(OFFSETS_TOPIC)
+        if not partitions:  # no group has ever been used
             return []
-        ends = {tp: end for tp, end in consumer.end_offsets(tps).items() if end}
-        consumer.assign(list(ends) or tps)
-        consumer.seek_to_beginning()
+        tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(partitions)))
+        end = consumer.end_offsets([tp])[tp]
+        consumer.assign([tp])
+        consumer.seek_to_beginning(tp)
         found = []
         deadline = time.monotonic() + READ_WITHIN_S
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
+        while consumer.position(tp) < end:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{OFFSETS_TOPIC} not read in {READ_WITHIN_S:.0f} s")
             for records in consumer.poll(timeout_ms=200, max_records=10_000).values():

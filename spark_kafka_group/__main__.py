@@ -1,0 +1,57 @@
+"""Look into a consumer group from outside, set its offsets, or check what a run did.
+
+Each command has its own --help. Exit codes: 0 when all is well, 1 when the
+command could not do it (one line on stderr says what to change), 2 for wrong
+arguments, 3 when verify found violations.
+
+  python -m spark_kafka_group describe --bootstrap-server HOST:PORT --group billing
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.tools import describe, offsets, reset, verify
+from spark_kafka_group.tools.errors import UsageError
+
+PROGRAM = "python -m spark_kafka_group"
+FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands."""
+    made = argparse.ArgumentParser(
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in (offsets, describe, reset, verify):
+        command.add_to(commands)
+    return made
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit code."""
+    # kafka-python warns about every attempt to connect; what matters of it is in the error.
+    logging.basicConfig(handlers=[logging.NullHandler()])
+    args = parser().parse_args(argv)
+    try:
+        code: int = args.run(args)
+        sys.stdout.flush()
+    except GroupKafkaError as error:
+        print(f"{PROGRAM} {args.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        return MISUSED if isinstance(error, UsageError) else FAILED
+    except BrokenPipeError:  # as of `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

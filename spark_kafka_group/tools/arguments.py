@@ -1,0 +1,39 @@
+"""Arguments that commands have in common."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+Commands = Any
+"""What ``ArgumentParser.add_subparsers`` returns."""
+
+CLIENT_OPTIONS = ("client.id", "request.timeout.ms")
+"""What a connection takes, by the names of Kafka's consumer."""
+
+
+def add_command(commands: Commands, name: str, summary: str, description: str) -> argparse.ArgumentParser:
+    """A command with ``--json``, which all have."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name, help=summary, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", action="store_true", help="print a JSON object a line, for machines")
+    return parser
+
+
+def add_group_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a group of a cluster."""
+    parser.add_argument(
+        "--bootstrap-server",
+        required=True,
+        metavar="HOST:PORT[,HOST:PORT...]",
+        help="brokers to ask for the cluster, comma-separated",
+    )
+    parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group, by its group.id")
+    parser.add_argument(
+        "--command-config",
+        type=Path,
+        metavar="FILE",
+        help=f"a properties file, a line each, with settings of the connection: {', '.join(CLIENT_OPTIONS)}",
+    )

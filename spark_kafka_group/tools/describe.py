@@ -1,0 +1,213 @@
+"""``describe``: who is in a group, how far it is behind, and who wrote what it has committed."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved, assignment_of
+from spark_kafka_group.tools import offsets
+from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
+from spark_kafka_group.tools.connect import connect
+from spark_kafka_group.tools.errors import ToolError
+from spark_kafka_group.tools.show import NOTHING, Note, note_of, partitions, printable, table
+from spark_kafka_group.wire.admin import DescribedMember, GroupAdmin, Node
+from spark_kafka_group.wire.membership import Committed
+
+SUMMARY = "show a group's members, committed offsets and lag"
+DESCRIPTION = """\
+Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
+
+  generation   the newest that the coordinator has written down; - if none
+  LAG-SECONDS  how old the first record is that is not committed yet: now minus
+               its timestamp, which is the producer's unless the topic says
+               otherwise; 0 when caught up, - when nothing is committed
+  WRITTEN-BY   reader id, generation and batch of the query that committed, as
+               the commit's note says; - when it was somebody else
+"""
+
+
+@dataclass(frozen=True)
+class MemberRow:
+    """A member, and the partitions that it was assigned."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True)
+class PartitionRow:
+    """A partition of the group; None is what nobody knows: nothing committed, no such log, nobody's."""
+
+    tp: TopicPartition
+    current_offset: int | None
+    log_end_offset: int | None
+    lag: int | None
+    lag_s: float | None
+    owner: MemberRow | None
+    note: Note | None
+
+
+@dataclass(frozen=True)
+class GroupReport:
+    """A group at one moment; the problem says what could not be found out, as of a topic one may not read."""
+
+    group: str
+    state: str
+    coordinator: Node
+    generation: int | None
+    strategy: str
+    members: tuple[MemberRow, ...]
+    partitions: tuple[PartitionRow, ...]
+    problem: str | None = None
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "describe", SUMMARY, DESCRIPTION)
+    add_group_arguments(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a group."""
+    with connect(args) as admin:
+        report = look(admin, args.group, time.time)
+    print(_as_json(report) if args.json else _as_text(report))
+    if report.problem is not None:
+        print(report.problem, file=sys.stderr)
+    return 0
+
+
+def look(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupReport:
+    """A group as it is now.
+
+    Raises
+    ------
+    ToolError
+        When there is no such group, or it is of a newer protocol.
+    BrokerError
+    """
+    described = admin.describe(group)
+    if described.kind != "classic" or described.protocol_type not in ("consumer", ""):
+        raise ToolError(
+            f"group {group} is a {described.kind} group of protocol type {described.protocol_type}, whose members "
+            f"cannot be looked up here: take kafka-consumer-groups --describe, or the command offsets"
+        )
+    committed = admin.committed(group)
+    if described.state == "Dead" and not committed:
+        raise ToolError(_no_such_group(group, admin.groups()))
+    members = tuple(sorted((_member_row(member) for member in described.members), key=lambda m: m.member_id))
+    rows = _partition_rows(admin, committed, {tp: m for m in members for tp in m.assigned}, clock)
+    problem = None
+    try:
+        generation = _generation(admin, group)
+    except BrokerError as error:
+        generation, problem = None, f"the generation is not known: {error}"
+    coordinator = admin.coordinator(group)
+    return GroupReport(group, described.state, coordinator, generation, described.strategy, members, rows, problem)
+
+
+def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
+    nearest = difflib.get_close_matches(group, groups, n=1, cutoff=0.0)
+    others = f"the nearest name is {nearest[0]}" if nearest else "the cluster has no groups"
+    return f"there is no group {group}: {others}"
+
+
+def _member_row(member: DescribedMember) -> MemberRow:
+    try:
+        assigned = tuple(sorted(assignment_of(member.assignment)))
+    except ValueError as error:
+        raise ToolError(f"the assignment of member {member.member_id} cannot be decoded: {error}") from error
+    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned)
+
+
+def _generation(admin: GroupAdmin, group: str) -> int | None:
+    """Number of the newest generation in the offsets topic."""
+    generation = None
+    for written in offsets.read(admin, group, offsets.locate(admin, group)):
+        if isinstance(written.entry, GroupGeneration):
+            generation = written.entry.generation
+        elif isinstance(written.entry, GroupRemoved):
+            generation = None
+    return generation
+
+
+def _partition_rows(
+    admin: GroupAdmin,
+    committed: Mapping[TopicPartition, Committed],
+    owners: Mapping[TopicPartition, MemberRow],
+    clock: Callable[[], float],
+) -> tuple[PartitionRow, ...]:
+    tps = sorted(set(committed) | set(owners))
+    leaders = admin.leaders(sorted({tp.topic for tp in tps})) if tps else {}
+    ranges = admin.log_ranges([tp for tp in tps if leaders.get(tp) is not None])
+    waiting = {
+        tp: max(committed[tp].offset, start)
+        for tp, (start, end) in ranges.items()
+        if tp in committed and committed[tp].offset < end
+    }
+    oldest = admin.first_records(waiting, {tp: end for tp, (_, end) in ranges.items()})
+    now_ms = clock() * 1000
+    rows = []
+    for tp in tps:
+        current = committed[tp].offset if tp in committed else None
+        end = ranges[tp][1] if tp in ranges else None
+        lag_s: float | None = None
+        if tp in oldest:
+            timestamp_ms = oldest[tp].timestamp_ms
+            lag_s = None if timestamp_ms is None else round(max(0.0, now_ms - timestamp_ms) / 1000, 3)
+        elif current is not None and end is not None:
+            lag_s = 0.0  # caught up, or nothing but transactions' markers follows
+        lag = None if current is None or end is None else end - current
+        note = note_of(committed[tp].metadata) if tp in committed else None
+        rows.append(PartitionRow(tp, current, end, lag, lag_s, owners.get(tp), note))
+    return tuple(rows)
+
+
+def _as_text(report: GroupReport) -> str:
+    generation = NOTHING if report.generation is None else report.generation
+    strategy = printable(report.strategy) or NOTHING
+    head = f"group {printable(report.group)}: {report.state}, generation {generation}, strategy {strategy}"
+    parts = [f"{head}, coordinator {report.coordinator}"]
+    if report.members:
+        columns = ("CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", "PARTITIONS")
+        rows = [(m.member_id, m.instance_id, m.client_id, m.host, partitions(m.assigned)) for m in report.members]
+        parts.append(table(columns, rows))
+    if report.partitions:
+        headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "CONSUMER-ID",
+                   "WRITTEN-BY")  # fmt: skip
+        lines = [
+            (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, row.owner and row.owner.member_id,
+             row.note)
+            for row in report.partitions
+        ]  # fmt: skip
+        parts.append(table(headers, lines))
+    return "\n\n".join(parts)
+
+
+def _as_json(report: GroupReport) -> str:
+    group = {"kind": "group", "group": report.group, "state": report.state, "coordinator": asdict(report.coordinator),
+             "generation": report.generation, "strategy": report.strategy}  # fmt: skip
+    members = [
+        {"kind": "member", **asdict(member), "assigned": [list(tp) for tp in member.assigned]}
+        for member in report.members
+    ]
+    rows = [
+        {"kind": "partition", **row.tp._asdict(), "current_offset": row.current_offset,
+         "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s,
+         "consumer_id": row.owner and row.owner.member_id, "host": row.owner and row.owner.host,
+         "client_id": row.owner and row.owner.client_id, "note": row.note and asdict(row.note)}
+        for row in report.partitions
+    ]  # fmt: skip
+    return "\n".join(json.dumps(line) for line in [group, *members, *rows])

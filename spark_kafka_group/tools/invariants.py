@@ -1,0 +1,176 @@
+"""What must hold in every run of a group, whoever joins, leaves or dies: each invariant is a function of its own.
+
+The first three look at events in order of time, the others at the history of one partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.tools.events import Event
+from spark_kafka_group.tools.history import Commit, History, Moved, Plan
+
+WITHOUT_MEMBERSHIP = -1
+"""The generation of a member that was assigned its partitions by hand."""
+
+ONE_OWNER = "one owner"
+PLANNED_BY_OWNER = "planned by its owner"
+GIVEN_BACK = "nothing after giving back"
+COMMITTED_AS_PLANNED = "committed as planned"
+NEVER_BACKWARD = "never backward"
+ONE_AFTER_ANOTHER = "one after another"
+
+
+@dataclass(frozen=True)
+class Violation:
+    """What did not hold, and the events that prove it."""
+
+    invariant: str
+    problem: str
+    proof: tuple[Event, ...]
+
+
+@dataclass(frozen=True)
+class InDoubt:
+    """A planned range whose commit nobody tells, though ranges after it were committed.
+
+    The broker may have had the commit, and the member died before it wrote the event.
+    """
+
+    plan: Plan
+    followed_by: Event
+
+
+def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
+    """No partition is assigned to two members in one generation of a group, but where nobody has membership."""
+    owners: dict[tuple[str, int, TopicPartition], Event] = {}
+    for event in events:
+        if event.kind != "assigned" or event.generation == WITHOUT_MEMBERSHIP:
+            continue
+        for tp in sorted(event.partitions):
+            owner = owners.setdefault((event.group, event.generation, tp), event)
+            if owner.member != event.member:
+                problem = f"{tp} was assigned to {owner.member} and to {event.member} in generation {event.generation}"
+                yield Violation(ONE_OWNER, problem, (owner, event))
+
+
+def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
+    """A planned range belongs to a partition that was assigned to its member in its generation."""
+    assigned: dict[tuple[str, str, int], Event] = {}
+    for event in events:
+        member = (event.group, event.member, event.generation)
+        if event.kind == "assigned":
+            assigned[member] = event
+        last = assigned.get(member)
+        for found in event.ranges:
+            if last is None or found.tp not in last.partitions:
+                problem = (
+                    f"{event.member} planned {found} in generation {event.generation}, in which {found.tp} was not "
+                    f"assigned to it"
+                )
+                yield Violation(PLANNED_BY_OWNER, problem, (event,) if last is None else (last, event))
+
+
+def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:
+    """A member plans nothing of a partition from when it was revoked or lost until it is assigned again."""
+    gone: dict[tuple[str, str, TopicPartition], Event] = {}
+    for event in events:
+        for tp in event.partitions:
+            if event.kind == "assigned":
+                gone.pop((event.group, event.member, tp), None)
+            else:
+                gone[event.group, event.member, tp] = event
+        for found in event.ranges:
+            since = gone.get((event.group, event.member, found.tp))
+            if since is not None:
+                problem = f"{event.member} planned {found} after {found.tp} was {since.kind}"
+                yield Violation(GIVEN_BACK, problem, (since, event))
+
+
+def committed_as_planned(history: History) -> Iterator[Violation]:
+    """A committed offset is the end of a range that its member had planned under the same generation."""
+    plans: dict[str, Event] = {}
+    for step in history:
+        if isinstance(step, Plan):
+            plans[step.event.member] = step.event
+        elif isinstance(step, Commit) and step.plan is None:
+            event = step.event
+            problem = (
+                f"{event.member} committed {step.tp}={step.offset} under generation {event.generation}, in which it "
+                f"had planned no range that ends there"
+            )
+            last = plans.get(event.member)
+            yield Violation(COMMITTED_AS_PLANNED, problem, (event,) if last is None else (last, event))
+
+
+def never_backward(history: History) -> Iterator[Violation]:
+    """A committed offset is not below the one before, unless its member was moved to it, or below it, since then."""
+    last: Commit | None = None
+    moved: dict[str, int] = {}
+    for step in history:
+        if isinstance(step, Moved):
+            moved[step.event.member] = step.to
+        elif isinstance(step, Commit):
+            to = moved.get(step.event.member)
+            if last is not None and step.offset < last.offset and (to is None or step.offset < to):
+                problem = (
+                    f"{last.event.member} committed {last.tp}={last.offset}, then {step.event.member} committed "
+                    f"{step.tp}={step.offset}"
+                )
+                yield Violation(NEVER_BACKWARD, problem, (last.event, step.event))
+            last = step
+            moved.clear()
+
+
+def one_after_another(history: History) -> Iterator[Violation | InDoubt]:
+    """Committed ranges follow each other without gap or overlap, but where their member was moved to their start.
+
+    A gap that ranges planned and not committed fill exactly is in doubt.
+    """
+    last: Commit | None = None
+    moved: dict[str, int] = {}
+    pending: list[Plan] = []
+    for step in history:
+        if isinstance(step, Plan):
+            pending.append(step)
+        elif isinstance(step, Moved):
+            moved[step.event.member] = step.to
+        else:
+            if last is not None and step.plan is not None:
+                yield from _follows(last, step, step.plan, moved.get(step.event.member), pending)
+            # Whoever planned this range knew what became of the ones planned before.
+            if step.plan in pending:
+                pending = pending[pending.index(step.plan) + 1 :]
+            last = step
+            moved.clear()
+
+
+def _follows(
+    last: Commit, commit: Commit, plan: Plan, moved_to: int | None, pending: list[Plan]
+) -> Iterator[Violation | InDoubt]:
+    start = plan.range.start
+    if start == last.offset:
+        return
+    before = pending[: pending.index(plan)] if plan in pending else pending
+    for known in (last.offset, moved_to):
+        filling = None if known is None else _filling(before, known, start)
+        if filling:
+            yield from (InDoubt(found, commit.event) for found in filling)
+            return
+    if start == moved_to:
+        return
+    expected = last.offset if moved_to is None else moved_to
+    what = f"[{expected},{start}) was left out" if start > expected else f"[{start},{expected}) was committed before"
+    problem = f"{commit.event.member} committed {plan.range}, where {expected} was to be next: {what}"
+    yield Violation(ONE_AFTER_ANOTHER, problem, (last.event, plan.event, commit.event))
+
+
+def _filling(plans: Collection[Plan], start: int, end: int) -> list[Plan] | None:
+    """Some of `plans` that lead from `start` to `end` without gap or overlap, in order; None when none do."""
+    ways: dict[int, list[Plan]] = {start: []}
+    for plan in sorted(plans, key=lambda plan: plan.range.start):
+        if plan.range.start in ways and plan.range.end not in ways:
+            ways[plan.range.end] = [*ways[plan.range.start], plan]
+    return ways.get(end) if end > start else None

@@ -1,0 +1,159 @@
+"""``verify``: whether a run kept what a consumer group promises, told from the events its members wrote."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spark_kafka_group.tools import invariants
+from spark_kafka_group.tools.arguments import Commands, add_command
+from spark_kafka_group.tools.events import Event, read_run
+from spark_kafka_group.tools.history import Commit, histories
+from spark_kafka_group.tools.invariants import InDoubt, Violation
+
+__all__ = ["Event", "Report", "verify"]
+
+VIOLATED = 3
+SUMMARY = "check a run from the events its members wrote"
+DESCRIPTION = """\
+Merges files of events by time (a JSON object a line, as option eventLog makes
+a query write them), and checks what must hold whoever joined, left or died:
+
+  one owner                  no partition is assigned to two members in one
+                             generation
+  planned by its owner       a planned range is of a partition assigned to its
+                             member in that generation
+  nothing after giving back  nothing is planned of a partition that was revoked
+                             or lost, until it is assigned again
+  committed as planned       a committed offset ends a range that its member
+                             planned under the same generation
+  never backward             committed offsets only grow, unless the member was
+                             moved, and said so
+  one after another          committed ranges follow each other without gap or
+                             overlap, unless the member was moved, and said so
+
+A gap that planned ranges fill exactly, whose commit no event tells, is in doubt
+and no violation: the member may have died between its commit and its writing
+the event. The last line of a file may be cut off, as kill -9 leaves it.
+
+The exit code is 3 when something is violated.
+"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did, and what of it should not have been."""
+
+    events: int
+    groups: int
+    members: int
+    generations: int
+    partitions: int
+    batches: int
+    records_committed: int
+    in_doubt: tuple[InDoubt, ...]
+    violations: tuple[Violation, ...]
+
+    @property
+    def records_in_doubt(self) -> int:
+        return sum(found.plan.range.size for found in self.in_doubt)
+
+
+def verify(events: Iterable[Event]) -> Report:
+    """Check a run.
+
+    Parameters
+    ----------
+    events
+        In order of time, as :func:`spark_kafka_group.tools.events.merge` gives them.
+    """
+    events = tuple(events)
+    partitions = histories(events)
+    findings: list[Violation | InDoubt] = []
+    for of_events in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
+        findings += of_events(events)
+    for history in partitions.values():
+        findings += invariants.committed_as_planned(history)
+        findings += invariants.never_backward(history)
+        findings += invariants.one_after_another(history)
+    commits = [step for history in partitions.values() for step in history if isinstance(step, Commit)]
+    return Report(
+        events=len(events),
+        groups=len({event.group for event in events}),
+        members=len({(event.group, event.member) for event in events}),
+        generations=len({(event.group, event.generation) for event in events if event.generation >= 0}),
+        partitions=len(partitions),
+        batches=len({(event.group, event.member, event.batch) for event in events if event.ranges}),
+        records_committed=sum(commit.plan.range.size for commit in commits if commit.plan is not None),
+        in_doubt=tuple(found for found in findings if isinstance(found, InDoubt)),
+        violations=tuple(found for found in findings if isinstance(found, Violation)),
+    )
+
+
+# The command
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "verify", SUMMARY, DESCRIPTION)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what a run did, and what was wrong with it."""
+    found = read_run(args.files)
+    report = verify(found.events)
+    lines = _json_lines(report, found.remarks) if args.json else _text_lines(report, found.remarks)
+    print("\n".join(lines))
+    return VIOLATED if report.violations else 0
+
+
+def _text_lines(report: Report, remarks: Iterable[str]) -> list[str]:
+    lines = [f"note: {remark}" for remark in remarks]
+    lines += [
+        f"in doubt: {found.plan.event.member} planned {found.plan.range} and nobody tells of its commit "
+        f"({_lines_of((found.plan.event, found.followed_by))})"
+        for found in report.in_doubt
+    ]
+    lines += [
+        f"violation: {found.invariant}: {found.problem} ({_lines_of(found.proof)})" for found in report.violations
+    ]
+    lines.append(
+        f"{report.events} events of {report.members} members in {report.groups} groups: "
+        f"{report.generations} generations, {report.partitions} partitions, {report.batches} batches, "
+        f"{report.records_committed} records committed, {len(report.in_doubt)} ranges with "
+        f"{report.records_in_doubt} records in doubt"
+    )
+    lines.append(f"{len(report.violations)} violations" if report.violations else "no violations")
+    return lines
+
+
+def _lines_of(events: Iterable[Event]) -> str:
+    return ", ".join(event.where for event in events)
+
+
+def _json_lines(report: Report, remarks: Iterable[str]) -> list[str]:
+    lines: list[dict[str, Any]] = [{"kind": "note", "text": remark} for remark in remarks]
+    lines += [
+        {"kind": "in_doubt", "member": found.plan.event.member, **found.plan.range.tp._asdict(),
+         "start": found.plan.range.start, "end": found.plan.range.end,
+         "lines": [found.plan.event.where, found.followed_by.where]}
+        for found in report.in_doubt
+    ]  # fmt: skip
+    lines += [
+        {"kind": "violation", "invariant": found.invariant, "problem": found.problem,
+         "lines": [event.where for event in found.proof]}
+        for found in report.violations
+    ]  # fmt: skip
+    lines.append(
+        {"kind": "summary", "events": report.events, "groups": report.groups, "members": report.members,
+         "generations": report.generations, "partitions": report.partitions, "batches": report.batches,
+         "records_committed": report.records_committed, "in_doubt": len(report.in_doubt),
+         "records_in_doubt": report.records_in_doubt, "violations": len(report.violations)}
+    )  # fmt: skip
+    return [json.dumps(line) for line in lines]

@@ -1,0 +1,374 @@
+"""A group and the logs it reads, looked at from outside: nothing here joins a group or reads on its behalf."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka import KafkaConsumer
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.membership import Committed
+
+RETRY_BACKOFF_S = 0.1
+POLL_MS = 200
+RECORDS_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class Node:
+    """A broker."""
+
+    id: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"node {self.id} ({self.host}:{self.port})"
+
+
+@dataclass(frozen=True)
+class DescribedMember:
+    """A member as the coordinator knows it; the assignment is in the bytes of the group's protocol."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assignment: bytes
+
+
+@dataclass(frozen=True)
+class DescribedGroup:
+    """A group as the coordinator knows it.
+
+    Attributes
+    ----------
+    state
+        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when there is no such group.
+    kind
+        ``classic``, or a newer protocol's name; then members are not known here.
+    protocol_type
+        ``consumer``, or what else uses groups, such as ``connect``; empty without members.
+    strategy
+        The assignment strategy its members agreed on; empty without members.
+    """
+
+    state: str
+    kind: str
+    protocol_type: str
+    strategy: str
+    members: tuple[DescribedMember, ...]
+
+
+@dataclass(frozen=True)
+class LogRecord:
+    """A record of a log; the timestamp is None where the broker has none."""
+
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+
+
+class GroupAdmin:
+    """A group and the logs it reads, looked at from outside. A context manager.
+
+    Raises
+    ------
+    BrokerError
+        Here, and by everything below.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._timeout_ms = options.request_timeout_ms
+        clients: list[KafkaNetClient] = []
+
+        def make_client(**configs: Any) -> KafkaNetClient:
+            clients.append(KafkaNetClient(**configs))
+            return clients[-1]
+
+        configs = connection_configs(options, "admin") | {
+            "group_id": None,
+            "enable_auto_commit": False,
+            "allow_auto_create_topics": False,
+            "auto_offset_reset": "earliest",  # of a log whose start moved while it was read
+            "bootstrap_timeout_ms": options.request_timeout_ms,
+            "metrics_enabled": False,
+            "kafka_client": make_client,
+        }
+        try:
+            with translated(f"connecting to {options.bootstrap_servers}"):
+                self._consumer = KafkaConsumer(**configs)
+        except BaseException:
+            # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
+            for client in clients:
+                client.close()
+            raise
+        self._manager = self._consumer._client._manager
+
+    def __enter__(self) -> GroupAdmin:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections."""
+        self._consumer.close(autocommit=False, timeout_ms=self._timeout_ms)
+
+    # Groups
+
+    def coordinator(self, group: str) -> Node:
+        """The broker that coordinates a group, as the cluster tells."""
+        request = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
+        found = self._asked(f"looking up the coordinator of group {group}", lambda: self._send(request))
+        return Node(found.node_id, found.host, found.port)
+
+    def groups(self) -> dict[str, str]:
+        """Names of all groups of the cluster, and the kind of each, as :class:`DescribedGroup` has it."""
+        nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
+        return {listed.group_id: _kind(listed) for node in nodes for listed in self._listed(node)}
+
+    def describe(self, group: str) -> DescribedGroup:
+        """State and members of a group."""
+
+        def ask() -> Any:
+            return self._send(DescribeGroupsRequest(groups=[group]), self.coordinator(group).id).groups[0]
+
+        described = self._asked(f"describing group {group}", ask, expected=kafka_errors.GroupIdNotFoundError)
+        if described.error_code or described.group_state in ("", "Dead"):
+            return self._of_other_kind(group)
+        members = (
+            DescribedMember(m.member_id, m.group_instance_id, m.client_id, m.client_host, bytes(m.member_assignment))
+            for m in described.members
+        )
+        return DescribedGroup(
+            described.group_state, "classic", described.protocol_type, described.protocol_data, tuple(members)
+        )
+
+    def _of_other_kind(self, group: str) -> DescribedGroup:
+        """What DescribeGroups does not know: a group of a newer protocol, or none."""
+        for found in self._listed(self.coordinator(group).id):
+            if found.group_id == group and _kind(found) != "classic":
+                return DescribedGroup(found.group_state, _kind(found), found.protocol_type, "", ())
+        return DescribedGroup("Dead", "classic", "", "", ())
+
+    def _listed(self, node_id: int) -> list[Any]:
+        """Groups that a node coordinates."""
+        doing = f"listing groups of node {node_id}"
+        return list(self._asked(doing, lambda: self._send(ListGroupsRequest(), node_id)).groups)
+
+    def committed(self, group: str) -> dict[TopicPartition, Committed]:
+        """Everything the group has committed."""
+
+        def ask() -> Any:
+            request = OffsetFetchRequest(
+                group_id=group, topics=None, require_stable=False, min_version=2, max_version=7
+            )
+            return self._send(request, self.coordinator(group).id)
+
+        doing = f"looking up committed offsets of group {group}"
+        found = {}
+        for topic in self._asked(doing, ask).topics:
+            for p in topic.partitions:
+                tp = TopicPartition(topic.name, p.partition_index)
+                if p.error_code:
+                    raise BrokerError(f"{doing}: {tp}: {kafka_errors.for_code(p.error_code).__name__}")
+                if p.committed_offset >= 0:
+                    found[tp] = Committed(p.committed_offset, p.metadata or "")
+        return found
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit as nobody, with an empty note, as Kafka's own tool does; refused while the group has members.
+
+        Raises
+        ------
+        CommitError
+            With what Kafka said about which partitions.
+        """
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        topics: dict[str, list[Any]] = {}
+        for tp, offset in sorted(offsets.items()):
+            topics.setdefault(tp.topic, []).append(
+                topic_type.OffsetCommitRequestPartition(
+                    partition_index=tp.partition,
+                    committed_offset=offset,
+                    committed_leader_epoch=-1,
+                    committed_metadata="",
+                )
+            )
+        request = OffsetCommitRequest(
+            group_id=group,
+            generation_id_or_member_epoch=-1,
+            member_id="",
+            group_instance_id=None,
+            retention_time_ms=-1,
+            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
+            max_version=8,
+        )
+        doing = f"committing offsets of group {group}"
+
+        def ask() -> dict[TopicPartition, type[kafka_errors.KafkaError]]:
+            response = self._send(request, self.coordinator(group).id)
+            found = {
+                TopicPartition(topic.name, p.partition_index): kafka_errors.for_code(p.error_code)
+                for topic in response.topics
+                for p in topic.partitions
+                if p.error_code
+            }
+            for error in found.values():
+                if issubclass(error, kafka_errors.RetriableError):
+                    raise error(doing)
+            return found
+
+        refused = self._retried(doing, lambda left_ms: ask())
+        if refused:
+            said = ", ".join(f"{tp}: {error.__name__}" for tp, error in sorted(refused.items()))
+            raise CommitError(f"{doing}: refused: {said}")
+
+    # Logs
+
+    def leaders(self, topics: Collection[str]) -> dict[TopicPartition, Node | None]:
+        """Partitions of those of `topics` that exist, and who leads each; None where nobody does."""
+        cluster = self._manager.cluster
+        cluster.set_topics(topics)
+        self._retried(
+            f"looking up partitions of {', '.join(sorted(topics))}",
+            lambda left_ms: run_within(self._manager, left_ms, cluster.refresh_metadata),
+        )
+        found: dict[TopicPartition, Node | None] = {}
+        for topic in topics:
+            for partition in sorted(cluster.partitions_for_topic(topic) or ()):
+                leader = cluster.broker_metadata(cluster.leader_for_partition(KafkaTopicPartition(topic, partition)))
+                node = None if leader is None else Node(leader.node_id, leader.host, leader.port)
+                found[TopicPartition(topic, partition)] = node
+        return found
+
+    def log_ranges(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+        """First offset of each log, and the one its next record will get. Logs without a leader are waited for."""
+        first = self._log_offsets(tps, self._consumer.beginning_offsets)
+        last = self._log_offsets(tps, self._consumer.end_offsets)
+        return {tp: (first[tp], last[tp]) for tp in tps}
+
+    def offsets_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
+        """First offset whose record is as new as `timestamp_ms` or newer, of each log; None where there is none."""
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            found = self._consumer.offsets_for_times(dict.fromkeys(wanted, timestamp_ms), timeout_ms=timeout_ms)
+            return {tp: None if at is None or at.offset < 0 else at.offset for tp, at in found.items()}
+
+        return self._log_offsets(tps, lookup)
+
+    def read(self, tp: TopicPartition, start: int, end: int) -> Iterator[LogRecord]:
+        """Records with start <= offset < end, as they lie in the log: also those of transactions that were aborted.
+
+        Ends where the log was at `end`, whether that was a record, a transaction's marker, or compacted away.
+        """
+        for found in self._polled({tp: start}, {tp: end}):
+            yield from (record for _, records in found for record in records)
+
+    def first_records(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, LogRecord]:
+        """The first record at or after each start and before the end, of logs that have one there."""
+        first: dict[TopicPartition, LogRecord] = {}
+        for found in self._polled(starts, ends):
+            for tp, records in found:
+                if records and tp not in first:
+                    first[tp] = records[0]
+                    self._consumer.pause(KafkaTopicPartition(*tp))
+            if len(first) == len(starts):
+                break
+        return first
+
+    def _polled(
+        self, starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Iterator[list[tuple[TopicPartition, list[LogRecord]]]]:
+        """Records before the ends, as they come, until every partition that is not paused is at its end."""
+        consumer = self._consumer
+        wanted = {tp: KafkaTopicPartition(*tp) for tp, start in starts.items() if start < ends[tp]}
+        doing = f"reading {', '.join(map(str, sorted(wanted)))}"
+        consumer.assign(list(wanted.values()))
+        for tp, kafka_tp in wanted.items():
+            consumer.seek(kafka_tp, starts[tp])
+        before: dict[TopicPartition, int] = {}
+        deadline = 0.0
+        while True:
+            going = set(wanted.values()) - consumer.paused()
+            left = {tp: consumer.position(kafka_tp) for tp, kafka_tp in wanted.items() if kafka_tp in going}
+            left = {tp: position for tp, position in left.items() if position < ends[tp]}
+            if not left:
+                return
+            if left != before:
+                before, deadline = left, time.monotonic() + self._timeout_ms / 1000
+            elif time.monotonic() > deadline:
+                raise BrokerTimeoutError(f"{doing}: no records within kafka.request.timeout.ms")
+            with translated(doing):
+                polled = consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
+            yield [
+                (tp, [_log_record(r) for r in polled.get(kafka_tp, ()) if r.offset < ends[tp]])
+                for tp, kafka_tp in wanted.items()
+            ]
+
+    def _log_offsets(self, tps: Collection[TopicPartition], lookup: Callable[..., Any]) -> dict[TopicPartition, Any]:
+        if not tps:
+            return {}
+        wanted = [KafkaTopicPartition(*tp) for tp in tps]
+        found = self._retried(
+            f"looking up offsets of {', '.join(map(str, sorted(tps)))}",
+            lambda left_ms: lookup(wanted, timeout_ms=left_ms),
+        )
+        return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
+
+    # Requests
+
+    def _send(self, request: Any, node_id: int | None = None) -> Any:
+        return run_within(self._manager, self._timeout_ms, lambda: self._manager.send(request, node_id=node_id))
+
+    def _asked(
+        self, doing: str, ask: Callable[[], Any], expected: type[Exception] | tuple[type[Exception], ...] = ()
+    ) -> Any:
+        """A response without an error, but for `expected` ones; asked again while it is one that passes."""
+
+        def once(left_ms: float) -> Any:
+            response = ask()
+            code = getattr(response, "error_code", 0)
+            if code and not issubclass(kafka_errors.for_code(code), expected):
+                raise kafka_errors.for_code(code)(getattr(response, "error_message", None) or "")
+            return response
+
+        return self._retried(doing, once)
+
+    def _retried(self, doing: str, call: Callable[[float], Any]) -> Any:
+        """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""
+        deadline = time.monotonic() + self._timeout_ms / 1000
+        with translated(doing):
+            while True:
+                try:
+                    return call(max(1.0, (deadline - time.monotonic()) * 1000))
+                except kafka_errors.RetriableError:
+                    if time.monotonic() + RETRY_BACKOFF_S >= deadline:
+                        raise
+                    time.sleep(RETRY_BACKOFF_S)
+
+
+def _kind(listed: Any) -> str:
+    """Brokers before Kafka 3.8 know one kind and do not say it."""
+    return (getattr(listed, "group_type", None) or "classic").lower()
+
+
+def _log_record(record: Any) -> LogRecord:
+    timestamp_ms = None if record.timestamp is None or record.timestamp < 0 else record.timestamp
+    return LogRecord(record.offset, timestamp_ms, record.key, record.value)
