@@ -11,11 +11,10 @@ from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetch import FetchConnection, FetchedPartition
 from spark_kafka_group.wire.group import GroupClient
-from spark_kafka_group.wire.membership import Assign, Committed, Generation, GroupMember
+from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
 
 __all__ = [
     "LARGEST_BATCH",
-    "Assign",
     "Brokers",
     "Committed",
     "FetchConnection",
@@ -23,4 +22,5 @@ __all__ = [
     "Generation",
     "GroupClient",
     "GroupMember",
+    "Strategy",
 ]

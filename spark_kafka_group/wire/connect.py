@@ -8,32 +8,59 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, FencedError, MembershipLostError
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, FencedError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.options import Options
+from spark_kafka_group.wire.answers import Answers, refusal_of
+from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 
+RECONNECT_BACKOFF_MAX_MS = 1_000
+"""As Kafka's Java client has it; kafka-python would let a broker that is back wait for up to 30 s."""
 LARGEST_BATCH = 128 * 1024 * 1024
 """Bytes that one record batch may have, whatever the fetch options say, so that a large record still gets through."""
 
+OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
+NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
+"""What kafka-python raises before it sends a commit."""
+
 
 @contextlib.contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Turn kafka-python's errors into ours; `doing` says what was being done."""
+def translated(doing: str, answers: Answers | None = None) -> Iterator[None]:
+    """Turn kafka-python's errors into ours.
+
+    Parameters
+    ----------
+    doing
+        What was being done, for the text.
+    answers
+        What a coordinator was answered meanwhile, where errors that may pass are retried until time is over.
+    """
+    if answers is not None:
+        answers.forget()
     try:
         yield
-    except kafka_errors.FencedInstanceIdError as error:
-        raise FencedError(
-            f"{doing}: another process has joined with this query's group.instance.id, so this one must not go on"
-        ) from error
-    except (
-        kafka_errors.CommitFailedError,
-        kafka_errors.UnknownMemberIdError,
-        kafka_errors.IllegalGenerationError,
-    ) as error:
-        raise MembershipLostError(f"{doing}: the group no longer counts this driver as a member: {error}") from error
-    except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError) as error:
-        raise BrokerTimeoutError(f"{doing}: no answer within kafka.request.timeout.ms: {error}") from error
     except kafka_errors.KafkaError as error:
-        raise BrokerError(f"{doing}: {type(error).__name__}: {error}") from error
+        raise _ours(doing, error, answers) from error
+
+
+def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaError:
+    facts = Facts() if answers is None else answers.facts
+    refusal = refusal_of(error)
+    reaction = None if refusal is None else refusal.reaction
+    retried = answers is not None and isinstance(error, kafka_errors.RetriableError)
+    if reaction in RETRIED or retried or isinstance(error, OUT_OF_TIME):
+        last = answers and answers.last_described()
+        if last:
+            return BrokerTimeoutError(f"{doing}: kafka.request.timeout.ms is over, {last}")
+        return BrokerTimeoutError(f"{doing}: no answer within kafka.request.timeout.ms: {error}")
+    if refusal is None:
+        kind = MembershipLostError if isinstance(error, NOT_A_MEMBER) else BrokerError
+        return kind(f"{doing}: {type(error).__name__}: {error}")
+    told = f"{doing}: {refusal.describe(facts)}"
+    if reaction is Reaction.FENCED:
+        return FencedError(told)
+    if reaction in LOST:
+        return MembershipLostError(f"{told}: {reaction.value}")
+    return BrokerError(told)
 
 
 def connection_configs(options: Options, role: str) -> dict[str, Any]:
@@ -42,6 +69,7 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
         "bootstrap_servers": options.bootstrap_servers.split(","),
         "client_id": f"{options.client_id}-{role}",
         "request_timeout_ms": options.request_timeout_ms,
+        "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
     }
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
+from kafka.coordinator.base import MemberState
 from kafka.net.compat import KafkaNetClient
+from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -25,14 +27,17 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.wire.answers import Answers
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
-from spark_kafka_group.wire.membership import Assign, Assignor, Committed, Generation
+from spark_kafka_group.wire.membership import Assignor, Committed, Generation, Strategy
+from spark_kafka_group.wire.reactions import Facts
 
 log = logging.getLogger(__name__)
 
-METADATA_MAX_AGE_MS = 30_000
-"""How late a new topic or partition may be noticed; Kafka's five minutes is long for who knows Spark's source."""
 RETRY_BACKOFF_S = 0.1
+LOOKUP_SLICE = 0.2
+"""After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
 
 
 class GroupClient:
@@ -47,7 +52,7 @@ class GroupClient:
     instance_id
         Static membership (KIP-345); None for a dynamic member.
     strategies
-        Assignment strategies by the name they have in the group protocol, most preferred first.
+        Assignment strategies, most preferred first.
     """
 
     def __init__(
@@ -55,11 +60,15 @@ class GroupClient:
         options: Options,
         group_id: str | None = None,
         instance_id: str | None = None,
-        strategies: Mapping[str, Assign] | None = None,
+        strategies: Sequence[Strategy] = (),
     ) -> None:
         self._options = options
         self._group_id = group_id
-        self._assignors = [Assignor(name, assign) for name, assign in (strategies or {}).items()]
+        self._assignors = [Assignor(strategy, self._remember_metadata) for strategy in strategies]
+        self._manual = False
+        self._unbroken: frozenset[TopicPartition] = frozenset()
+        self._seen: tuple[str, int] | None = None  # member id and generation entered last
+        self._looked_up: set[str] = set()  # topics that others read and that were asked for
         clients: list[KafkaNetClient] = []
 
         def make_client(**configs: Any) -> KafkaNetClient:
@@ -77,7 +86,7 @@ class GroupClient:
             "fetch_max_wait_ms": options.fetch_max_wait_ms,
             "bootstrap_timeout_ms": options.request_timeout_ms,
             "metrics_enabled": False,
-            "metadata_max_age_ms": METADATA_MAX_AGE_MS,
+            "metadata_max_age_ms": options.metadata_max_age_ms,
             "kafka_client": make_client,
         }
         if self._assignors:
@@ -92,53 +101,80 @@ class GroupClient:
             raise
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
+        names = tuple(assignor.name for assignor in self._assignors)
+        self._answers = Answers(self._coordinator, Facts(group_id, instance_id, options.session_timeout_ms, names))
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
 
     # Metadata and log offsets
 
-    def partitions(self, topics: Collection[str]) -> set[TopicPartition]:
-        """Partitions of those of `topics` that exist, asked of the cluster now.
+    def partitions(self, subscription: Subscription) -> set[TopicPartition]:
+        """What `subscription` names and exists, asked of the cluster now.
 
         Raises
         ------
         BrokerError
         """
         cluster = self._manager.cluster
-        cluster.set_topics(topics)
+        if subscription.pattern is None:
+            cluster.set_topics(subscription.named())
+        else:
+            cluster.need_all_topic_metadata = True
+        doing = f"looking up partitions of {subscription.pattern or ', '.join(sorted(subscription.named()))}"
 
         def refresh(left_ms: float) -> None:
             self._run(cluster.refresh_metadata)
             if cluster.unauthorized_topics:
                 raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
 
-        self._retried(f"looking up partitions of {', '.join(sorted(topics))}", refresh)
-        return self.known_partitions(topics)
+        self._retried(doing, refresh)
+        return self.known_partitions(subscription)
 
-    def known_partitions(self, topics: Collection[str]) -> set[TopicPartition]:
-        """Partitions of `topics` as the cluster last told; no I/O."""
+    def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
+        """What `subscription` names and exists, as the cluster last told; no I/O."""
         cluster = self._manager.cluster
-        return {TopicPartition(t, p) for t in topics for p in cluster.partitions_for_topic(t) or ()}
+        if subscription.pattern is None:
+            topics = subscription.named()
+        else:
+            topics = {topic for topic in cluster.topics() if subscription.includes(topic)}
+        known = {TopicPartition(t, p) for t in topics for p in cluster.partitions_for_topic(t) or ()}
+        return known & subscription.partitions if subscription.manual else known
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Ids of topics as the cluster last told (KIP-516); those of brokers before Kafka 2.8 are not there. No I/O."""
+        ids = {topic: self._manager.cluster.topic_id(topic) for topic in topics}
+        return {topic: str(topic_id) for topic, topic_id in ids.items() if topic_id is not None}
 
     def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """First offset of each log."""
+        """First offset of each log; a partition that no longer exists is not in the result."""
         return self._log_offsets(tps, self._consumer.beginning_offsets, "looking up first offsets")
 
     def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset the next record will get, of each log."""
+        """Offset the next record will get, of each log; a partition that no longer exists is not in the result."""
         return self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
 
     def _log_offsets(
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
     ) -> dict[TopicPartition, int]:
-        if not tps:
-            return {}
-        wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        found = self._retried(
-            f"{doing} of {', '.join(map(str, sorted(tps)))}", lambda left_ms: lookup(wanted, timeout_ms=left_ms)
-        )
-        return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
+        existing = list(tps)
+        slice_ms = self._options.request_timeout_ms * LOOKUP_SLICE
+
+        def look_up(left_ms: float) -> dict[TopicPartition, int]:
+            wanted = [KafkaTopicPartition(*tp) for tp in existing]
+            try:
+                found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
+            except kafka_errors.KafkaTimeoutError:
+                if left_ms <= slice_ms:
+                    raise
+                self._run(self._manager.cluster.refresh_metadata)
+                partitions_of = self._manager.cluster.partitions_for_topic
+                existing[:] = [tp for tp in existing if tp.partition in (partitions_of(tp.topic) or ())]
+                raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
+            return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
+
+        found: dict[TopicPartition, int] = self._retried(f"{doing} of {_named(tps)}", look_up) if tps else {}
+        return found
 
     def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group has committed; a partition without a committed offset is not in the result."""
@@ -153,9 +189,16 @@ class GroupClient:
 
     # Membership
 
-    def subscribe(self, topics: Collection[str]) -> None:
-        """Say which topics :meth:`join` subscribes to. Local; sends nothing."""
-        self._consumer.subscribe(sorted(topics))
+    def subscribe(self, subscription: Subscription) -> None:
+        """Say what :meth:`join` subscribes to, or which partitions are read without joining. Sends nothing."""
+        self._manual = subscription.manual
+        if subscription.manual:
+            self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
+        elif subscription.pattern is not None:
+            # kafka-python looks for a match at the start of a name, Spark and Java for one of the whole name.
+            self._consumer.subscribe(pattern=rf"(?:{subscription.pattern})\Z")
+        else:
+            self._consumer.subscribe(sorted(subscription.topics))
 
     def join(self) -> Generation:
         """Be a member: join, or rejoin when the group rebalances, and take the assignment.
@@ -166,31 +209,152 @@ class GroupClient:
         ------
         FencedError, MembershipError, BrokerError
         """
-        options = self._options
-        timeout_ms = max(options.request_timeout_ms, options.max_poll_interval_ms + 5_000)
+        timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + 5_000)
+        if self.rejoin_needed():
+            self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
+        joined = self.join_within(timeout_ms)
+        if joined is None:
+            why = self._answers.last_described() or "another member, or the broker, does not answer"
+            raise JoinTimeoutError(f"group {self._group_id} could not be joined within {timeout_ms} ms: {why}")
+        return joined
 
-        def settle(left_ms: float) -> None:
-            while self.rejoin_needed():
-                if not self._coordinator.ensure_active_group(timeout_ms=left_ms):
-                    raise JoinTimeoutError(
-                        f"group {self._group_id} could not be joined within {timeout_ms} ms: "
-                        f"another member, or the broker, does not answer"
-                    )
+    def _find_coordinator(self) -> None:
+        def find(left_ms: float) -> None:
+            if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
+                raise kafka_errors.KafkaTimeoutError
 
+        self._joining(f"looking up the coordinator of group {self._group_id}", find)
+
+    def _joining(self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None) -> Any:
+        """As :meth:`_retried`; what a broker refuses is membership."""
         try:
-            self._retried(f"joining group {self._group_id}", settle, timeout_ms)
+            return self._retried(doing, call, timeout_ms)
         except BrokerTimeoutError:
             raise
         except BrokerError as error:
             raise MembershipError(str(error)) from error
-        return self.current()
 
-    def request_rejoin(self) -> None:
-        """Make the next :meth:`join` send a JoinGroup; the leader's starts a new generation."""
+    def join_within(self, timeout_ms: float) -> Generation | None:
+        """As :meth:`join`, for so long; None when the group has not settled by then: the next call goes on waiting.
+
+        Raises
+        ------
+        FencedError, MembershipError, BrokerError
+        """
+
+        def settle(left_ms: float) -> bool:
+            deadline = time.monotonic() + left_ms / 1000
+            while self.rejoin_needed():
+                if self.lost():
+                    self._forget_claims()
+                if not (self._finished_join() or self._coordinator.ensure_active_group(timeout_ms=_left_ms(deadline))):
+                    return False
+                self._entered()
+                self._follow_up()
+            return True
+
+        try:
+            settled = self._joining(f"joining group {self._group_id}", settle, timeout_ms)
+        except BrokerTimeoutError:
+            return None
+        if not settled:
+            return None
+        current = self.current()
+        self._unbroken = current.assignment
+        return current
+
+    def _finished_join(self) -> bool:
+        """Take a join that ended after the call which began it had run out of time; whether there was one.
+
+        kafka-python would throw it away and join once more, which, asked by a leader, is one more rebalance.
+        """
+        coordinator = self._coordinator
+        task = coordinator._join_task
+        if task is None or not task.is_done or not task.succeeded():
+            return False
+
+        async def finish() -> None:
+            coordinator._join_task = None
+            with coordinator._lock:
+                coordinator.rejoining = coordinator.rejoin_needed = False
+                coordinator.state = MemberState.STABLE
+                coordinator._enable_heartbeat()
+            joined = coordinator._generation
+            await coordinator._on_join_complete_async(
+                joined.generation_id, joined.member_id, joined.protocol, task.value
+            )
+
+        self._manager.run(finish)
+        return True
+
+    def _entered(self) -> None:
+        """Take note of what has been owned since the caller was told of a generation, in this one and all between."""
+        before, now = self._seen, self._coordinator._generation
+        followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
+        self._unbroken = self._unbroken & self._owned() if followed else frozenset()
+        self._seen = (now.member_id, now.generation_id)
+
+    def _owned(self) -> frozenset[TopicPartition]:
+        return frozenset(TopicPartition(tp.topic, tp.partition) for tp in self._consumer.assignment())
+
+    def _follow_up(self) -> None:
+        """What a member has to do after a SyncGroup, and kafka-python does not: it may ask for another round."""
+        assignor = self._assignor()
+        for other in self._assignors:
+            if other is not assignor:
+                other.forget()
+        if assignor is None:
+            return
+        if assignor.cooperative and assignor.claimed - self._owned():
+            # KIP-429: who gets them is decided in the next round, when nobody claims them any more.
+            self._coordinator.request_rejoin()
+        view = assignor.view
+        if self._coordinator._is_leader and view is not None:
+            if view.unknown_topics - self._looked_up:
+                # Only others read them, and kafka-python assigns what it knows. With the metadata here, its leader
+                # sees that they are not those it assigned from, and rejoins.
+                self._looked_up |= view.unknown_topics
+                self._run(self._manager.cluster.refresh_metadata)
+            if view.unassigned_topics:
+                log.warning(
+                    "group %s: partitions of %s are read by nobody",
+                    self._group_id,
+                    ", ".join(sorted(view.unassigned_topics)),
+                )
+
+    def _forget_claims(self) -> None:
+        for assignor in self._assignors:
+            assignor.forget()
+
+    def _remember_metadata(self) -> None:
+        """Take note of the metadata that an assignment is made from; a leader rejoins when the newest differ.
+
+        kafka-python takes those of the last refresh instead. While a leader waits for others to join, that looks only
+        at its own topics; with a refresh in that time it would find a difference after every rebalance, for ever.
+        """
+        coordinator = self._coordinator
+        snapshot = coordinator._build_metadata_snapshot(coordinator._subscription, self._manager.cluster)
+        coordinator._metadata_snapshot = coordinator._assignment_snapshot = snapshot
+
+    def _assignor(self) -> Assignor | None:
+        """The one whose strategy the group took."""
+        protocol = self._coordinator._generation.protocol
+        return next((assignor for assignor in self._assignors if assignor.name == protocol), None)
+
+    def request_rejoin(self, claiming: bool = True) -> None:
+        """Make the next :meth:`join` send a JoinGroup; the leader's starts a new generation.
+
+        A follower's does so when its words have changed, as under the sticky strategies, which name what it owns; not
+        `claiming` anything they are those of its first join.
+        """
+        if not claiming:
+            self._forget_claims()
         self._coordinator.request_rejoin()
 
     def rejoin_needed(self) -> bool:
         """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
+        if self._manual:
+            return False
         return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
 
     def lost(self) -> bool:
@@ -198,13 +362,16 @@ class GroupClient:
         return bool(self._coordinator._generation.is_lost())
 
     def check_not_fenced(self) -> None:
-        """Notice a fencing that only the heartbeats have seen: kafka-python stops them and says nothing.
+        """Notice what only the heartbeats were told: kafka-python stops them when fenced, else goes on, and is silent.
 
         Raises
         ------
-        FencedError
+        FencedError, MembershipError
         """
         coordinator = self._coordinator
+        refusal = self._answers.heartbeats_refused
+        if refusal is not None:
+            raise MembershipError(f"heartbeats of group {self._group_id}: {refusal.describe(self._answers.facts)}")
         if coordinator.stable() and not coordinator._heartbeat_enabled:
             raise FencedError(
                 f"another process has joined group {self._group_id} as {coordinator.group_instance_id}: "
@@ -212,21 +379,50 @@ class GroupClient:
             )
 
     def current(self) -> Generation:
-        """The generation this member is in."""
+        """The generation this member is in; without membership, what was assigned by hand."""
+        owned = self._owned()
+        if self._manual:
+            return Generation(id=-1, member_id="", leader=False, members=None, assignment=owned)
         generation = self._coordinator._generation
-        members = [a.members for a in self._assignors if a.name == generation.protocol]
+        assignor = self._assignor()
         leader = self._coordinator._is_leader
-        owned = self._consumer.assignment()
         return Generation(
             id=generation.generation_id,
             member_id=generation.member_id,
             leader=leader,
-            members=members[0] if leader and members else None,
-            assignment=frozenset(TopicPartition(tp.topic, tp.partition) for tp in owned),
+            members=assignor.view.members if leader and assignor is not None and assignor.view is not None else None,
+            assignment=owned,
+            strategy=generation.protocol or "",
+            unbroken=self._unbroken,
         )
 
+    def live_members(self) -> list[str]:
+        """Ids of the group's members, as its coordinator tells.
+
+        Raises
+        ------
+        BrokerError
+        """
+        coordinator = self._coordinator
+
+        def describe(left_ms: float) -> list[str]:
+            coordinator.ensure_coordinator_ready(timeout_ms=left_ms)
+            request = DescribeGroupsRequest(groups=[self._group_id])
+            response = self._run(lambda: self._manager.send(request, node_id=coordinator.coordinator_id))
+            (group,) = response.groups
+            if group.error_code == kafka_errors.GroupIdNotFoundError.errno:
+                return []
+            if group.error_code:
+                raise kafka_errors.for_code(group.error_code)(self._group_id)
+            return [member.member_id for member in group.members]
+
+        members: list[str] = self._retried(f"looking up members of group {self._group_id}", describe)
+        return members
+
     def commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int) -> None:
-        """Commit as a member, under `generation` and no other. Retried on retriable errors.
+        """Commit under `generation` and no other; without membership if partitions were assigned by hand.
+
+        Retried on retriable errors.
 
         Raises
         ------
@@ -235,7 +431,7 @@ class GroupClient:
         FencedError, CommitError
         """
         current = self._coordinator.generation_if_stable()
-        if current is None or current.generation_id != generation:
+        if not self._manual and (current is None or current.generation_id != generation):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in offsets.items()}
         try:
@@ -243,6 +439,13 @@ class GroupClient:
                 f"committing offsets of group {self._group_id}",
                 lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
             )
+        except MembershipLostError as error:
+            if not self._manual:
+                raise
+            raise CommitError(
+                f"{error}: without membership nothing can be committed while the group has members. Take another "
+                f"kafka.group.id, or subscribe instead of assign"
+            ) from error
         except BrokerError as error:
             raise CommitError(str(error)) from error
 
@@ -254,6 +457,7 @@ class GroupClient:
         """
         coordinator = self._coordinator
         member_id = coordinator._generation.member_id
+        self._forget_claims()
         if not member_id or coordinator.coordinator_unknown():
             return
         identity = LeaveGroupRequest.MemberIdentity(
@@ -273,16 +477,16 @@ class GroupClient:
         coordinator.reset_generation()  # or close() would leave for a dynamic member, which is leave()'s to say
         self._consumer.close(autocommit=False, timeout_ms=self._options.request_timeout_ms)
 
-    def _retried(self, doing: str, call: Callable[[float], Any], timeout_ms: int | None = None) -> Any:
+    def _retried(self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None) -> Any:
         """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.request.timeout.ms).
 
         kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
         """
         deadline = time.monotonic() + (timeout_ms or self._options.request_timeout_ms) / 1000
-        with translated(doing):
+        with translated(doing, self._answers):
             while True:
                 try:
-                    return call(max(1.0, (deadline - time.monotonic()) * 1000))
+                    return call(_left_ms(deadline))
                 except kafka_errors.RetriableError:
                     if time.monotonic() + RETRY_BACKOFF_S >= deadline:
                         raise
@@ -290,3 +494,11 @@ class GroupClient:
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, self._options.request_timeout_ms, call)
+
+
+def _left_ms(deadline: float) -> float:
+    return max(1.0, (deadline - time.monotonic()) * 1000)
+
+
+def _named(tps: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(tps)))

@@ -1,0 +1,152 @@
+"""What brokers answer kafka-python's group coordinator, beyond what it passes on.
+
+It retries most errors itself and in the end says only that time is up, raises the first error of a commit that failed
+for several partitions, and notes a heartbeat that is refused for good in its log and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import kafka.errors as kafka_errors
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice
+
+HANDLERS = {
+    Request.FIND_COORDINATOR: "_handle_find_coordinator_response",
+    Request.JOIN: "_process_join_group_response",
+    Request.SYNC: "_process_sync_group_response",
+    Request.HEARTBEAT: "_handle_heartbeat_response",
+    Request.COMMIT: "_handle_offset_commit_response",
+    Request.OFFSET_FETCH: "_handle_offset_fetch_response",
+}
+"""kafka-python's methods that take a response and raise its error."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """An error that a broker answered.
+
+    Attributes
+    ----------
+    error
+        Kafka's name of it.
+    request
+        What it was the answer to; None when that was not about groups.
+    topics
+        The topics it is about, if it is about topics.
+    failed, done
+        Of a commit or an OffsetFetch: partitions with an error, by its name, and partitions without.
+    """
+
+    error: str
+    request: Request | None = None
+    topics: frozenset[str] = frozenset()
+    failed: dict[TopicPartition, str] = field(default_factory=dict)
+    done: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def reaction(self) -> Reaction | None:
+        """What the table says of it; None where it says nothing."""
+        return None if self.request is None else REACTIONS.get(self.error, {}).get(self.request)
+
+    def describe(self, facts: Facts) -> str:
+        """The error, the partitions it hit, and what to change."""
+        errors = {self.error: self.topics}
+        for tp, error in self.failed.items():
+            errors[error] = errors.get(error, frozenset()) | {tp.topic}
+        changes = [text for error, topics in errors.items() if (text := advice(error, self.request, facts, topics))]
+        return ": ".join([self._whom(), "; ".join(changes)] if changes else [self._whom()])
+
+    def _whom(self) -> str:
+        partitions: dict[str, list[str]] = {}
+        for tp, error in sorted(self.failed.items()):
+            partitions.setdefault(error, []).append(str(tp))
+        text = ", ".join(f"{error} for {' '.join(tps)}" for error, tps in partitions.items()) or self.error
+        if self.done and self.request is Request.COMMIT:
+            text += f" ({' '.join(map(str, sorted(self.done)))} committed)"
+        return text
+
+
+class Answers:
+    """Listens to what a coordinator of kafka-python is answered. Its I/O thread writes here, others read.
+
+    Attributes
+    ----------
+    last
+        The last error since :meth:`forget` that made kafka-python ask again, if that has not been answered without one.
+    heartbeats_refused
+        Why heartbeats fail for good, as long as they do; kafka-python sends them on and on.
+    """
+
+    def __init__(self, coordinator: Any, facts: Facts) -> None:
+        self.facts = facts
+        self.last: Refusal | None = None
+        self.heartbeats_refused: Refusal | None = None
+        for request, handler in HANDLERS.items():
+            setattr(coordinator, handler, self._listening(request, getattr(coordinator, handler)))
+
+    def forget(self) -> None:
+        """Before a call: errors of calls before it say nothing about it."""
+        self.last = None
+
+    def last_described(self) -> str | None:
+        """`last` as text."""
+        return None if self.last is None else f"last answer: {self.last.describe(self.facts)}"
+
+    def _listening(self, request: Request, handle: Callable[..., Any]) -> Callable[..., Any]:
+        def heard(*arguments: Any) -> Any:
+            refusal = None
+            try:
+                return handle(*arguments)
+            except kafka_errors.KafkaError as error:
+                refusal = error.refusal = _refusal(error, request, arguments[-1])
+                raise
+            finally:
+                if request is Request.HEARTBEAT:
+                    self.heartbeats_refused = refusal if refusal and refusal.reaction is Reaction.FATAL else None
+                elif refusal is not None and refusal.reaction in RETRIED:
+                    self.last = refusal
+                elif self.last is not None and self.last.request is request:
+                    self.last = None
+
+        return heard
+
+
+def refusal_of(error: Exception) -> Refusal | None:
+    """What a broker answered, if `error` is about an answer."""
+    heard: Refusal | None = getattr(error, "refusal", None)
+    if heard is not None or not isinstance(error, kafka_errors.BrokerResponseError):
+        return heard
+    if isinstance(error, kafka_errors.RetriableError):
+        return None  # kafka-python raises these for its own reasons too
+    topics = error.args[0] if isinstance(error, kafka_errors.TopicAuthorizationFailedError) and error.args else ()
+    return Refusal(_name(type(error)), topics=frozenset(topics))
+
+
+def _refusal(error: Any, request: Request, response: Any) -> Refusal:
+    """What `error`, raised by the handler of a response, is about."""
+    if isinstance(error, kafka_errors.CommitFailedError):
+        error = error.args[0]  # what was answered
+    codes = dict(_partition_codes(response)) if request in (Request.COMMIT, Request.OFFSET_FETCH) else {}
+    return Refusal(
+        _name(type(error)),
+        request,
+        failed={tp: _name(kafka_errors.for_code(code)) for tp, code in codes.items() if code},
+        done=frozenset(tp for tp, code in codes.items() if not code),
+    )
+
+
+def _partition_codes(response: Any) -> Iterator[tuple[TopicPartition, int]]:
+    groups = getattr(response, "groups", None)
+    for topic in groups[0].topics if groups else response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition.error_code
+
+
+def _name(error: Any) -> str:
+    """Kafka's name of an error, which kafka-python calls its message."""
+    return "UNKNOWN_SERVER_ERROR" if error is kafka_errors.UnknownError else error.message or error.__name__

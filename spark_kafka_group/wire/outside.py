@@ -1,0 +1,194 @@
+"""Commits for a group from a process that is not its member."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+
+from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
+from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.membership import Committed
+
+RETRY_BACKOFF_S = 0.1
+NO_GENERATION, NO_MEMBER = -1, ""
+AGAIN = (
+    kafka_errors.RetriableError,
+    # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.FencedInstanceIdError,
+    kafka_errors.RebalanceInProgressError,
+)
+
+T = TypeVar("T")
+
+
+class OutsideCommitter:
+    """Looks up and commits a group's offsets, then is closed; all in all within kafka.request.timeout.ms.
+
+    A context manager, for one thread. It has connections of its own and starts no thread.
+
+    Raises
+    ------
+    BrokerError
+        When no broker can be reached.
+    """
+
+    def __init__(self, options: Options, group_id: str) -> None:
+        self._group_id = group_id
+        self._deadline = time.monotonic() + options.request_timeout_ms / 1000
+        self._coordinator: int | None = None
+        self._client = KafkaNetClient(**connection_configs(options, "listener"))
+        self._manager = self._client._manager
+        try:
+            with translated(f"connecting to {options.bootstrap_servers}"):
+                self._manager.bootstrap(options.request_timeout_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections. Harmless when repeated."""
+        self._client.close()
+
+    def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """What the group has committed; a partition without a committed offset is not in the result.
+
+        Raises
+        ------
+        BrokerError
+        """
+        with translated(f"looking up committed offsets of group {self._group_id}"):
+            return self._retried(lambda: self._fetch(tps))
+
+    def commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int, instance_id: str) -> bool:
+        """Commit in the name of the member `instance_id` while it is there, and without a member once it has left.
+
+        Returns
+        -------
+        bool
+            False when `generation` is over: the member has gone on, and does its commits itself.
+
+        Raises
+        ------
+        CommitError
+            When the member has left and others are there, or the group does not take the commit.
+        """
+        try:
+            with translated(f"committing offsets of group {self._group_id}"):
+                self._retried(lambda: self._commit(offsets, metadata, generation, instance_id))
+        except (BrokerError, MembershipError) as error:
+            if isinstance(error.__cause__, kafka_errors.IllegalGenerationError):
+                return False
+            raise CommitError(str(error)) from error
+        return True
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int, instance_id: str) -> None:
+        members = self._members()
+        member_id = members.get(instance_id)
+        if member_id is None and members:
+            raise CommitError(
+                f"the query has left group {self._group_id} and others are in it ({', '.join(sorted(members))}), "
+                f"so Kafka takes no commit for it"
+            )
+        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+        partition_type = topic_type.OffsetCommitRequestPartition
+        request = OffsetCommitRequest(
+            group_id=self._group_id,
+            generation_id_or_member_epoch=NO_GENERATION if member_id is None else generation,
+            member_id=NO_MEMBER if member_id is None else member_id,
+            group_instance_id=None if member_id is None else instance_id,
+            topics=[
+                topic_type(
+                    name=topic,
+                    partitions=[
+                        partition_type(
+                            partition_index=int(partition),
+                            committed_offset=offset,
+                            committed_leader_epoch=-1,
+                            committed_metadata=metadata,
+                        )
+                        for partition, offset in partitions.items()
+                    ],
+                )
+                for topic, partitions in positions_to_json(offsets).items()
+            ],
+            max_version=8,
+        )
+        for tp, partition in _partitions(self._asked(request)):
+            _check(partition.error_code, str(tp))
+
+    def _members(self) -> dict[str, str]:
+        """Member ids by their group.instance.id; a dynamic member's by the id itself."""
+        (group,) = self._asked(DescribeGroupsRequest(groups=[self._group_id])).groups
+        if kafka_errors.for_code(group.error_code) is kafka_errors.GroupIdNotFoundError:
+            return {}
+        _check(group.error_code, self._group_id)
+        return {member.group_instance_id or member.member_id: member.member_id for member in group.members}
+
+    def _fetch(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        by_topic = positions_to_json(dict.fromkeys(tps, 0))
+        wanted = {topic: [int(partition) for partition in partitions] for topic, partitions in by_topic.items()}
+        # Up to version 7 a request is about one group, from version 8 on about several; the broker's version decides.
+        group_type = OffsetFetchRequest.OffsetFetchRequestGroup
+        in_group = [group_type.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in wanted.items()]
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
+        groups = [group_type(group_id=self._group_id, topics=in_group)]
+        response = self._asked(OffsetFetchRequest(group_id=self._group_id, topics=topics, groups=groups, max_version=8))
+        answer = response.groups[0] if response.API_VERSION >= 8 else response
+        if response.API_VERSION >= 2:
+            _check(answer.error_code, self._group_id)
+        committed = {}
+        for tp, partition in _partitions(answer):
+            _check(partition.error_code, str(tp))
+            if partition.committed_offset >= 0:
+                committed[tp] = Committed(partition.committed_offset, partition.metadata or "")
+        return committed
+
+    def _asked(self, request: Any) -> Any:
+        """The coordinator's response."""
+        if self._coordinator is None:
+            # Versions differ in whether they take one name or several; the broker's version decides.
+            find = FindCoordinatorRequest(key=self._group_id, key_type=0, coordinator_keys=[self._group_id])
+            response = self._run(lambda: self._manager.send(find))
+            found = response.coordinators[0] if response.coordinators else response
+            self._coordinator = self._manager.cluster.add_coordinator(found, CoordinatorType.GROUP, self._group_id)
+        return self._run(lambda: self._manager.send(request, node_id=self._coordinator))
+
+    def _retried(self, call: Callable[[], T]) -> T:
+        while True:
+            try:
+                return call()
+            except AGAIN:
+                self._coordinator = None
+                if time.monotonic() + RETRY_BACKOFF_S >= self._deadline:
+                    raise
+                time.sleep(RETRY_BACKOFF_S)
+
+    def _run(self, call: Callable[[], Any]) -> Any:
+        return run_within(self._manager, max(1.0, (self._deadline - time.monotonic()) * 1000), call)
+
+
+def _partitions(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition
+
+
+def _check(error_code: int, about: str) -> None:
+    if error_code:
+        raise kafka_errors.for_code(error_code)(about)

@@ -1,0 +1,322 @@
+"""The cells that a real broker can be made to answer, on one: the scripted coordinator is not believed by itself."""
+
+import contextlib
+import logging
+import threading
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from kafka.admin._groups import MemberToRemove
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.errors import KafkaError
+from kafka.structs import MemberState
+from support import commit_for, committed, members, name, numbered, options, topic_with
+
+from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.errors import BrokerError, CommitError, FencedError, MembershipError, MembershipLostError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire import GroupClient
+
+LARGEST_GROUP = 2
+NOBODY_IS_ROOT = {
+    "group.max.size": str(LARGEST_GROUP),
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    """Instead of the one that all tests share, a broker with small groups and ACLs."""
+    with KafkaCluster(properties=NOBODY_IS_ROOT) as kafka:
+        yield kafka
+
+
+@pytest.fixture
+def client_of():
+    """Makes clients of a group that have not joined yet; in the end those that joined leave."""
+    made = []
+
+    def make(kafka, topic, group, instance_id=None, strategies=None, **more):
+        parsed = Options.parse(options(kafka, topic, group, **more))
+        client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
+        made.append(client)
+        client.subscribe(parsed.subscription)
+        client.partitions(parsed.subscription)
+        return client
+
+    yield make
+    for client in made:
+        client.leave()
+        client.close()
+
+
+@contextlib.contextmanager
+def denied(kafka, operation, kind, resource):
+    """Deny one operation on a resource; all others are allowed by name, or they would be denied with it."""
+
+    def acl(what, permission):
+        return ACL("User:ANONYMOUS", "*", what, permission, ResourcePattern(kind, resource))
+
+    acls = [acl(ACLOperation.ALL, ACLPermissionType.ALLOW), acl(operation, ACLPermissionType.DENY)]
+    kafka.admin.create_acls(acls)
+    try:
+        yield
+    finally:
+        kafka.admin.delete_acls(acls)
+
+
+def commit(client, tps, offset=1, note="note"):
+    client.commit(dict.fromkeys(tps, offset), note, client.current().id)
+
+
+def told(call, *errors):
+    """What `call` says when it fails with one of `errors`; None as long as it does not."""
+    try:
+        call()
+    except errors as error:
+        return str(error)
+    return None
+
+
+def test_a_new_dynamic_member_is_asked_for_the_id_it_was_given(kafka, topic, group, client_of, caplog):
+    caplog.set_level(logging.INFO, "kafka.coordinator")
+    joined = client_of(kafka, topic, group).join()
+    assert f"Received member id {joined.member_id} for group {group}" in caplog.text
+    assert joined.id == 1
+
+
+def test_a_session_timeout_the_broker_does_not_allow_is_said_with_its_bounds(kafka, topic, group, client_of):
+    more = {"kafka.session.timeout.ms": 500, "kafka.heartbeat.interval.ms": 100}
+    with pytest.raises(
+        MembershipError,
+        match=rf"joining group {group}: INVALID_SESSION_TIMEOUT: kafka.session.timeout.ms \(500\) is outside the "
+        rf"broker's group.min.session.timeout.ms and group.max.session.timeout.ms: ",
+    ):
+        client_of(kafka, topic, group, **more).join()
+
+
+def test_a_group_without_a_strategy_in_common_is_said_with_ours(kafka, topic, group, client_of):
+    other = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        group_id=group,
+        partition_assignment_strategy=[RoundRobinPartitionAssignor],
+    )
+    try:
+        other.subscribe([topic])
+        wait_until(lambda: other.poll(100) or other.assignment(), within=10)
+        client = client_of(kafka, topic, group, strategies=resolve(("range", "sticky")))
+        with pytest.raises(MembershipError, match=r"INCONSISTENT_GROUP_PROTOCOL: .*strategy names \(range, sticky\)"):
+            client.join()
+    finally:
+        other.close()
+
+
+def test_a_commit_whose_note_is_too_long_says_which_setting_limits_it(kafka, topic, group, client_of):
+    client = client_of(kafka, topic, group)
+    owned = client.join().assignment
+    with pytest.raises(CommitError, match=rf"OFFSET_METADATA_TOO_LARGE for {topic}-0 .*offset.metadata.max.bytes"):
+        commit(client, owned, note="x" * 5000)
+    commit(client, owned)
+    assert committed(kafka, group) == {(topic, p): 1 for p in range(3)}
+
+
+def test_a_commit_for_a_deleted_topic_names_it_and_what_was_committed(kafka, topic, group, client_of):
+    short = {"kafka.request.timeout.ms": 1000}
+    gone = kafka.create_topic(name("gone"))
+    client = client_of(kafka, f"{topic},{gone}", group, **short)
+    owned = client.join().assignment
+    kafka.delete_topic(gone)
+    with pytest.raises(CommitError, match=rf"last answer: UNKNOWN_TOPIC_OR_PARTITION for {gone}-0 \({topic}-0 .* comm"):
+        commit(client, owned)
+    assert committed(kafka, group) == {(topic, p): 1 for p in range(3)}
+
+
+def test_a_static_member_that_is_replaced_is_fenced_whatever_it_asks(kafka, topic, group, client_of):
+    quick = {"kafka.heartbeat.interval.ms": 100}
+    beating, committing, joining = (client_of(kafka, topic, group, "one", **quick) for _ in range(3))
+    beating.join()
+    committing.join()
+    text = wait_until(lambda: told(beating.check_not_fenced, FencedError), within=10)
+    assert text.startswith(f"another process has joined group {group} as one")
+    owned = committing.current().assignment
+    joining.join()
+    with pytest.raises(FencedError, match=rf"committing .*{group}: FENCED_INSTANCE_ID for {topic}-0 .*\(one\)"):
+        commit(committing, owned)
+    client_of(kafka, topic, group, "one").join()
+    joining.request_rejoin()
+    with pytest.raises(FencedError, match=f"joining group {group}: FENCED_INSTANCE_ID: another process has joined"):
+        joining.join()
+
+
+def test_a_member_that_was_removed_may_not_commit_and_joins_as_new(kafka, topic, group, client_of):
+    client = client_of(kafka, topic, group)
+    before = client.join()
+    kafka.admin.remove_group_members(group, [MemberToRemove(member_id=before.member_id)])
+    with pytest.raises(MembershipLostError, match=f"committing offsets of group {group}: UNKNOWN_MEMBER_ID for "):
+        commit(client, before.assignment)
+    assert client.lost()
+    assert client.join().member_id != before.member_id
+    assert committed(kafka, group) == {}
+
+
+def test_a_commit_under_an_old_generation_is_refused_and_the_member_stays_who_it_is(kafka, topic, group, client_of):
+    client = client_of(kafka, topic, group)
+    before, inside = client.join(), client._coordinator
+    old = inside._generation
+    client.request_rejoin()
+    client.join()
+    inside._generation = old  # as if it had not heard of the new one
+    with pytest.raises(MembershipLostError, match=f"committing offsets of group {group}: ILLEGAL_GENERATION for "):
+        client.commit(dict.fromkeys(before.assignment, 1), "note", before.id)
+    assert client.lost()
+    assert client.join().member_id == before.member_id
+    assert committed(kafka, group) == {}
+
+
+class Holding:
+    """The range strategy, when `go` is set."""
+
+    name = "range"
+
+    def __init__(self):
+        self.go = threading.Event()
+        (self._range,) = resolve(("range",))
+
+    def assign(self, members, partitions):
+        assert self.go.wait(20)
+        return self._range.assign(members, partitions)
+
+
+def test_a_commit_while_the_leader_assigns_is_refused_and_nobody_loses_membership(kafka, topic, group, client_of):
+    quick = {"kafka.heartbeat.interval.ms": 100}
+    holding = Holding()
+    holding.go.set()
+    leader, follower = client_of(kafka, topic, group, strategies=[holding], **quick), client_of(kafka, topic, group)
+    leader.join()
+    holding.go.clear()
+    threads = [threading.Thread(target=follower.join)]
+    threads[0].start()
+    try:
+        wait_until(leader.rejoin_needed, within=10)
+        threads.append(threading.Thread(target=leader.join))
+        threads[1].start()
+        generation = wait_until(lambda: (g := follower._coordinator._generation).generation_id == 2 and g, within=10)
+        # The follower's own connection waits for its SyncGroup, and kafka-python sends no commit before that. So does
+        # the same member over another one.
+        other = client_of(kafka, topic, group)
+        other._coordinator._generation = generation
+        other._coordinator.state = MemberState.STABLE
+        with pytest.raises(MembershipLostError, match=f"committing .* {group}: REBALANCE_IN_PROGRESS for {topic}-0: "):
+            other.commit({TopicPartition(topic, 0): 1}, "note", 2)
+        assert other.rejoin_needed()
+        assert not other.lost()
+        other._coordinator.reset_generation()
+    finally:
+        holding.go.set()
+        for thread in threads:
+            thread.join()
+    assert follower.current().id == leader.current().id == 2
+    commit(follower, follower.current().assignment)
+
+
+def test_a_group_that_is_full_says_so(kafka, topic, group, client_of):
+    quick = {"kafka.heartbeat.interval.ms": 100}
+    first, *others = (client_of(kafka, topic, group, **quick) for _ in range(LARGEST_GROUP + 1))
+    first.join()
+    joining = [threading.Thread(target=other.join) for other in others[:-1]]
+    for thread in joining:
+        thread.start()
+    wait_until(first.rejoin_needed, within=10)
+    first.join()
+    for thread in joining:
+        thread.join()
+    with pytest.raises(MembershipError, match=f"joining group {group}: GROUP_MAX_SIZE_REACHED: .*group.max.size"):
+        others[-1].join()
+    assert len(members(kafka, group)) == LARGEST_GROUP
+
+
+def test_a_group_that_may_not_be_read_stops_heartbeats_commits_and_joins(kafka, topic, group, client_of):
+    client = client_of(kafka, topic, group, **{"kafka.heartbeat.interval.ms": 100})
+    owned = client.join().assignment
+    why = f"GROUP_AUTHORIZATION_FAILED.*: this user needs the ACL operation Read on Group {group}"
+    with denied(kafka, ACLOperation.READ, ResourceType.GROUP, group):
+        wait_until(lambda: told(client.check_not_fenced, MembershipError), within=10)
+        with pytest.raises(MembershipError, match=f"heartbeats of group {group}: {why}"):
+            client.check_not_fenced()
+        with pytest.raises(CommitError, match=f"committing offsets of group {group}: {why}"):
+            commit(client, owned)
+        with pytest.raises(MembershipError, match=f"joining group {group}: {why}"):
+            client_of(kafka, topic, group).join()
+        assert client.committed(owned) == {}  # that takes no more than Describe
+    wait_until(lambda: told(client.check_not_fenced, MembershipError) is None, within=10)
+    commit(client, owned)
+
+
+def test_a_group_that_may_not_be_described_cannot_be_found(kafka, topic, group, client_of):
+    with denied(kafka, ACLOperation.DESCRIBE, ResourceType.GROUP, group):
+        client = client_of(kafka, topic, group)
+        why = wait_until(lambda: told(client.join, MembershipError), within=10)
+        assert why.startswith(f"looking up the coordinator of group {group}: GROUP_AUTHORIZATION_FAILED: ")
+        assert "Describe (or Read, which includes it) on Group" in why
+
+
+def test_a_topic_that_may_not_be_read_cannot_be_committed_and_the_others_are(kafka, group):
+    one, other = (topic_with(kafka, numbered(3, 1), partitions=1) for _ in range(2))
+    driver = StreamDriver(Options.parse(options(kafka, f"{one},{other}", group)))
+    try:
+        end = driver.latest_offset(driver.initial_offset(), None)
+        with denied(kafka, ACLOperation.READ, ResourceType.TOPIC, other):
+            wait_until(lambda: is_denied(kafka, other), within=10)
+            with pytest.raises(CommitError) as raised:
+                driver.latest_offset(end, None)
+    finally:
+        driver.stop()
+    text = str(raised.value)
+    assert f"TOPIC_AUTHORIZATION_FAILED for {other}-0 ({one}-0 committed): " in text
+    assert f"Read on Topic {other}" in text
+    assert f"{other}-0[0,3)" in text.partition("The rows of ")[2].partition(" are in the sink")[0]
+    assert committed(kafka, group) == {(one, 0): 3}
+
+
+def is_denied(kafka, topic):
+    """Whether the broker has heard of the ACL: the controller takes it first."""
+    return told(lambda: commit_for(kafka, name("try"), {(topic, 0): 0}), KafkaError) is not None
+
+
+def test_a_topic_that_may_not_be_described_has_no_committed_offsets_to_show(kafka, topic, group, client_of):
+    client = client_of(kafka, topic, group)
+    owned = client.join().assignment
+    with denied(kafka, ACLOperation.DESCRIBE, ResourceType.TOPIC, topic):
+        why = wait_until(lambda: told(lambda: client.committed(owned), BrokerError), within=10)
+    assert why.startswith(f"looking up committed offsets of group {group}: TOPIC_AUTHORIZATION_FAILED for {topic}-0 ")
+    assert f"Describe (or Read, which includes it) on Topic {topic}" in why
+
+
+def test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it(kafka3, group, client_of):
+    topic = kafka3.create_topic(name("topic"), partitions=3)
+    client = client_of(kafka3, topic, group, **{"kafka.request.timeout.ms": 60_000})
+    before, inside = client.join(), client._coordinator
+    coordinator = int(inside.coordinator_id.removeprefix("coordinator-"))
+    inside.coordinator_id = coordinator % 3 + 1  # one that answers NOT_COORDINATOR
+    commit(client, before.assignment, 1)
+    assert inside.coordinator_id == f"coordinator-{coordinator}"
+    kafka3.node(coordinator - 1).kill()
+    try:
+        commit(client, before.assignment, 2)
+        assert inside.coordinator_id != f"coordinator-{coordinator}"
+        assert {tp: c.offset for tp, c in client.committed(before.assignment).items()} == dict.fromkeys(
+            before.assignment, 2
+        )
+        client.check_not_fenced()
+        assert not client.rejoin_needed()
+        assert client.current() == before
+    finally:
+        kafka3.node(coordinator - 1).start()
+        kafka3.wait_until_ready()
+    ((member),) = members(kafka3, group)
+    assert member["member_id"] == before.member_id
