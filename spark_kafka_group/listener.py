@@ -1,0 +1,328 @@
+"""Commits of batches of which Spark tells the user's process earlier than the source.
+
+Spark tells a source that batch N has succeeded when it asks for batch N+1: at the next trigger. It posts a
+QueryProgressEvent about batch N as soon as the batch is in its commit log, and a QueryTerminatedEvent after the last of
+these, to listeners in the process that started the query.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, writer_of
+from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.listener import (
+        QueryProgressEvent,
+        QueryStartedEvent,
+        QueryTerminatedEvent,
+        SourceProgress,
+        StreamingQueryProgress,
+    )
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark_kafka_group.wire import Committed
+
+log = logging.getLogger(__name__)
+
+SOURCE_NAME = "groupkafka"
+CLOSE_WITHIN_S = 60.0
+NOW = 0.0  # as a due time
+SPARK_ERRORS = (Py4JError, PySparkException)  # of a session that is gone
+
+
+@dataclass(frozen=True)
+class Succeeded:
+    """A micro-batch in Spark's commit log, as far as one groupkafka source is concerned."""
+
+    options: Options
+    end: GroupOffset
+    ranges: tuple[OffsetRange, ...]
+
+    @property
+    def reader(self) -> str:
+        return self.end.reader or ""
+
+    @property
+    def group_id(self) -> str:
+        return group_id_of(self.options.group_id, self.reader)
+
+    @property
+    def instance_id(self) -> str:
+        return instance_id_of(self.options.group_instance_id, self.reader)
+
+    @property
+    def note(self) -> str:
+        return commit_note(self.reader, self.end.generation, self.end.batch if self.end.batch >= 0 else None)
+
+    def lacking(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+        """What the group has yet to be told. An offset that somebody else wrote meanwhile is left as it is."""
+        return {r.tp: r.end for r in self.ranges if r.tp not in committed or self._follows(r, committed[r.tp])}
+
+    def _follows(self, batch: OffsetRange, group: Committed) -> bool:
+        if group.offset >= batch.end:
+            return False
+        writer = writer_of(group.metadata)
+        own = writer is not None and writer.reader == self.reader and writer.generation <= self.end.generation
+        return own or group.offset == batch.start
+
+
+class GroupKafkaListener(StreamingQueryListener):
+    """Commits each batch of a session's groupkafka queries soon after it, the last one included.
+
+    The source commits a batch when the next trigger shows that it has succeeded; this listener knows earlier. That
+    matters with trigger(once=True), with query.stop() right after a batch, and while triggers are far apart. It reads
+    each query's own options, so one listener serves all queries that are started after it. As a block::
+
+        with GroupKafkaListener(spark):
+            query = writer.trigger(once=True).start()
+            query.awaitTermination()
+
+    Spark's events arrive some time after what they tell of: leaving the block waits for them. In a program that runs
+    on, ``listener = GroupKafkaListener(spark).attach()`` and, at its end, ``listener.close()``.
+
+    A failure to commit is a warning in the log, and never an error of the query: the source commits at its next trigger
+    or start.
+
+    Parameters
+    ----------
+    spark
+        The session in which the queries are started.
+    after_ms
+        How long to leave a commit to the source. Queries whose triggers come faster are committed by the source alone.
+
+    Attributes
+    ----------
+    commits, failures
+        How many batches this listener has committed, and how many it could not.
+
+    Raises
+    ------
+    TypeError
+        With a session of Spark Connect, which does not show its queries' options.
+    """
+
+    def __init__(self, spark: SparkSession, after_ms: int = 1_000) -> None:
+        if not hasattr(spark, "_jsparkSession"):
+            raise TypeError("GroupKafkaListener needs a SparkSession with a JVM of its own, and this is none")
+        self.commits = 0
+        self.failures = 0
+        self._session = spark
+        self._after_s = after_ms / 1000
+        self._changed = threading.Condition()
+        # Below: under that lock.
+        self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
+        self._waiting: dict[tuple[uuid.UUID, str], tuple[float, Succeeded]] = {}  # by run and reader: when due, what
+        self._committing = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    # Life
+
+    def attach(self) -> Self:
+        """Begin to listen."""
+        self._session.streams.addListener(self)
+        return self
+
+    def __enter__(self) -> Self:
+        return self.attach()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def flush(self, timeout_s: float = CLOSE_WITHIN_S) -> bool:
+        """Commit now what is known, and everything of queries that have ended.
+
+        Returns
+        -------
+        bool
+            False when that took longer than `timeout_s`. A commit that failed is not waited for any longer.
+        """
+        with self._changed:
+            seen = set(self._runs)
+        ended = seen - self._running()
+        with self._changed:
+            self._waiting = {key: (NOW, batch) for key, (_, batch) in self._waiting.items()}
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not (ended & self._runs.keys() or self._due()), timeout_s)
+
+    def close(self, timeout_s: float = CLOSE_WITHIN_S) -> None:
+        """:meth:`flush`, then stop listening: queries that still run are committed by the source alone."""
+        if self._closed:
+            return
+        if not self.flush(timeout_s):
+            log.warning("not everything was committed within %s s; the source does that at its next start", timeout_s)
+        try:
+            self._session.streams.removeListener(self)
+        except SPARK_ERRORS as error:
+            log.info("the Spark session is gone: %s", error)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(timeout_s)
+
+    def _running(self) -> set[uuid.UUID]:
+        """Runs that have not ended: their QueryTerminatedEvent is not on its way."""
+        try:
+            return {uuid.UUID(str(query.runId)) for query in self._session.streams.active}
+        except SPARK_ERRORS as error:
+            log.info("the Spark session is gone, and its last events with it: %s", error)
+            with self._changed:
+                return set(self._runs)
+
+    # Events, in Spark's threads
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        self._follow(event.id, event.runId)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        progress = event.progress
+        sources = [source for source in progress.sources if _is_ours(source)]
+        if not sources:
+            return
+        with self._changed:
+            known = progress.runId in self._runs
+        if not known:  # it was started before this listener
+            self._follow(progress.id, progress.runId)
+        with self._changed:
+            options = self._runs.get(progress.runId, [])
+        if len(options) == 1:
+            options = options * len(sources)
+        if len(options) != len(sources):
+            log.warning("query %s: batch %d: not committed before the next trigger", progress.id, progress.batchId)
+            return
+        for source, own in zip(sources, options, strict=True):
+            self._note(progress, source, own)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        with self._changed:
+            self._runs.pop(event.runId, None)
+            self._waiting |= {key: (NOW, batch) for key, (_, batch) in self._waiting.items() if key[0] == event.runId}
+            self._changed.notify_all()
+
+    def _follow(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
+        try:
+            query = self._session.streams.get(str(query_id))
+            options = [] if query is None else _options_of(query)
+        except (*SPARK_ERRORS, GroupKafkaError) as error:
+            log.warning(
+                "query %s: its options cannot be read, so its commits are left to the source: %s", query_id, error
+            )
+            options = []
+        with self._changed:
+            self._runs[run_id] = options
+            if options and self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._work, name="groupkafka-listener", daemon=True)
+                self._thread.start()
+
+    def _note(self, progress: StreamingQueryProgress, source: SourceProgress, options: Options) -> None:
+        try:
+            end = _offset(source.endOffset)
+            # Where nothing is new, the end is that of an earlier batch, and "from" says how that one began.
+            ranges = end.ranges(_offset(source.startOffset)) if source.startOffset != source.endOffset else []
+        except GroupKafkaError as error:
+            log.warning("query %s: batch %d: %s", progress.id, progress.batchId, error)
+            return
+        if ranges:
+            batch = Succeeded(options, end, tuple(ranges))
+            with self._changed:
+                # The batch before, if it still waits here, was proven to the source by the trigger of this one.
+                self._waiting[progress.runId, batch.reader] = (time.monotonic() + self._after_s, batch)
+                self._changed.notify_all()
+
+    # Commits, in a thread of our own
+
+    def _work(self) -> None:
+        while (batch := self._next()) is not None:
+            try:
+                self._commit(batch)
+            finally:
+                with self._changed:
+                    self._committing = False
+                    self._changed.notify_all()
+
+    def _next(self) -> Succeeded | None:
+        """The next batch that is due, once it is; None after close()."""
+        with self._changed:
+            while not self._closed:
+                first = min(self._waiting, key=lambda key: self._waiting[key][0], default=None)
+                left_s = None if first is None else self._waiting[first][0] - time.monotonic()
+                if first is not None and left_s is not None and left_s <= 0:
+                    self._committing = True
+                    return self._waiting.pop(first)[1]
+                self._changed.wait(left_s)
+        return None
+
+    def _due(self) -> bool:
+        """Whether something is, or should be, committed at this moment."""
+        return self._committing or any(due == NOW for due, _ in self._waiting.values())
+
+    def _commit(self, batch: Succeeded) -> None:
+        # Importing kafka-python takes a while, and every Python worker imports this package.
+        from spark_kafka_group.wire.outside import OutsideCommitter
+
+        generation = batch.end.generation
+        where = f"group {batch.group_id}: generation {generation}"
+        try:
+            with OutsideCommitter(batch.options, batch.group_id) as group:
+                offsets = batch.lacking(group.committed([r.tp for r in batch.ranges]))
+                if not offsets:
+                    return
+                done = group.commit(offsets, batch.note, generation, batch.instance_id)
+        except GroupKafkaError as error:
+            self.failures += 1
+            log.warning(
+                "%s: not committed: %s: %s. The rows are in the sink: the source commits them at its next trigger or "
+                "start, and a consumer that takes these partitions over before that reads them again",
+                where, " ".join(map(str, batch.ranges)), error,
+            )  # fmt: skip
+            return
+        if done:
+            self.commits += 1
+            log.info("%s: committed %s", where, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+        else:
+            log.info("%s is over: the source commits for itself", where)
+
+
+def _is_ours(source: SourceProgress) -> bool:
+    try:
+        end = json.loads(source.endOffset)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(end, dict) and GROUP_KEY in end
+
+
+def _offset(text: str | None) -> GroupOffset:
+    """An offset in a source's progress. Before the first batch there is none, which pyspark turns into "None"."""
+    return GroupOffset() if text in (None, "None") else GroupOffset.from_json(json.loads(text))
+
+
+def _options_of(query: StreamingQuery) -> list[Options]:
+    """Options of a query's groupkafka sources, in the order in which its progress names them; one where all are equal.
+
+    Spark shows them in the query's plan and nowhere else. They are not asked of the user: with the kafka.group.id of
+    another query, offsets would be written into a group that has not read them, and it would miss records.
+    """
+    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
+    found: list[Options] = []
+    for leaf in (leaves.apply(number) for number in range(leaves.size())):
+        if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName().lower() == SOURCE_NAME:
+            found.append(Options.parse(dict(leaf.extraOptions().asCaseSensitiveMap())))
+    return found[:1] if all(options == found[0] for options in found) else found

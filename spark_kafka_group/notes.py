@@ -1,0 +1,41 @@
+"""What a query goes by in Kafka: the names of its group and its static member, and the notes in its commits."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+DEFAULT_PREFIX = "spark-groupkafka"
+
+
+def group_id_of(configured: str | None, reader: str) -> str:
+    """The group of the query with this reader id: kafka.group.id, or one of its own."""
+    return configured or f"{DEFAULT_PREFIX}-{reader}"
+
+
+def instance_id_of(configured: str | None, reader: str) -> str:
+    """The static member's name: kafka.group.instance.id, or one derived from the reader id."""
+    return configured or f"groupkafka-{reader}"
+
+
+def commit_note(reader: str, generation: int, batch: int | None = None) -> str:
+    """The metadata of a commit, by which a later start tells its own commits from others'."""
+    note = {"reader": reader, "generation": generation} | ({} if batch is None else {"batch": batch})
+    return json.dumps(note, separators=(",", ":"))
+
+
+class Writer(NamedTuple):
+    """Who wrote a commit, as its note says."""
+
+    reader: str
+    generation: int
+
+
+def writer_of(metadata: str) -> Writer | None:
+    """The writer that a commit's metadata names; None when it was nobody of this project."""
+    try:
+        note = json.loads(metadata)
+        reader, generation = note["reader"], note["generation"]
+    except (ValueError, TypeError, KeyError):
+        return None
+    return Writer(reader, generation) if isinstance(reader, str) and isinstance(generation, int) else None

@@ -1,0 +1,284 @@
+"""GroupKafkaListener: commits of batches that Spark has not told the source about."""
+
+import json
+import logging
+import threading
+from contextlib import contextmanager
+
+import pytest
+from kafka import KafkaConsumer
+from support import commit_for, committed, members, name, numbered, options, topic_with
+
+from spark_kafka_group import GroupKafkaListener
+from spark_kafka_group.errors import CommitError
+from spark_kafka_group.listener import Succeeded
+from spark_kafka_group.notes import commit_note
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
+from spark_kafka_group.wire import Committed
+from spark_kafka_group.wire.outside import OutsideCommitter
+
+ONCE = {"once": True}
+FAR_APART = {"processingTime": "1 hour"}
+LATER = 3_600_000
+THREAD = "groupkafka-listener"
+
+
+@pytest.fixture
+def start(spark, tmp_path):
+    """Start a query; all are stopped in the end."""
+    queries = []
+
+    def start(settings, trigger, source="groupkafka", during=lambda: None):
+        def write(df, batch_id):
+            df.count()
+            during()
+
+        stream = spark.readStream.format(source).options(**settings).load()
+        writer = stream.writeStream.foreachBatch(write).trigger(**trigger)
+        queries.append(writer.option("checkpointLocation", str(tmp_path / name("checkpoint"))).start())
+        return queries[-1]
+
+    yield start
+    for query in queries:
+        query.stop()
+
+
+@contextmanager
+def said(caplog):
+    """What the package logs."""
+    with caplog.at_level(logging.INFO, logger="spark_kafka_group"):
+        yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("spark_kafka_group")]
+
+
+def threads():
+    return {thread.name for thread in threading.enumerate()}
+
+
+def end_of(query):
+    return json.loads(query.lastProgress.sources[0].endOffset)
+
+
+def commits_of(kafka, group):
+    return [e for e in read_group_log(kafka, group) if isinstance(e, OffsetCommitted) and e.offset is not None]
+
+
+def test_trigger_once_is_committed_and_without_the_listener_it_is_not(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(30, 3))
+    start(options(kafka, topic, group), ONCE).awaitTermination()
+    assert committed(kafka, group) == {}
+    other = name("group")
+    with GroupKafkaListener(spark) as listener:
+        start(options(kafka, topic, other), ONCE).awaitTermination()
+    assert committed(kafka, other) == {(topic, p): 10 for p in range(3)}
+    assert (listener.commits, listener.failures) == (1, 0)
+
+
+def test_a_query_that_is_stopped_right_after_a_batch_is_committed(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(30, 3))
+    with GroupKafkaListener(spark, after_ms=LATER):
+        query = start(options(kafka, topic, group), FAR_APART)
+        wait_until(lambda: query.lastProgress, within=60)
+        query.stop()
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+
+def test_while_triggers_are_far_apart_the_batch_is_committed_as_the_member(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(30, 3))
+    with GroupKafkaListener(spark) as listener:
+        query = start(options(kafka, topic, group), FAR_APART)
+        wait_until(lambda: query.lastProgress, within=60)
+        before = kafka.group_state(group)
+        wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=30)
+        assert kafka.group_state(group) == before
+        assert before[0] == "Stable"
+        assert THREAD in threads()
+    listener.close()  # once more
+    assert THREAD not in threads()
+    assert query.isActive
+    planned = end_of(query)["@group"]
+    commits = commits_of(kafka, group)
+    assert sorted(c.partition for c in commits) == [0, 1, 2]
+    assert {(n["reader"], n["generation"]) for n in (json.loads(c.metadata) for c in commits)} == {
+        (planned["reader"], planned["generation"])
+    }
+    generations = {e.generation for e in read_group_log(kafka, group) if isinstance(e, GroupGeneration) and e.members}
+    assert generations == {planned["generation"]}
+
+
+def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(30, 3))
+    other = name("group")
+    with GroupKafkaListener(spark) as listener:
+        queries = [start(options(kafka, topic, g), FAR_APART) for g in (group, other, None)]
+        wait_until(lambda: all(query.lastProgress for query in queries), within=60)
+        groups = [group, other, "spark-groupkafka-" + end_of(queries[2])["@group"]["reader"]]
+        for query in queries:
+            query.stop()
+    assert listener.commits == 3
+    for own, query in zip(groups, queries, strict=True):
+        commits = commits_of(kafka, own)
+        assert {(c.partition, c.offset) for c in commits} == {(p, 10) for p in range(3)}
+        assert {json.loads(c.metadata)["reader"] for c in commits} == {end_of(query)["@group"]["reader"]}
+
+
+def test_each_source_of_a_query_is_committed_in_its_own_group(spark, kafka, group, tmp_path):
+    groups = [group, name("group")]
+    topics = [topic_with(kafka, numbered(10, 1), partitions=1) for _ in groups]
+    parts = [
+        spark.readStream.format("groupkafka").options(**options(kafka, topic, own)).load()
+        for topic, own in zip(topics, groups, strict=True)
+    ]
+    with GroupKafkaListener(spark):
+        query = parts[0].union(parts[1]).writeStream.format("noop").trigger(**ONCE)
+        query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    assert [committed(kafka, own) for own in groups] == [{(topic, 0): 10} for topic in topics]
+
+
+def test_a_query_of_another_source_is_ignored(spark, start, caplog):
+    with said(caplog) as texts, GroupKafkaListener(spark) as listener:
+        query = start({"rowsPerSecond": "100"}, {"processingTime": "100 milliseconds"}, source="rate")
+        wait_until(lambda: any(p.numInputRows for p in query.recentProgress), within=60)
+        query.stop()
+        assert THREAD not in threads()
+    assert (listener.commits, listener.failures, texts()) == (0, 0, [])
+
+
+def test_a_query_that_was_started_before_the_listener_is_served_while_it_runs(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    attached = threading.Event()
+    start(options(kafka, topic, group), FAR_APART, during=attached.wait)
+    with GroupKafkaListener(spark):
+        attached.set()
+        wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=60)
+
+
+def test_spark_tells_of_a_batch_when_its_commit_log_has_it_and_of_the_end_after_the_last(
+    spark, kafka, group, start, tmp_path
+):
+    heard = []
+
+    class Watching(GroupKafkaListener):
+        def onQueryProgress(self, event):
+            batch = event.progress.batchId
+            heard.append((batch, bool(list(tmp_path.glob(f"checkpoint-*/commits/{batch}")))))
+            super().onQueryProgress(event)
+
+        def onQueryTerminated(self, event):
+            heard.append("terminated")
+            super().onQueryTerminated(event)
+
+    topic = topic_with(kafka, numbered(30, 1), partitions=1)
+    with Watching(spark) as listener:
+        start(options(kafka, topic, group, maxOffsetsPerTrigger=10), {"availableNow": True}).awaitTermination()
+    assert heard == [(0, True), (1, True), (2, True), "terminated"]
+    # Triggers came faster than after_ms, so that the source did all commits and no offset was committed twice.
+    assert [c.offset for c in commits_of(kafka, group)] == [10, 20, 30]
+    assert listener.commits == 0
+
+
+def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone(spark, kafka, group, start):
+    topic = topic_with(kafka, numbered(40, 4), partitions=4)
+    theirs = {(topic, 0): 15, (topic, 1): 5, (topic, 2): 0}
+
+    class Late(GroupKafkaListener):
+        def onQueryTerminated(self, event):
+            wait_until(lambda: kafka.group_state(group)[0] == "Empty", within=30)
+            commit_for(kafka, group, theirs)
+            super().onQueryTerminated(event)
+
+    with Late(spark, after_ms=LATER):
+        start(options(kafka, topic, group), ONCE).awaitTermination()
+    # One ahead of the batch, one set back into it, one where the batch began, and one of which nobody spoke.
+    assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
+
+
+def test_a_broker_that_is_away_is_a_warning_and_no_error_of_the_query(spark, group, start, caplog):
+    with KafkaCluster() as own, said(caplog) as texts:
+        topic = topic_with(own, numbered(10, 1), partitions=1)
+        settings = options(own, topic, group) | {"kafka.request.timeout.ms": "1500"}
+        with GroupKafkaListener(spark) as listener:
+            query = start(settings, ONCE, during=own.node(0).kill)
+            query.awaitTermination()
+        assert query.exception() is None
+    assert (listener.commits, listener.failures) == (0, 1)
+    (warning,) = [text for text in texts() if "not committed" in text]
+    assert f"group {group}: generation 1: not committed: {topic}-0[0,10): connecting to" in warning
+
+
+def test_a_session_of_spark_connect_is_refused():
+    with pytest.raises(TypeError, match="JVM"):
+        GroupKafkaListener(object())
+
+
+def polled(consumer):
+    consumer.poll(timeout_ms=100)
+    return consumer
+
+
+class TestOutsideCommitter:
+    """Commits in the name of a member of another process, here one of kafka-python's own."""
+
+    @pytest.fixture
+    def member(self, kafka, group, topic):
+        consumer = KafkaConsumer(
+            topic,
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=group,
+            group_instance_id="theirs",
+            enable_auto_commit=False,
+        )
+        generation = wait_until(lambda: polled(consumer)._coordinator.generation_if_stable(), within=60)
+        yield generation
+        consumer.close(autocommit=False)
+
+    @pytest.fixture
+    def outside(self, kafka, group, topic):
+        with OutsideCommitter(Options.parse(options(kafka, topic)), group) as outside:
+            yield outside
+
+    def test_a_commit_in_the_members_generation_is_taken(self, kafka, group, topic, member, outside):
+        tp = TopicPartition(topic, 1)
+        assert outside.commit({tp: 7}, "note", member.generation_id, "theirs")
+        assert outside.committed([tp, TopicPartition(topic, 2)]) == {tp: Committed(7, "note")}
+        assert [m["member_id"] for m in members(kafka, group)] == [member.member_id]
+
+    def test_a_commit_in_a_generation_that_is_over_is_not(self, kafka, group, topic, member, outside):
+        assert not outside.commit({TopicPartition(topic, 1): 7}, "note", member.generation_id - 1, "theirs")
+        assert committed(kafka, group) == {}
+
+    def test_when_the_member_has_left_and_others_are_there_it_is_an_error(self, topic, member, outside):
+        with pytest.raises(CommitError, match=r"others are in it \(theirs\)"):
+            outside.commit({TopicPartition(topic, 1): 7}, "note", 1, "ours")
+
+    def test_without_members_it_is_taken_without_one(self, kafka, group, topic, outside):
+        assert outside.committed([TopicPartition(topic, 1)]) == {}
+        assert outside.commit({TopicPartition(topic, 1): 7}, "note", 5, "ours")
+        assert kafka.committed(group) == {(topic, 1): (7, "note")}
+
+
+class TestLacking:
+    """What of a batch the group has yet to be told."""
+
+    TP = TopicPartition("orders", 0)
+
+    @pytest.mark.parametrize(
+        ("group", "told"),
+        [
+            (None, True),
+            (Committed(10, commit_note("me", 4)), True),
+            (Committed(5, commit_note("me", 3, 1)), True),
+            (Committed(20, commit_note("me", 4)), False),
+            (Committed(30, commit_note("me", 4)), False),
+            (Committed(5, commit_note("me", 5)), False),
+            (Committed(5, commit_note("you", 3)), False),
+            (Committed(5, ""), False),
+            (Committed(10, ""), True),
+            (Committed(10, commit_note("you", 9)), True),
+            (Committed(30, ""), False),
+        ],
+    )
+    def test_by_offset_and_writer(self, group, told):
+        batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4), (OffsetRange(self.TP, 10, 20),))
+        assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if told else {})
