@@ -13,7 +13,7 @@ from pathlib import Path
 from common import fill, parser, report, session
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.driver.assignors import STRATEGIES
+from spark_kafka_group.driver.assignors import resolve
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.wire import GroupClient
@@ -29,9 +29,9 @@ def membership(cluster: KafkaCluster, rounds: int) -> dict[str, dict[str, float]
     """A generation and a commit, as the driver does them for each batch, without Spark."""
     cluster.create_topic("membership", partitions=4)
     options = Options.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "membership"})
-    client = GroupClient(options, "membership", "bench", STRATEGIES)
-    client.partitions(options.topics)
-    client.subscribe(options.topics)
+    client = GroupClient(options, "membership", "bench", resolve(options.assignment_strategy))
+    client.partitions(options.subscription)
+    client.subscribe(options.subscription)
     tps = client.join().assignment
     took: dict[str, list[float]] = {"rejoin": [], "commit": [], "end offsets": []}
     for number in range(rounds):

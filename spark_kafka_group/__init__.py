@@ -8,14 +8,17 @@ from spark_kafka_group.errors import (
     CorruptRecordError,
     FencedError,
     GroupKafkaError,
+    InterceptorError,
     JoinTimeoutError,
     MembershipError,
     NoOffsetForPartitionError,
+    OffsetConflictError,
     OffsetFormatError,
     OffsetOutOfRangeError,
     OptionError,
     ReadError,
 )
+from spark_kafka_group.listener import GroupKafkaListener
 from spark_kafka_group.source import GroupKafkaDataSource
 
 __all__ = [
@@ -27,9 +30,12 @@ __all__ = [
     "GroupBatch",
     "GroupKafkaDataSource",
     "GroupKafkaError",
+    "GroupKafkaListener",
+    "InterceptorError",
     "JoinTimeoutError",
     "MembershipError",
     "NoOffsetForPartitionError",
+    "OffsetConflictError",
     "OffsetFormatError",
     "OffsetOutOfRangeError",
     "OptionError",

@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
+from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
 from spark_kafka_group.options import Options, check_for_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from spark_kafka_group.driver.hooks import Hooks
     from spark_kafka_group.wire import GroupClient
 
 log = logging.getLogger(__name__)
@@ -74,8 +76,10 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         On leaving it: the work is done, and its records will be read again.
     """
     # Importing kafka-python takes a while, and every Python worker imports this package.
-    from spark_kafka_group.driver.assignors import STRATEGIES
+    from spark_kafka_group.driver.assignors import resolve
     from spark_kafka_group.driver.batch import batch_ranges
+    from spark_kafka_group.driver.hooks import Hooks
+    from spark_kafka_group.driver.metrics import Metrics
     from spark_kafka_group.wire import GroupClient
 
     parsed = Options.parse(options)
@@ -83,10 +87,13 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     group_id = parsed.group_id
     if group_id is None:
         raise OptionError("group_batch needs kafka.group.id: it commits to that group")
-    client = GroupClient(parsed, group_id, parsed.group_instance_id, STRATEGIES)
+    if parsed.subscription.manual:
+        raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
+    hooks = Hooks(parsed, Metrics())
+    client = GroupClient(parsed, group_id, parsed.group_instance_id, resolve(parsed.assignment_strategy))
     try:
-        existing = client.partitions(parsed.topics)
-        client.subscribe(parsed.topics)
+        existing = client.partitions(parsed.subscription)
+        client.subscribe(parsed.subscription)
         generation = client.join()
         ranges = batch_ranges(parsed, client, set(generation.assignment))
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
@@ -103,7 +110,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         yield GroupBatch(df, tuple(ranges), generation.id)
         ends = {r.tp: r.end for r in ranges if r.size}
         if ends:
-            _commit(client, ends, group_id, generation.id)
+            _commit(client, ends, group_id, generation.id, hooks)
     finally:
         try:
             if parsed.group_instance_id is None:
@@ -112,20 +119,21 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
             client.close()
 
 
-def _commit(client: GroupClient, ends: dict[TopicPartition, int], group_id: str, generation: int) -> None:
-    from spark_kafka_group.driver.positions import commit_note
-
+def _commit(client: GroupClient, ends: dict[TopicPartition, int], group_id: str, generation: int, hooks: Hooks) -> None:
     try:
-        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation), generation)
+        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation, 0), generation)
     except MembershipLostError as error:
+        hooks.committed(ends, error)
         raise CommitError(
             f"group {group_id}: the group went on without this batch ({error}), probably because another "
             f"member joined and the batch took longer than kafka.max.poll.interval.ms; nothing was committed, so its "
             f"records will be read again"
         ) from error
+    except CommitError as error:
+        hooks.committed(ends, error)
+        raise
+    hooks.committed(ends, None)
     log.info(
         "group %s: generation %d: committed %s",
-        group_id,
-        generation,
-        " ".join(f"{t}={o}" for t, o in sorted(ends.items())),
-    )
+        group_id, generation, " ".join(f"{t}={o}" for t, o in sorted(ends.items())),
+    )  # fmt: skip

@@ -6,6 +6,7 @@
     ├── OptionError               (also ValueError)
     ├── OffsetFormatError         (also ValueError)
     ├── NoOffsetForPartitionError
+    ├── OffsetConflictError
     ├── MembershipError
     │   ├── FencedError
     │   ├── MembershipLostError
@@ -13,6 +14,7 @@
     ├── CommitError
     ├── BrokerError
     │   └── BrokerTimeoutError
+    ├── InterceptorError
     └── ReadError
         ├── OffsetOutOfRangeError
         └── CorruptRecordError
@@ -40,6 +42,10 @@ class NoOffsetForPartitionError(GroupKafkaError):
     """Raised when kafka.auto.offset.reset is ``none`` and the group has committed nothing for a partition."""
 
 
+class OffsetConflictError(GroupKafkaError):
+    """Raised when checkpoint and group disagree about an offset and option onOffsetConflict is ``fail``."""
+
+
 class MembershipError(GroupKafkaError):
     """Raised when the query cannot be, or can no longer be, a member of its consumer group."""
 
@@ -49,7 +55,7 @@ class FencedError(MembershipError):
 
 
 class MembershipLostError(MembershipError):
-    """Raised when the group has removed this driver; it rejoins as new, so this error stays inside the driver."""
+    """Raised when the group goes on without this driver's generation; it joins again, so this stays in the driver."""
 
 
 class JoinTimeoutError(MembershipError):
@@ -66,6 +72,10 @@ class BrokerError(GroupKafkaError):
 
 class BrokerTimeoutError(BrokerError):
     """Raised when a broker did not answer in time."""
+
+
+class InterceptorError(GroupKafkaError):
+    """Raised on an executor when an interceptor of the user's own fails."""
 
 
 class ReadError(GroupKafkaError):

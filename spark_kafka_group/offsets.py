@@ -4,7 +4,8 @@ The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets
 ``format("kafka")`` can be continued, plus one key that no topic can have::
 
     {"orders": {"0": 120, "1": 80},
-     "@group": {"reader": "5f0c…", "generation": 7, "from": {"orders": {"1": 40}}}}
+     "@group": {"reader": "5f0c…", "generation": 7, "batch": 3, "topics": {"orders": "Xk2f…"},
+                "from": {"orders": {"1": 40}}}}
 """
 
 from __future__ import annotations
@@ -94,7 +95,11 @@ class GroupOffset:
     reader
         Id made once per query; None in a checkpoint that format("kafka") wrote.
     generation
-        Generation of the group under which the batch was planned; -1 before the first.
+        Generation of the group under which the batch was planned; -1 before the first, and without membership.
+    batch
+        Number of the batch among those of this query that had data, from 0; -1 before the first.
+    topic_ids
+        Id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it replaces.
     moved
         Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
         or moved because the group's committed offset was right and the checkpoint was not.
@@ -103,6 +108,8 @@ class GroupOffset:
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     reader: str | None = None
     generation: int = -1
+    batch: int = -1
+    topic_ids: dict[str, str] = field(default_factory=dict)
     moved: dict[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
@@ -110,6 +117,10 @@ class GroupOffset:
         obj: dict[str, Any] = dict(positions_to_json(self.positions))
         if self.reader is not None:
             group: dict[str, Any] = {"reader": self.reader, "generation": self.generation}
+            if self.batch >= 0:
+                group["batch"] = self.batch
+            if self.topic_ids:
+                group["topics"] = dict(sorted(self.topic_ids.items()))
             if self.moved:
                 group["from"] = positions_to_json(self.moved)
             obj[GROUP_KEY] = group
@@ -138,17 +149,17 @@ class GroupOffset:
                 f"the checkpoint's offset was written by offset format {version} of spark-kafka-group and this "
                 f"installation reads format {FORMAT_VERSION}: install the version that wrote it, or a newer one"
             )
-        unknown = sorted(set(group) - {"reader", "generation", "from", "version"})
-        reader, generation = group.get("reader"), group.get("generation")
-        if unknown or not isinstance(reader, str) or not isinstance(generation, int):
+        if not _readable(group):
             raise OffsetFormatError(
                 f"the checkpoint's offset has {group!r} under {GROUP_KEY!r}, which this version of spark-kafka-group "
                 f"(offset format {FORMAT_VERSION}) cannot read: install the version that wrote it"
             )
         return cls(
             positions,
-            reader,
-            generation,
+            group["reader"],
+            group["generation"],
+            group.get("batch", -1),
+            group.get("topics", {}),
             positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
         )
 
@@ -172,3 +183,16 @@ class GroupOffset:
         """The non-empty ranges of the batch that ends here, in order of partition."""
         starts = self.starts(previous)
         return [OffsetRange(tp, starts[tp], end) for tp, end in sorted(self.positions.items()) if starts[tp] < end]
+
+
+def _readable(group: dict[str, Any]) -> bool:
+    """Whether what is under ``@group`` has the keys and types of this format."""
+    ids = group.get("topics", {})
+    return (
+        set(group) <= {"reader", "generation", "batch", "topics", "from", "version"}
+        and isinstance(group.get("reader"), str)
+        and isinstance(group.get("generation"), int)
+        and isinstance(group.get("batch", -1), int)
+        and isinstance(ids, dict)
+        and all(isinstance(value, str) for value in ids.values())
+    )

@@ -8,96 +8,25 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_kafka_group.errors import OffsetFormatError, OptionError
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition, positions_from_json
+from spark_kafka_group import parsing, plugins
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.parsing import StartingOffsets
+from spark_kafka_group.subscription import Subscription
 
 GROUP = "group"
-INT32_MAX = 2**31 - 1
 CONNECTIONS_MAX_IDLE_MS = 540_000  # Kafka's connections.max.idle.ms, which requests must not outlive
-
-StartingOffsets = str | dict[TopicPartition, int]
-
-
-def _text(raw: str) -> str:
-    if not raw.strip():
-        raise ValueError("must not be empty")
-    return raw.strip()
-
-
-def _integer(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
-    def parse(raw: str) -> int:
-        try:
-            value = int(raw)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if not low <= value <= high:
-            raise ValueError(f"must be between {low} and {high}")
-        return value
-
-    return parse
-
-
-def _boolean(raw: str) -> bool:
-    if raw.strip().lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return raw.strip().lower() == "true"
-
-
-def _choice(*words: str) -> Callable[[str], str]:
-    def parse(raw: str) -> str:
-        if raw.strip().lower() not in words:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return raw.strip().lower()
-
-    return parse
-
-
-def _servers(raw: str) -> str:
-    for server in raw.split(","):
-        if not re.fullmatch(r"\s*(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):\d{1,5}\s*", server):
-            raise ValueError(f"must be host:port, separated by commas; {server.strip()!r} is not")
-    return ",".join(server.strip() for server in raw.split(","))
-
-
-def _topics(raw: str) -> tuple[str, ...]:
-    topics = [topic.strip() for topic in raw.split(",")]
-    for topic in topics:
-        if not topic:
-            raise ValueError("has an empty topic name: look for a stray comma")
-        if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
-            raise ValueError(f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them")
-    return tuple(dict.fromkeys(topics))
-
-
-def _instance_id(raw: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", raw) or raw in (".", ".."):
-        raise ValueError("must be letters, digits, '.', '_' and '-', at most 249 of them")
-    return raw
-
-
-def _offsets(*words: str, refused: Mapping[int, str]) -> Callable[[str], StartingOffsets]:
-    def parse(raw: str) -> StartingOffsets:
-        if raw.strip().lower() in words:
-            return raw.strip().lower()
-        expected = f'must be {", ".join(words)} or JSON like {{"topic": {{"0": 23, "1": -2}}}}'
-        if not raw.lstrip().startswith("{"):
-            raise ValueError(expected)
-        try:
-            positions = positions_from_json(json.loads(raw), "it")
-        except (json.JSONDecodeError, OffsetFormatError) as error:
-            raise ValueError(f"{expected}: {error}") from None
-        for tp, offset in positions.items():
-            if offset in refused:
-                raise ValueError(f"has {offset} for {tp}: {refused[offset]}")
-        return positions
-
-    return parse
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
+INTERCEPTOR_METHODS = ("on_consume", "on_commit")
+JAVA_STRATEGIES = tuple(
+    f"org.apache.kafka.clients.consumer.{name}Assignor"
+    for name in ("Range", "RoundRobin", "Sticky", "CooperativeSticky")
+)
 
 
 def _option(
@@ -118,19 +47,32 @@ class Options:
     """The options of one query, checked. Built by :meth:`parse`."""
 
     bootstrap_servers: str = _option(
-        "kafka.bootstrap.servers", _servers, "Brokers to ask for the cluster: `host:port`, comma-separated.",
+        "kafka.bootstrap.servers", parsing.servers, "Brokers to ask for the cluster: `host:port`, comma-separated.",
         default="", shown="required", required=True,
     )  # fmt: skip
     group_id: str | None = _option(
-        "kafka.group.id", _text, "The consumer group the query is a member of. A stream without it makes a group "
-        "of its own, named after an id kept in its checkpoint; a batch read without it belongs to no group.",
+        "kafka.group.id", parsing.text,
+        "The consumer group the query is a member of. A stream without it makes a group of its own, "
+        "named after an id kept in its checkpoint; a batch read without it belongs to no group.",
         shown="`spark-groupkafka-<reader id>` on a stream",
     )  # fmt: skip
     topics: tuple[str, ...] = _option(
-        "subscribe", _topics, "Topics to read, comma-separated.", default=(), shown="required", required=True
-    )
+        "subscribe", parsing.topics, "Topics to read, comma-separated.",
+        default=(), shown="one of these three",
+    )  # fmt: skip
+    topic_pattern: str | None = _option(
+        "subscribePattern", parsing.pattern,
+        "A regular expression: topics whose whole name matches are read, also those made later; internal ones never.",
+        shown="one of these three",
+    )  # fmt: skip
+    assigned: frozenset[TopicPartition] = _option(
+        "assign", parsing.partitions,
+        'Partitions, `{"orders": [0, 1]}`: read without membership, so nobody shares them and nothing rebalances; '
+        "offsets are committed all the same, to a group that nobody else may use.",
+        default=frozenset(), shown="one of these three",
+    )  # fmt: skip
     starting_offsets: StartingOffsets | None = _option(
-        "startingOffsets", _offsets("group", "earliest", "latest", refused={}),
+        "startingOffsets", parsing.offsets("group", "earliest", "latest", refused={}),
         "Where a new query starts: `group` (what the group has committed, else `kafka.auto.offset.reset`), `earliest`, "
         '`latest`, or JSON per partition, `{"orders": {"0": 23, "1": -2}}` (-2 earliest, -1 latest). '
         "A query with a checkpoint goes on from there.",
@@ -138,92 +80,145 @@ class Options:
     )  # fmt: skip
     ending_offsets: StartingOffsets = _option(
         "endingOffsets",
-        _offsets("latest", refused={EARLIEST: "a batch cannot end at earliest (-2)"}),
+        parsing.offsets("latest", refused={EARLIEST: "a batch cannot end at earliest (-2)"}),
         "Batch reads only. Where the read ends, exclusive: `latest` or JSON per partition (-1 latest).",
         default="latest",
     )  # fmt: skip
     auto_offset_reset: str | None = _option(
-        "kafka.auto.offset.reset", _choice("latest", "earliest", "none"),
+        "kafka.auto.offset.reset", parsing.choice("latest", "earliest", "none"),
         "Where `startingOffsets=group` starts a partition for which the group has committed nothing; `none` is an "
         "error that names the partitions.",
         shown="`latest` on a stream, `earliest` on a batch read",
     )  # fmt: skip
+    on_offset_conflict: str = _option(
+        "onOffsetConflict", parsing.choice("auto", "checkpoint", "group", "fail"),
+        "Streams only. When a query starts again and its checkpoint and the group's committed offset differ: `auto` "
+        "(who wrote the group's last decides, see Guarantees), `checkpoint`, `group`, or `fail`.",
+        default="auto",
+    )  # fmt: skip
+    paused: frozenset[TopicPartition] = _option(
+        "pausePartitions", parsing.partitions,
+        'Streams only. Partitions that are not read for now, `{"orders": [0, 1]}`; their positions are kept.',
+        default=frozenset(), shown="none",
+    )  # fmt: skip
+    pause_file: str | None = _option(
+        "pauseFile", parsing.writable_file,
+        "Streams only. A file on the driver with JSON as in `pausePartitions`, looked at before every micro-batch: "
+        "change it to pause and resume while the query runs; without the file nothing is paused.",
+        shown="none",
+    )  # fmt: skip
     max_offsets_per_trigger: int | None = _option(
-        "maxOffsetsPerTrigger", _integer(1, 2**63 - 1),
+        "maxOffsetsPerTrigger", parsing.integer(1, 2**63 - 1),
         "Most offsets in one micro-batch, shared among partitions in proportion to their backlog; none starves.",
         shown="no limit",
     )  # fmt: skip
-    include_headers: bool = _option("includeHeaders", _boolean, "Adds the `headers` column.", default=False)
+    include_headers: bool = _option("includeHeaders", parsing.boolean, "Adds the `headers` column.", default=False)
     generation: str = _option(
-        "generation", _choice("auto", "batch", "stable"),
+        "generation", parsing.choice("auto", "batch", "stable"),
         "When a micro-batch with data starts a new generation of the group: `auto` (when the query is alone in the "
         "group), `batch` (always, as leader), `stable` (only when Kafka needs one).",
         default="auto",
     )  # fmt: skip
+    assignment_strategy: tuple[str, ...] = _option(
+        "kafka.partition.assignment.strategy", parsing.names,
+        "How partitions are dealt among the members, most preferred first: `range`, `roundrobin`, `sticky`, "
+        "`cooperative-sticky` (or Java's class names), or `module:Class` of your own. All members need one in common.",
+        default=("range", "cooperative-sticky"), shown="`range,cooperative-sticky`, as Java's consumer has it",
+    )  # fmt: skip
+    rebalance_listener: str | None = _option(
+        "rebalanceListener", parsing.text,
+        "Streams only. `module:Class` with `on_partitions_revoked`, `on_partitions_assigned` and `on_partitions_lost`, "
+        "called on the driver once per rebalance.",
+        shown="none",
+    )  # fmt: skip
+    interceptors: tuple[str, ...] = _option(
+        "interceptors", parsing.names,
+        "`module:Class`, comma-separated, with `on_consume(record_batch)` (on executors; what it returns goes on to "
+        "Spark) or `on_commit(offsets, error)` (on the driver, after each commit).",
+        default=(), shown="none",
+    )  # fmt: skip
+    min_partitions: int | None = _option(
+        "minPartitions", parsing.integer(1),
+        "At least so many tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
+        "Without it `recordsPerTask` decides.",
+        shown="none",
+    )  # fmt: skip
     records_per_task: int = _option(
-        "recordsPerTask", _integer(1, 2**63 - 1),
+        "recordsPerTask", parsing.integer(1, 2**63 - 1),
         "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as each costs 20-30 ms.",
         default=200_000,
     )  # fmt: skip
     max_tasks: int | None = _option(
-        "maxTasks", _integer(1), "Most tasks of one micro-batch or batch read.", shown="number of partitions"
+        "maxTasks", parsing.integer(1), "Most tasks of one micro-batch or batch read.", shown="number of partitions"
     )
     decoder: str = _option(
-        "decoder", _choice("auto", "c", "python"),
+        "decoder", parsing.choice("auto", "c", "python"),
         "`c` is compiled, `python` gives the same rows slowly, `auto` takes `c` where it was built.",
         default="auto",
     )  # fmt: skip
     client_id: str = _option(
         "kafka.client.id",
-        _text,
+        parsing.text,
         "Name in broker logs and quotas; `-driver` or `-executor` is added.",
         default="groupkafka",
     )
     group_instance_id: str | None = _option(
-        "kafka.group.instance.id", _instance_id,
+        "kafka.group.instance.id", parsing.instance_id,
         "Static membership under a name of your own. Such a member does not leave the group when the query stops.",
         shown="derived from an id in the checkpoint",
     )  # fmt: skip
     session_timeout_ms: int = _option(
-        "kafka.session.timeout.ms", _integer(1),
+        "kafka.session.timeout.ms", parsing.integer(1),
         "How long the group waits for a driver that went silent. The broker sets bounds.", default=45_000,
     )  # fmt: skip
     heartbeat_interval_ms: int = _option(
         "kafka.heartbeat.interval.ms",
-        _integer(1),
+        parsing.integer(1),
         "How often the driver tells the group it is alive.",
         default=3_000,
     )
     max_poll_interval_ms: int = _option(
-        "kafka.max.poll.interval.ms", _integer(1),
+        "kafka.max.poll.interval.ms", parsing.integer(1),
         "The rebalance timeout: how long the rest of the group waits for a running micro-batch to end and be "
         "committed. A longer micro-batch is fine as long as nobody joins or leaves.",
         default=300_000,
     )  # fmt: skip
     request_timeout_ms: int = _option(
-        "kafka.request.timeout.ms", _integer(1),
+        "kafka.request.timeout.ms", parsing.integer(1),
         "How long to wait for a broker, with retries, before an error. Also bounds stopping.", default=30_000,
     )  # fmt: skip
+    metadata_max_age_ms: int = _option(
+        "kafka.metadata.max.age.ms", parsing.integer(1),
+        "How late a new topic or partition may be noticed. Kafka's five minutes is long for who knows Spark's source.",
+        default=30_000,
+    )  # fmt: skip
     fetch_min_bytes: int = _option(
-        "kafka.fetch.min.bytes", _integer(1), "A broker answers a fetch when it has this much.", default=1
+        "kafka.fetch.min.bytes", parsing.integer(1), "A broker answers a fetch when it has this much.", default=1
     )
     fetch_max_bytes: int = _option(
-        "kafka.fetch.max.bytes", _integer(1024), "Most bytes of one fetch response; a larger batch still gets through.",
+        "kafka.fetch.max.bytes", parsing.integer(1024),
+        "Most bytes of one fetch response; a larger batch still gets through.",
         default=52_428_800,
     )  # fmt: skip
     fetch_max_wait_ms: int = _option(
         "kafka.fetch.max.wait.ms",
-        _integer(0),
+        parsing.integer(0),
         "A broker answers a fetch after this long with whatever it has.",
         default=500,
     )
     max_partition_fetch_bytes: int = _option(
-        "kafka.max.partition.fetch.bytes", _integer(1),
+        "kafka.max.partition.fetch.bytes", parsing.integer(1),
         "Most bytes of one partition in one fetch response; a larger batch still comes through.", default=1_048_576,
     )  # fmt: skip
     check_crcs: bool = _option(
-        "kafka.check.crcs", _boolean, "Whether the checksum of every record batch is checked.", default=True
+        "kafka.check.crcs", parsing.boolean, "Whether the checksum of every record batch is checked.", default=True
     )
+    event_log: str | None = _option(
+        "eventLog", parsing.writable_file,
+        "Streams only. A file on the driver to which every assignment, planned batch and commit is appended as a line "
+        "of JSON; `python -m spark_kafka_group verify` checks them.",
+        shown="none",
+    )  # fmt: skip
 
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> Options:
@@ -250,6 +245,11 @@ class Options:
         _cross_check(options)
         return options
 
+    @property
+    def subscription(self) -> Subscription:
+        """What is read, whichever of the three options said it."""
+        return Subscription(self.topics, self.topic_pattern, self.assigned)
+
     def __repr__(self) -> str:
         set_here = [f"{f.metadata['name']}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
         return f"Options({', '.join(set_here)})"
@@ -269,6 +269,7 @@ REFUSED = {
     "kafka.value.deserializer": _NO_DESERIALIZERS,
     "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
     "kafka.auto.commit.interval.ms": _NO_AUTO_COMMIT,
+    "kafka.interceptor.classes": "these are Java classes: option interceptors takes module:Class",
 }
 """Options that Kafka's consumer has and that cannot mean anything here, with the reason."""
 
@@ -308,24 +309,66 @@ def _static_needs_group(options: Options) -> str | None:
     return f"kafka.group.instance.id ({options.group_instance_id}) needs kafka.group.id"
 
 
-def _json_names_subscribed_topics(name: str) -> Callable[[Options], str | None]:
+def _one_subscription(options: Options) -> str | None:
+    names = ("subscribe", "subscribePattern", "assign")
+    given = [name for name in names if getattr(options, _FIELDS[name.lower()].name)]
+    if len(given) == 1:
+        return None
+    return f"exactly one of {', '.join(names)} must be given; {' and '.join(given) or 'none'} is"
+
+
+def _assign_has_no_membership(options: Options) -> str | None:
+    if not options.assigned or options.group_instance_id is None:
+        return None
+    return "assign reads without membership: kafka.group.instance.id cannot mean anything; take subscribe, or drop it"
+
+
+def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
     def check(options: Options) -> str | None:
         value = getattr(options, _FIELDS[name.lower()].name)
-        if not isinstance(value, dict):
+        if isinstance(value, str):
             return None
-        others = sorted({tp.topic for tp in value} - set(options.topics))
-        return f"{name} names {', '.join(others)}, which subscribe does not" if others else None
+        subscription = options.subscription
+        if subscription.manual:
+            others = sorted(map(str, set(value or ()) - subscription.partitions))
+        else:
+            others = sorted({tp.topic for tp in value or () if not subscription.includes(tp.topic)})
+        return f"{name} names {', '.join(others)}, which {_subscribed_by(options)} does not" if others else None
 
     return check
 
 
+def _subscribed_by(options: Options) -> str:
+    return "subscribe" if options.topics else "subscribePattern" if options.topic_pattern else "assign"
+
+
+def _plugins_can_be_loaded(options: Options) -> str | None:
+    strategies = [s for s in options.assignment_strategy if s not in STRATEGIES + JAVA_STRATEGIES]
+    for strategy in strategies:
+        if ":" not in strategy:
+            return (
+                f"kafka.partition.assignment.strategy ({strategy}) must be {', '.join(STRATEGIES)}, one of Java's "
+                f"classes for these, or module:Class"
+            )
+        plugins.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])
+    if options.rebalance_listener is not None:
+        plugins.load_class("rebalanceListener", options.rebalance_listener, LISTENER_METHODS)
+    for interceptor in options.interceptors:
+        plugins.load_class("interceptors", interceptor, (), INTERCEPTOR_METHODS)
+    return None
+
+
 CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
+    _one_subscription,
     _below("kafka.heartbeat.interval.ms", "kafka.session.timeout.ms"),
     _below("kafka.fetch.max.wait.ms", "kafka.request.timeout.ms"),
     _request_below_idle,
     _static_needs_group,
-    _json_names_subscribed_topics("startingOffsets"),
-    _json_names_subscribed_topics("endingOffsets"),
+    _assign_has_no_membership,
+    _named_is_subscribed("startingOffsets"),
+    _named_is_subscribed("endingOffsets"),
+    _named_is_subscribed("pausePartitions"),
+    _plugins_can_be_loaded,
 )
 
 
@@ -349,6 +392,9 @@ def check_for_stream(options: Options) -> None:
         )
 
 
+STREAM_ONLY = ("onOffsetConflict", "pausePartitions", "pauseFile", "rebalanceListener", "eventLog")
+
+
 def check_for_batch(options: Options) -> None:
     """Refuse what only a stream can have, and starts that a batch read cannot have.
 
@@ -367,6 +413,10 @@ def check_for_batch(options: Options) -> None:
         )
     if options.max_offsets_per_trigger is not None:
         raise OptionError("maxOffsetsPerTrigger is for streams: bound a batch read with endingOffsets")
+    for name in STREAM_ONLY:
+        field = _FIELDS[name.lower()]
+        if getattr(options, field.name) != field.default:
+            raise OptionError(f"{name} is for streams: a batch read has no use for it")
 
 
 def markdown_table() -> str:

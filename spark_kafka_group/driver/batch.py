@@ -24,13 +24,16 @@ def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
     """
     client = GroupClient(options, options.group_id)
     try:
-        tps = client.partitions(options.topics)
-        missing = sorted(set(options.topics) - {tp.topic for tp in tps})
+        tps = client.partitions(options.subscription)
+        missing = options.subscription.missing(tps)
         if missing:
-            raise OptionError(f"subscribe names {', '.join(missing)}, which the cluster does not have")
+            named = "assign" if options.subscription.manual else "subscribe"
+            raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have")
         ranges = batch_ranges(options, client, tps)
     finally:
         client.close()
+    if options.min_partitions is not None:
+        return [(r,) for r in planner.divide(ranges, options.min_partitions)]
     return planner.pack(ranges, options.records_per_task, options.max_tasks, {})[0]
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from spark_kafka_group.driver.positions import commit_note
-from spark_kafka_group.errors import CommitError, MembershipLostError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.driver.events import EventLog
+from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLostError
+from spark_kafka_group.notes import commit_note, writer_of
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)
 
@@ -26,26 +30,39 @@ class Batch:
         What it reads.
     generation
         The generation it belongs to: it may be committed under no other.
+    elsewhere
+        Partitions that are read again as the checkpoint says, but that others have gone on with: not committed.
     """
 
     end: GroupOffset
     ranges: Sequence[OffsetRange]
     generation: int
+    elsewhere: frozenset[TopicPartition] = frozenset()
 
     @property
     def records(self) -> int:
         return sum(r.size for r in self.ranges)
 
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """What is committed when it has succeeded."""
+        return {r.tp: r.end for r in self.ranges if r.tp not in self.elsewhere}
+
 
 class Committer:
-    """Holds the one batch that is planned and not yet known to have succeeded.
+    """Holds the one batch that is planned and not yet known to have succeeded, and what the group has.
 
     Spark runs micro-batches one after the other, so there is never a second.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, reader: str, hooks: Hooks, events: EventLog, metrics: Metrics) -> None:
         self.group_id = group_id
+        self._reader = reader
+        self._hooks = hooks
+        self._events = events
+        self._metrics = metrics
         self._planned: Batch | None = None
+        self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
     @property
     def planned(self) -> Batch | None:
@@ -55,7 +72,43 @@ class Committer:
         """Take note of a batch that Spark is about to run."""
         self._planned = batch
 
-    def succeeded(self, done: GroupOffset, client: GroupClient, reader: str) -> bool:
+    def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> None:
+        """Positions of `tps` have been taken in knowledge of what the group has `committed` for them."""
+        for tp in tps:
+            self.in_group.pop(tp, None)
+        self.in_group |= {tp: group.offset for tp, group in committed.items()}
+
+    def correct(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+        """Tell the group where this query really is, not at the end of a batch; nothing is sent for nothing.
+
+        Raises
+        ------
+        MembershipLostError, FencedError, CommitError
+        """
+        if offsets:
+            self._send(offsets, client, generation, batch)
+            self._noted(offsets, generation)
+
+    def proven_by_group(self, client: GroupClient) -> bool:
+        """Whether the planned batch's offsets are in the group already, committed for this very batch.
+
+        GroupKafkaListener does so in the user's process, which hears of a batch's success before this one.
+        """
+        batch = self._planned
+        if batch is None:
+            return True
+        committed = client.committed(batch.ends)
+        for tp, end in batch.ends.items():
+            group = committed.get(tp)
+            writer = writer_of(group.metadata) if group is not None else None
+            if group is None or group.offset != end or writer is None or writer.reader != self._reader:
+                return False
+        self._events.committed(batch.generation, batch.end.batch, batch.ends)
+        self._noted(batch.ends, batch.generation)
+        self._planned = None
+        return True
+
+    def succeeded(self, done: GroupOffset, client: GroupClient) -> bool:
         """Everything up to `done` has succeeded: commit the planned batch if it ends there.
 
         Returns
@@ -74,20 +127,44 @@ class Committer:
         if batch is None or batch.end != done:
             return True
         self._planned = None
-        if not batch.ranges:
+        if not batch.ends:
             return True
         try:
-            client.commit({r.tp: r.end for r in batch.ranges}, commit_note(reader, batch.generation), batch.generation)
+            self._commit(batch.ends, client, batch.generation, batch.end.batch)
         except MembershipLostError as error:
-            log.warning("group %s: generation %d: not committed: %s", self.group_id, batch.generation, error)
+            log.warning(
+                "group %s: generation %d: not committed: %s. The rows of %s are in the sink; whoever took these "
+                "partitions over may read them again",
+                self.group_id, batch.generation, error, " ".join(map(str, batch.ranges)),
+            )  # fmt: skip
             return False
         except CommitError as error:
             raise CommitError(
                 f"{error}. The rows of {', '.join(map(str, batch.ranges))} are in the sink: this query goes on after "
                 f"them when it is restarted from its checkpoint, another consumer of the group would read them again"
             ) from error
+        return True
+
+    def _commit(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+        sent = self._events.now()
+        self._send(offsets, client, generation, batch)
+        self._events.committed(generation, batch, offsets, sent)
+        self._noted(offsets, generation)
+
+    def _send(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+        began = time.monotonic()
+        try:
+            client.commit(offsets, commit_note(self._reader, generation, batch), generation)
+        except GroupKafkaError as error:
+            self._hooks.committed(offsets, error)
+            raise
+        self._metrics.commit_latency_ms = (time.monotonic() - began) * 1000
+
+    def _noted(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
+        self._metrics.commits += 1
+        self.in_group |= offsets
+        self._hooks.committed(offsets, None)
         log.info(
             "group %s: generation %d: committed %s",
-            self.group_id, batch.generation, " ".join(f"{r.tp}={r.end}" for r in batch.ranges),
+            self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())),
         )  # fmt: skip
-        return True

@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 
-from spark_kafka_group.driver.assignors import STRATEGIES
+from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.driver.events import EventLog
+from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import Generation, GroupClient
 
 log = logging.getLogger(__name__)
+
+COOPERATIVE = "cooperative-sticky"
+
+
+class Joined(enum.Enum):
+    """What being a member took."""
+
+    SAME = "the generation is the same"
+    NEW_GENERATION = "the group rebalanced"
+    AS_NEW = "what this driver believes about positions is void"
+    NOT_YET = "the group has not settled in time"
 
 
 class Member:
@@ -18,17 +34,27 @@ class Member:
     ----------
     static_id
         group.instance.id: the user's own, or one derived from the reader id.
-    leaves
-        Whether stopping leaves the group; a static member with a name of the user's own does not, as in Kafka.
     """
 
-    def __init__(self, options: Options, group_id: str, static_id: str | None, leaves: bool) -> None:
+    def __init__(
+        self,
+        options: Options,
+        group_id: str,
+        static_id: str,
+        hooks: Hooks,
+        events: EventLog,
+        metrics: Metrics,
+    ) -> None:
         self._options = options
         self._group_id = group_id
-        self._leaves = leaves
+        self._hooks = hooks
+        self._events = events
+        self._metrics = metrics
         self._used = True  # whether a batch was planned under the current generation
-        self.client = GroupClient(options, group_id, static_id, STRATEGIES)
-        self.client.subscribe(options.topics)
+        self._preparing = False  # listeners have been told of a rebalance that is not over
+        self._lost = False
+        self.client = GroupClient(options, group_id, static_id, resolve(options.assignment_strategy))
+        self.client.subscribe(options.subscription)
         self._generation: Generation | None = None
 
     @property
@@ -37,50 +63,98 @@ class Member:
         assert self._generation is not None, "join first"
         return self._generation
 
-    def ensure(self) -> bool:
+    def asked_to_rejoin(self) -> bool:
+        """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
+        return (
+            self._generation is not None
+            and not self._preparing
+            and self.client.rejoin_needed()
+            and not self.client.lost()
+        )
+
+    def unsettled(self) -> bool:
+        """Whether :meth:`ensure` would have something to do."""
+        return self._generation is not None and self.client.rejoin_needed()
+
+    def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 
-        Returns
-        -------
-        bool
-            True when membership had been lost, or is new: what this driver believes about positions is void.
+        Parameters
+        ----------
+        patience_ms
+            How long to wait for other members; as long as a consumer does if not given.
 
         Raises
         ------
         FencedError, MembershipError, BrokerError
         """
         if self._generation is None:
-            existing = self.client.partitions(self._options.topics)  # a leader assigns what it knows to exist
-            missing = sorted(set(self._options.topics) - {tp.topic for tp in existing})
-            if missing:
-                log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
-            joined = self.client.join()
-            if not joined.leader:
-                # A static leader that comes back within its session is given its old generation and told, by the id of
-                # the member it replaces, that another one leads. The broker knows better: asked again, it starts a
-                # new generation for a leader, and gives a follower the current one.
-                self.client.request_rejoin()
-                joined = self.client.join()
-            self._enter(joined)
-            return True
+            self._enter(self._join_first())
+            self._hooks.partitions_assigned(self.generation.assignment)
+            return Joined.AS_NEW
         self.client.check_not_fenced()
         if not self.client.rejoin_needed():
-            return False
-        lost = self.client.lost()
-        if lost:
-            log.warning(
-                "group %s: generation %d: membership was lost; joining as new",
-                self._group_id,
-                self._generation.id,
-            )
-        self._enter(self.client.join())
-        return lost
+            return Joined.SAME
+        before = self._generation
+        if not self._preparing:
+            self._preparing = True
+            self._prepare(before)
+        joined = self.client.join() if patience_ms is None else self.client.join_within(patience_ms)
+        if joined is None:
+            return Joined.NOT_YET
+        was_lost = self._lost
+        self._preparing = self._lost = False
+        self._enter(joined)
+        if joined.strategy == COOPERATIVE and before.assignment - joined.assignment:
+            self._hooks.partitions_revoked(before.assignment - joined.assignment)
+        gained = joined.assignment - before.assignment
+        self._hooks.partitions_assigned(gained if joined.strategy == COOPERATIVE else joined.assignment)
+        return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
 
-    def next_generation(self) -> None:
+    def _join_first(self) -> Generation:
+        subscription = self._options.subscription
+        missing = subscription.missing(self.client.partitions(subscription))  # a leader assigns what it knows to exist
+        if missing:
+            log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
+        joined = self.client.join()
+        if joined.leader:
+            return joined
+        # A static leader that comes back within its session is given its old generation and told, by the id of
+        # the member it replaces, that another one leads. The broker knows better: asked again, it starts a
+        # new generation for a leader, and gives a follower that asks in the same words the current one.
+        self.client.request_rejoin(claiming=False)
+        return self.client.join()
+
+    def _prepare(self, before: Generation) -> None:
+        """Say what is given back, or lost; the commit of the last batch has come first."""
+        if self.client.lost():
+            self._lost = True
+            self._metrics.lost += 1
+            log.warning(
+                "group %s: generation %d: membership was lost; joining as new. Others may have read %s from the last "
+                "commit on",
+                self._group_id, before.id, _listed(before.assignment),
+            )  # fmt: skip
+            self._events.lost(before.id, before.assignment)
+            self._hooks.partitions_lost(before.assignment)
+            return
+        self._metrics.rebalances += 1
+        self._events.revoked(before.id, before.assignment)
+        if before.strategy != COOPERATIVE:
+            self._hooks.partitions_revoked(before.assignment)
+
+    def next_generation(self) -> Joined:
         """Start a new generation for a batch if option ``generation`` says so and the current one already had one."""
-        if self._used and self._wants_new():
-            self.client.request_rejoin()
-            self._enter(self.client.join())
+        if not (self._used and self._wants_new()):
+            return Joined.SAME
+        before = self.generation
+        self.client.request_rejoin()
+        joined = self.client.join()
+        self._enter(joined)
+        if joined.assignment != before.assignment:  # somebody joined or left just now
+            self._hooks.partitions_revoked(before.assignment)
+            self._hooks.partitions_assigned(joined.assignment)
+        return Joined.NEW_GENERATION
 
     def use(self) -> int:
         """Plan a batch under the current generation; returns its id."""
@@ -95,20 +169,32 @@ class Member:
         if self._generation is None or joined.id != self._generation.id:
             self._used = False
         self._generation = joined
+        self._events.assigned(joined.id, joined.assignment)
         log.info(
-            "group %s: generation %d: %s of %s as %s: assigned %s",
+            "group %s: generation %d: %s of %s as %s (%s): assigned %s",
             self._group_id,
             joined.id,
             "leader" if joined.leader else "follower",
             f"{joined.members} member(s)" if joined.members else "the group",
             joined.member_id,
-            " ".join(map(str, sorted(joined.assignment))) or "nothing",
+            joined.strategy,
+            _listed(joined.assignment),
         )
 
+    def check_may_commit(self) -> None:
+        """A member may: the group fences those that may not."""
+
     def stop(self) -> None:
-        """Leave the group, if this member leaves at all, and close connections. Never hangs on a dead broker."""
+        """Leave the group and close connections; a static member under a name of the user's own stays, as in Kafka.
+
+        Never hangs on a dead broker.
+        """
         try:
-            if self._leaves:
+            if self._options.group_instance_id is None:
                 self.client.leave()
         finally:
             self.client.close()
+
+
+def _listed(tps: frozenset[TopicPartition]) -> str:
+    return " ".join(map(str, sorted(tps))) or "nothing"

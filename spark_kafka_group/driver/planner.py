@@ -39,6 +39,36 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
     return [OffsetRange(r.tp, r.start, r.start + sizes[r.tp]) for r in ranges]
 
 
+def divide(ranges: Collection[OffsetRange], at_least: int) -> list[OffsetRange]:
+    """Cut `ranges` into about `at_least` parts, as Spark's ``KafkaOffsetRangeCalculator`` does.
+
+    Ranges that are small in proportion stay whole; shares are rounded, so that a few parts more or fewer come out.
+    """
+    whole = sorted(r for r in ranges if r.size > 0)
+    total = sum(r.size for r in whole)
+    if at_least <= len(whole):
+        return whole
+    small = [r for r in whole if _parts(r.size, total, at_least) == 1]
+    left = total - sum(r.size for r in small)
+    parts_left = max(at_least - len(small), 1)
+    divided: list[OffsetRange] = []
+    for r in whole:
+        if r in small:
+            divided.append(r)
+            continue
+        start, parts = r.start, _parts(r.size, left, parts_left)
+        for part in range(parts):
+            end = start + (r.end - start) // (parts - part)
+            if end > start:
+                divided.append(OffsetRange(r.tp, start, end))
+            start = end
+    return divided
+
+
+def _parts(size: int, total: int, at_least: int) -> int:
+    return max(math.floor(size / total * at_least + 0.5), 1)
+
+
 def pack(
     ranges: Collection[OffsetRange],
     records_per_task: int,

@@ -5,39 +5,18 @@ Values in, values out: the ends of a log appear as EARLIEST and LATEST, to be lo
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
-from spark_kafka_group.errors import NoOffsetForPartitionError, OptionError
+from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
+from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
-from spark_kafka_group.options import GROUP, StartingOffsets
+from spark_kafka_group.options import GROUP
+from spark_kafka_group.parsing import StartingOffsets
 from spark_kafka_group.wire import Committed
 
 RESET = {"earliest": EARLIEST, "latest": LATEST}
-
-
-def commit_note(reader: str, generation: int) -> str:
-    """The metadata of a commit, by which a later start tells its own commits from others'."""
-    return json.dumps({"reader": reader, "generation": generation}, separators=(",", ":"))
-
-
-class Writer(NamedTuple):
-    """Who wrote a commit, as its note says."""
-
-    reader: str
-    generation: int
-
-
-def writer_of(metadata: str) -> Writer | None:
-    """The writer that a commit's metadata names; None when it was nobody of this project."""
-    try:
-        note = json.loads(metadata)
-        reader, generation = note["reader"], note["generation"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    return Writer(reader, generation) if isinstance(reader, str) and isinstance(generation, int) else None
+BY_GROUP, BY_CHECKPOINT = "the group's committed offset", "the checkpoint"
 
 
 def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
@@ -59,6 +38,8 @@ class Start:
     ----------
     offset
         An offset, EARLIEST or LATEST.
+    why
+        Which rule said so, in a few words.
     commit
         Whether the group is wrong about this partition and is to be told `offset`.
     conflict
@@ -66,6 +47,7 @@ class Start:
     """
 
     offset: int
+    why: str = field(default="", compare=False)
     commit: bool = False
     conflict: str | None = None
 
@@ -97,56 +79,117 @@ class StartRules:
                     f"startingOffsets names no offset for {', '.join(map(str, missing))}: "
                     f"name every partition, with -2 for earliest and -1 for latest"
                 )
-            return {tp: Start(starting[tp]) for tp in tps}
+            return {tp: Start(starting[tp], "startingOffsets") for tp in tps}
         if starting != GROUP:
-            return {tp: Start(RESET[starting]) for tp in tps}
+            return {tp: Start(RESET[starting], "startingOffsets") for tp in tps}
         without = sorted(set(tps) - set(committed))
         if without and self.auto_offset_reset == "none":
             raise NoOffsetForPartitionError(
                 f"the group has committed no offset for {', '.join(map(str, without))} and kafka.auto.offset.reset is "
                 f"none: set it to earliest or latest, or give startingOffsets"
             )
-        return {tp: Start(committed[tp].offset if tp in committed else RESET[self.auto_offset_reset]) for tp in tps}
+        starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
+        if without:
+            starts |= dict.fromkeys(without, Start(RESET[self.auto_offset_reset], "kafka.auto.offset.reset"))
+        return starts
+
+    def gained(
+        self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    ) -> dict[TopicPartition, Start]:
+        """Starts of partitions that a rebalance brought: where the member before left off, else as for a new query.
+
+        Raises
+        ------
+        NoOffsetForPartitionError, OptionError
+        """
+        left = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
+        return left | self.new(set(tps) - set(left), {})
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a query's checkpoint says, and what it is worth.
+
+    Attributes
+    ----------
+    positions
+        Of the partitions in question.
+    reader
+        The query's id.
+    generation
+        Under which the checkpoint's last batch was planned.
+    foreign
+        Whether Spark's own kafka source wrote it: it never commits, so what the group says is not newer.
+    untouched
+        Partitions of which the group says what it said when this process last looked or committed: what this process
+        read since is newer, whoever wrote that.
+    """
+
+    positions: Mapping[TopicPartition, int]
+    reader: str
+    generation: int
+    foreign: bool
+    untouched: frozenset[TopicPartition] = frozenset()
 
 
 def restarted(
-    checkpoint: Mapping[TopicPartition, int],
-    committed: Mapping[TopicPartition, Committed],
-    reader: str,
-    foreign: bool,
+    checkpoint: Checkpoint, committed: Mapping[TopicPartition, Committed], policy: str
 ) -> dict[TopicPartition, Start]:
-    """Starts of partitions that the checkpoint knows.
+    """Starts of partitions that the checkpoint knows, by option onOffsetConflict.
 
-    Parameters
-    ----------
-    foreign
-        Whether Spark's own kafka source wrote the checkpoint: it never commits, so what the group says is not newer.
+    Raises
+    ------
+    OffsetConflictError
+        When `policy` is ``fail`` and they differ for more than a commit of this query's own that is missing.
     """
-    starts = {}
-    for tp, offset in checkpoint.items():
+    starts: dict[TopicPartition, Start] = {}
+    conflicts: list[str] = []
+    for tp, offset in checkpoint.positions.items():
         group = committed.get(tp)
         if group is None:
-            starts[tp] = Start(offset, commit=True)
+            starts[tp] = Start(offset, BY_CHECKPOINT, commit=True)
         elif group.offset == offset:
-            starts[tp] = Start(offset)
-        elif foreign or ((writer := writer_of(group.metadata)) and writer.reader == reader):
-            starts[tp] = Start(
-                offset,
-                commit=True,
-                conflict=f"{tp}: the checkpoint says {offset}, the group {group.offset} (written by this query): "
-                f"going on from the checkpoint",
-            )
+            starts[tp] = Start(offset, BY_CHECKPOINT)
+        elif tp in checkpoint.untouched:
+            starts[tp] = Start(offset, BY_CHECKPOINT, commit=True)
         else:
-            starts[tp] = Start(
-                group.offset,
-                conflict=f"{tp}: the checkpoint says {offset}, the group {group.offset} (written by somebody else, "
-                f"{group.metadata or 'without a note'}): going on from the group's offset",
+            told = (
+                f"{tp}: the checkpoint says {offset} (this query, generation {checkpoint.generation}), "
+                f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader)})"
             )
+            writer = writer_of(group.metadata)
+            own = writer is not None and writer.reader == checkpoint.reader
+            if not (own and group.offset < offset):
+                conflicts.append(told)
+            if policy == "checkpoint" or (policy != "group" and (own or checkpoint.foreign)):
+                starts[tp] = Start(offset, BY_CHECKPOINT, True, f"{told}: going on from the checkpoint")
+            else:
+                starts[tp] = Start(group.offset, BY_GROUP, False, f"{told}: going on from the group's offset")
+    if conflicts and policy == "fail":
+        raise OffsetConflictError(
+            f"onOffsetConflict is fail, and {'; '.join(sorted(conflicts))}. Set it to checkpoint or group to say "
+            f"who is right, or to auto to go on from what was written last"
+        )
     return starts
+
+
+def _by_whom(metadata: str, reader: str) -> str:
+    writer = writer_of(metadata)
+    if writer is None:
+        return f"somebody else, {metadata or 'without a note'}"
+    who = "this query" if writer.reader == reader else f"somebody else, query {writer.reader}"
+    return f"{who}, generation {writer.generation}"
 
 
 def new_partitions(
     tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
 ) -> dict[TopicPartition, Start]:
     """Starts of partitions that did not exist when this query last looked: nothing of them may be missed."""
-    return {tp: Start(committed[tp].offset if tp in committed else EARLIEST) for tp in tps}
+    return {
+        tp: Start(committed[tp].offset, BY_GROUP) if tp in committed else Start(EARLIEST, "new partition") for tp in tps
+    }
+
+
+def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Topics that were deleted and made again since `before`, by their ids."""
+    return sorted(topic for topic, topic_id in now.items() if before.get(topic, topic_id) != topic_id)

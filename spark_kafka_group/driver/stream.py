@@ -7,10 +7,12 @@ after an unfinished batch ``plan`` with the logged offsets, and at every trigger
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any
 
 from spark_kafka_group.driver import process
+from spark_kafka_group.driver.idling import Idler
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -20,8 +22,9 @@ from spark_kafka_group.wire import GroupClient
 class StreamDriver:
     """Plans and commits the micro-batches of one query as a member of a consumer group.
 
-    Not for several threads; Spark's reader process has one. The reader id, and with it the static member's name, is
-    known only when Spark shows the first offset of the checkpoint: nothing joins the group before that.
+    Spark's reader process calls it from one thread; a second one takes part in rebalances between the calls. A lock
+    keeps them apart. The reader id, and with it the static member's name, is known only when Spark shows the first
+    offset of the checkpoint: nothing joins the group before that.
     """
 
     def __init__(self, options: Options) -> None:
@@ -29,6 +32,8 @@ class StreamDriver:
         self._new_reader = uuid.uuid4().hex
         self._caps: dict[TopicPartition, int] | None = None
         self._session: GroupSession | None = None
+        self._idler: Idler | None = None
+        self._lock = threading.RLock()
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before the first batch of a new query: nothing but the query's new id; no I/O."""
@@ -38,7 +43,7 @@ class StreamDriver:
         """Note the ends of all logs; the query will not read past them. Joins nothing."""
         client = GroupClient(self._options)
         try:
-            self._caps = client.end_offsets(client.partitions(self._options.topics))
+            self._caps = client.end_offsets(client.partitions(self._options.subscription))
         finally:
             client.close()
 
@@ -53,7 +58,8 @@ class StreamDriver:
             When the group, or its brokers, will not have it.
         """
         start = GroupOffset.from_json(start_json)
-        end = self._joined(start).next_batch(start, max_offsets)
+        with self._lock:
+            end = self._joined(start).next_batch(start, max_offsets)
         return start_json if end is None else end.to_json()
 
     def plan(self, start_json: dict[str, Any], end_json: dict[str, Any]) -> list[tuple[OffsetRange, ...]]:
@@ -62,26 +68,35 @@ class StreamDriver:
             return []
         start, end = GroupOffset.from_json(start_json), GroupOffset.from_json(end_json)
         # The first batch of a query that is replayed starts at an initial offset made just now: the id is the end's.
-        return self._joined(end).tasks(start, end)
+        with self._lock:
+            return self._joined(end).tasks(start, end)
 
     def commit(self, end_json: dict[str, Any]) -> None:
         """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""
-        if self._session is not None:
-            self._session.succeeded(GroupOffset.from_json(end_json))
+        with self._lock:
+            if self._session is not None:
+                self._session.succeeded(GroupOffset.from_json(end_json))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
-        """Ends of the owned partitions' logs as last looked up, for the query's progress."""
-        return None if self._session is None else self._session.log_ends()
+        """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress."""
+        return None if self._session is None else self._session.progress()
 
     def stop(self) -> None:
         """Leave the group and close connections. Harmless when repeated or when nothing was started."""
+        idler, self._idler = self._idler, None
+        if idler is not None:
+            idler.stop()
         session, self._session = self._session, None
         if session is not None:
-            session.member.stop()
+            session.stop()
 
     def _joined(self, offset: GroupOffset) -> GroupSession:
         """The session under the reader id that `offset` carries."""
         if self._session is None:
             process.prepare()
             self._session = GroupSession(self._options, offset.reader or self._new_reader, offset, self._caps)
+            if not self._options.subscription.manual:
+                self._idler = Idler(self._session.settle_idly, self._lock, self._options.heartbeat_interval_ms)
+        elif self._idler is not None:
+            self._idler.raise_error()
         return self._session

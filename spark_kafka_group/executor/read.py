@@ -9,6 +9,7 @@ from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
+from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH
@@ -21,14 +22,19 @@ ARROW_BATCH_BYTES = 4 * 1024 * 1024
 
 
 def read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
-    """Records of the task's ranges; small partitions share a RecordBatch.
+    """Records of the task's ranges, as interceptors left them; small partitions share a RecordBatch.
 
     Raises
     ------
     ReadError
         Naming topic, partition and offset; rows before that offset have been yielded.
-    BrokerError
+    BrokerError, InterceptorError
     """
+    batches = _records(task, options)
+    return consumed(batches, options.interceptors) if options.interceptors else batches
+
+
+def _records(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
     twin = decode.load(options.decoder)
     builder = twin.RecordBatchBuilder(
         include_headers=options.include_headers,

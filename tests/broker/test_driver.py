@@ -5,26 +5,12 @@ import threading
 import time
 
 import pytest
-from support import commit_for, committed, members, name, numbered, options, produce, topic_with
+from support import commit_for, committed, members, name, numbered, produce, topic_with
 
 from spark_kafka_group import CommitError, FencedError, JoinTimeoutError
-from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
-
-@pytest.fixture
-def driver_of():
-    """Makes drivers and stops them."""
-    made = []
-
-    def make(kafka, topic, group, **more):
-        made.append(StreamDriver(Options.parse(options(kafka, topic, group) | {k: str(v) for k, v in more.items()})))
-        return made[-1]
-
-    yield make
-    for driver in made:
-        driver.stop()
+QUICK = {"kafka.metadata.max.age.ms": 300}
 
 
 def test_nothing_joins_before_the_first_offset_is_asked_for(kafka, group, driver_of):
@@ -52,7 +38,8 @@ def test_a_commit_names_its_reader_and_generation(kafka, group, driver_of):
     end = driver.latest_offset(driver.initial_offset(), None)
     driver.latest_offset(end, None)
     note = json.loads(kafka.committed(group)[topic, 0][1])
-    assert note == {"reader": end["@group"]["reader"], "generation": end["@group"]["generation"]}
+    assert note == {name: end["@group"][name] for name in ("reader", "generation", "batch")}
+    assert note["batch"] == 0
 
 
 def test_only_partitions_of_the_batch_are_committed(kafka, group, driver_of):
@@ -123,7 +110,7 @@ def test_a_commit_that_fails_for_good_says_what_is_in_the_sink(group, driver_of)
 def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else(group, driver_of):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))
-        driver = driver_of(kafka, topic, group)
+        driver = driver_of(kafka, topic, group, **{"kafka.request.timeout.ms": 90_000})
         end = driver.latest_offset(driver.initial_offset(), None)
         kafka.node(0).kill()
         back = threading.Timer(1.0, kafka.node(0).start)
@@ -139,13 +126,12 @@ def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else
 
 def test_a_new_topic_partition_gets_noticed_while_the_query_runs(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
-    driver = driver_of(kafka, topic, group, startingOffsets="latest")
+    driver = driver_of(kafka, topic, group, startingOffsets="latest", **QUICK)
     start = driver.initial_offset()
     assert driver.latest_offset(start, None) == start
     kafka.add_partitions(topic, 2)
     produce(kafka, topic, [record._replace(partition=1) for record in numbered(4, 1)])
-    # metadata are refreshed every 30 s
-    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=45)
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=20)
     assert end[topic]["1"] == 4
     assert end["@group"]["from"][topic]["1"] == 0
 
@@ -154,13 +140,13 @@ def test_a_topic_that_does_not_exist_yet_is_said_and_read_from_its_first_record_
     kafka, group, driver_of, caplog
 ):
     topic = name("later")
-    driver = driver_of(kafka, topic, group, startingOffsets="latest")
+    driver = driver_of(kafka, topic, group, startingOffsets="latest", **QUICK)
     start = driver.initial_offset()
     assert driver.latest_offset(start, None) == start
     assert f"no such topic, waiting for it: {topic}" in caplog.text
     kafka.create_topic(topic)
     produce(kafka, topic, numbered(4, 1))
-    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=45)
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=20)
     assert end["@group"]["from"] == {topic: {"0": 0}}
 
 

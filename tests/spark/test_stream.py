@@ -233,10 +233,26 @@ def test_a_limit_is_shared_so_that_small_partitions_do_not_starve(kafka, group, 
     assert json.loads(first.sources[0].endOffset)[topic] == {"0": 95} | {str(p): 1 for p in range(1, 6)}
 
 
-def test_progress_shows_the_backlog(kafka, group, sink):
+def test_progress_shows_the_backlog_and_the_querys_place_in_the_group(kafka, group, sink):
     topic = topic_with(kafka, numbered(30, 1), partitions=1)
-    first = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=10))[0]
-    assert json.loads(first.sources[0].latestOffset) == {topic: {"0": 30}}
+    progress = sink.run(options(kafka, topic, group, maxOffsetsPerTrigger=10))
+    shown = [json.loads(p.sources[0].latestOffset) for p in progress]
+    assert [offset[topic] for offset in shown] == [{"0": 30}] * 3
+    groups = [offset["@group"] for offset in shown]
+    assert [g["committed"] for g in groups] == [{}, {topic: {"0": 10}}, {topic: {"0": 20}}]
+    assert [g["lag"] for g in groups] == [30, 20, 10]
+    assert [g["commits"] for g in groups] == [0, 1, 2]
+    assert [g["generation"] for g in groups] == [end["@group"]["generation"] for end in ends(progress)]
+    assert {(g["group"], g["role"], g["strategy"], g["rebalances"]) for g in groups} == {(group, "leader", "range", 0)}
+    assert groups[-1]["commitLatencyMs"] > 0
+    assert groups[0]["member"].startswith("groupkafka-")
+
+
+def test_min_partitions_cuts_ranges_into_more_tasks_than_partitions(kafka, group, sink):
+    topic = topic_with(kafka, numbered(3000, 3), partitions=3)
+    sink.run(options(kafka, topic, group, minPartitions=12))
+    assert sink.values() == list(range(3000))
+    assert committed(kafka, group) == {(topic, p): 1000 for p in range(3)}
 
 
 class TestPositions:

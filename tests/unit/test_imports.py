@@ -7,20 +7,28 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {"errors", "offsets", "options", "schema", "task"}
+VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
 ALLOWED = {
     "errors": set(),
     "offsets": {"errors"},
-    "options": {"errors", "offsets"},
+    "subscription": {"offsets"},
+    "parsing": {"errors", "offsets"},
+    "plugins": {"errors"},
+    "options": {"errors", "offsets", "parsing", "plugins", "subscription"},
     "schema": set(),
+    "notes": set(),
+    "offsets_topic": {"offsets"},
     "task": {"offsets"},
     "wire": VALUES,
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "source": VALUES | {"driver", "executor"},
     "batch": VALUES | {"wire", "driver"},
-    "__init__": VALUES | {"source", "batch"},
-    "testing": set(),
+    "listener": VALUES | {"wire"},
+    "tools": VALUES | {"wire", "offsets_topic"},
+    "__main__": {"errors", "tools"},
+    "__init__": VALUES | {"source", "batch", "listener"},
+    "testing": {"offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
 

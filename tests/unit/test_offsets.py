@@ -9,10 +9,16 @@ ORDERS_0, ORDERS_1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 def test_an_offset_survives_json_and_has_the_documented_shape():
-    offset = GroupOffset({ORDERS_1: 80, ORDERS_0: 120}, "r", 7, {ORDERS_1: 40})
+    offset = GroupOffset({ORDERS_1: 80, ORDERS_0: 120}, "r", 7, 3, {"orders": "Xk2f"}, {ORDERS_1: 40})
     assert offset.to_json() == {
         "orders": {"0": 120, "1": 80},
-        "@group": {"reader": "r", "generation": 7, "from": {"orders": {"1": 40}}},
+        "@group": {
+            "reader": "r",
+            "generation": 7,
+            "batch": 3,
+            "topics": {"orders": "Xk2f"},
+            "from": {"orders": {"1": 40}},
+        },
     }
     assert GroupOffset.from_json(offset.to_json()) == offset
 
@@ -29,7 +35,7 @@ def test_an_offset_of_sparks_own_kafka_source_is_read():
 
 def test_a_batch_starts_at_the_previous_end_except_where_from_says_otherwise():
     previous = GroupOffset({ORDERS_0: 100, ORDERS_1: 60}, "r", 6)
-    offset = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, {ORDERS_1: 40})
+    offset = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, moved={ORDERS_1: 40})
     assert offset.ranges(previous) == [OffsetRange(ORDERS_0, 100, 120), OffsetRange(ORDERS_1, 40, 80)]
 
 

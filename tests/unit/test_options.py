@@ -43,10 +43,47 @@ def test_starting_offsets_as_json():
     assert options.starting_offsets == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): -2}
 
 
-@pytest.mark.parametrize("name", ["kafka.bootstrap.servers", "subscribe"])
-def test_a_missing_required_option_is_named(name):
-    with pytest.raises(OptionError, match=f"option {name} is missing"):
-        Options.parse({k: v for k, v in REQUIRED.items() if k != name})
+def test_a_missing_required_option_is_named():
+    with pytest.raises(OptionError, match=r"option kafka.bootstrap.servers is missing"):
+        Options.parse({"subscribe": "orders"})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, "none is"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern is"),
+        ({"subscribePattern": "b", "assign": '{"a": [0]}'}, "subscribePattern and assign is"),
+    ],
+)
+def test_one_of_the_three_ways_to_subscribe_must_be_given(given, told):
+    with pytest.raises(OptionError, match=f"exactly one of subscribe, subscribePattern, assign must be given; {told}"):
+        Options.parse({"kafka.bootstrap.servers": "localhost:9092"} | given)
+
+
+def test_a_pattern_and_partitions():
+    servers = {"kafka.bootstrap.servers": "localhost:9092"}
+    pattern = Options.parse(servers | {"subscribePattern": "ord.*"}).subscription
+    assert pattern.includes("orders")
+    assert not pattern.includes("reorders")
+    named = Options.parse(servers | {"assign": '{"orders": [0, 2]}'}).subscription
+    assert named.partitions == {TopicPartition("orders", 0), TopicPartition("orders", 2)}
+    assert named.manual
+
+
+def test_classes_of_the_users_own_must_be_importable_and_have_the_methods():
+    for name, value, message in [
+        ("rebalanceListener", "no.such:Thing", "could not be imported: ModuleNotFoundError"),
+        ("rebalanceListener", "collections:OrderedDict", "on_partitions_revoked"),
+        ("interceptors", "collections:OrderedDict", "at least one of on_consume, on_commit"),
+        ("interceptors", "collections", "must be module:Class"),
+        ("kafka.partition.assignment.strategy", "fair", "must be range, roundrobin"),
+        ("kafka.partition.assignment.strategy", "collections:OrderedDict", "assign"),
+    ]:
+        with pytest.raises(OptionError) as error:
+            parse(**{name: value})
+        assert name in str(error.value)
+        assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -78,6 +115,12 @@ def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
         ("subscribe", "a,,b", "stray comma"),
         ("subscribe", "a b", "not a topic name"),
         ("kafka.group.id", " ", "must not be empty"),
+        ("pausePartitions", "orders-0", "must be JSON like"),
+        ("pausePartitions", '{"orders": [-1]}', "not a partition number"),
+        ("pausePartitions", '{"other": [0]}', "names other, which subscribe does not"),
+        ("pauseFile", "/no/such/directory/pause.json", "directory that exists"),
+        ("onOffsetConflict", "newest", "must be one of auto, checkpoint, group, fail"),
+        ("kafka.partition.assignment.strategy", "range,,sticky", "stray comma"),
         ("startingOffsets", "newest", "must be group, earliest, latest or JSON"),
         ("startingOffsets", '{"orders": {"0": "x"}}', "orders-0 has 'x'"),
         ("startingOffsets", '{"orders": ', "JSON"),
@@ -136,6 +179,8 @@ def test_a_stream_refuses_an_end():
         ({"startingOffsets": "latest"}, "empty batch"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
         ({"maxOffsetsPerTrigger": "5"}, "is for streams"),
+        ({"onOffsetConflict": "group"}, "onOffsetConflict is for streams"),
+        ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is for streams"),
     ],
 )
 def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):

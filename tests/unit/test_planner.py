@@ -1,10 +1,12 @@
 """Sharing a limit among partitions, and packing ranges into tasks."""
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.planner import pack, share
+from spark_kafka_group.driver.planner import divide, pack, share
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 
 
@@ -101,3 +103,31 @@ def test_every_range_is_in_exactly_one_task(sizes, records_per_task, max_tasks):
 @pytest.mark.parametrize("turn", range(3))
 def test_sharing_is_the_same_for_the_same_turn(turn):
     assert share(backlog(9, 9, 9), 2, turn) == share(backlog(9, 9, 9), 2, turn)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "at_least", "parts"),
+    [
+        ((1000,), 4, [250, 250, 250, 250]),
+        ((5,), 3, [1, 2, 2]),
+        ((100, 100), 2, [100, 100]),
+        ((100, 100), 1, [100, 100]),
+        ((1, 10_000), 4, [1, 3333, 3333, 3334]),
+        ((0, 6), 3, [2, 2, 2]),
+        ((2,), 5, [1, 1]),
+    ],
+)
+def test_large_ranges_are_cut_into_equal_parts_and_small_ones_stay_whole(sizes, at_least, parts):
+    assert sizes_of(divide(backlog(*sizes), at_least)) == parts
+
+
+@settings(max_examples=500)
+@given(sizes=sizes_small_or_large, at_least=st.integers(1, 60))
+def test_cut_ranges_cover_the_backlog_without_gap_or_overlap(sizes, at_least):
+    whole = backlog(*sizes)
+    cut = divide(whole, at_least)
+    for r in whole:
+        mine = [part for part in cut if part.tp == r.tp]
+        assert sum(part.size for part in mine) == r.size
+        assert all(before.end == after.start for before, after in itertools.pairwise(mine))
+        assert all(part.size > 0 for part in mine)

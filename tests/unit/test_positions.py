@@ -1,17 +1,20 @@
 """Who is right about where to start: the checkpoint, the group, or the options."""
 
+import json
+
 import pytest
 
 from spark_kafka_group.driver.positions import (
+    Checkpoint,
     Start,
     StartRules,
-    commit_note,
+    made_anew,
     new_partitions,
     replaced_in,
     restarted,
-    writer_of,
 )
-from spark_kafka_group.errors import NoOffsetForPartitionError, OptionError
+from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
+from spark_kafka_group.notes import commit_note, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
@@ -19,8 +22,14 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OURS = commit_note("me", 3)
 
 
+def restart(committed, policy="auto", foreign=False):
+    """A query that stood at offset 5 of A starts again."""
+    return restarted(Checkpoint({A: 5}, "me", 4, foreign), committed, policy)
+
+
 def test_a_commits_note_names_its_writer():
     assert writer_of(commit_note("me", 3)) == ("me", 3)
+    assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
@@ -52,35 +61,67 @@ def test_starting_offsets_must_name_every_partition():
 
 
 def test_a_restart_goes_on_where_checkpoint_and_group_agree():
-    assert restarted({A: 5}, {A: Committed(5, "")}, "me", False) == {A: Start(5)}
+    assert restart({A: Committed(5, "")}) == {A: Start(5)}
 
 
 def test_after_a_crash_before_the_commit_the_checkpoint_is_right_and_is_committed():
-    start = restarted({A: 5}, {A: Committed(3, OURS)}, "me", False)[A]
+    start = restart({A: Committed(3, OURS)})[A]
     assert (start.offset, start.commit) == (5, True)
     assert "5" in start.conflict
     assert "3" in start.conflict
 
 
 def test_an_older_checkpoint_restored_on_purpose_is_right():
-    start = restarted({A: 5}, {A: Committed(9, OURS)}, "me", False)[A]
+    start = restart({A: Committed(9, OURS)})[A]
     assert (start.offset, start.commit) == (5, True)
 
 
 @pytest.mark.parametrize("metadata", ["", commit_note("other", 8)])
 def test_an_offset_somebody_else_wrote_is_right(metadata):
-    start = restarted({A: 5}, {A: Committed(2, metadata)}, "me", False)[A]
+    start = restart({A: Committed(2, metadata)})[A]
     assert (start.offset, start.commit) == (2, False)
     assert "somebody else" in start.conflict
 
 
 def test_offsets_that_expired_are_committed_again_from_the_checkpoint():
-    assert restarted({A: 5}, {}, "me", False) == {A: Start(5, commit=True)}
+    assert restart({}) == {A: Start(5, commit=True)}
 
 
 def test_a_checkpoint_of_sparks_own_source_is_right_whatever_the_group_says():
-    start = restarted({A: 5}, {A: Committed(2, "")}, "me", True)[A]
+    start = restart({A: Committed(2, "")}, foreign=True)[A]
     assert (start.offset, start.commit) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("group", "checkpoint", "by_group"),
+    [(Committed(2, ""), (5, True), (2, False)), (Committed(3, OURS), (5, True), (3, False))],
+    ids=["somebody else's", "our own"],
+)
+def test_a_policy_says_who_is_right_whoever_wrote(group, checkpoint, by_group):
+    start = restart({A: group}, "checkpoint")[A]
+    assert (start.offset, start.commit) == checkpoint
+    start = restart({A: group}, "group")[A]
+    assert (start.offset, start.commit) == by_group
+
+
+@pytest.mark.parametrize("group", [Committed(2, ""), Committed(9, OURS), Committed(3, commit_note("other", 8))])
+def test_policy_fail_stops_with_both_offsets_and_both_writers(group):
+    with pytest.raises(OffsetConflictError, match=rf"t-0: the checkpoint says 5 .*, the group {group.offset} \("):
+        restart({A: group}, "fail")
+
+
+@pytest.mark.parametrize("committed", [{A: Committed(5, "")}, {A: Committed(3, OURS)}, {}])
+def test_a_missing_commit_of_its_own_is_no_reason_to_fail(committed):
+    assert restart(committed, "fail")[A].offset == 5
+
+
+def test_a_partition_gained_goes_on_where_the_member_before_left_off_whatever_starting_offsets_say():
+    rules = StartRules("earliest", "latest")
+    assert rules.gained([A, B], {A: Committed(90, "")}) == {A: Start(90), B: Start(EARLIEST)}
+
+
+def test_a_topic_made_again_is_known_by_its_id():
+    assert made_anew({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}) == ["b"]
 
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():

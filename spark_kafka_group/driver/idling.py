@@ -1,0 +1,60 @@
+"""Between Spark's calls, which can be far apart, somebody has to take part in rebalances."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from spark_kafka_group.errors import GroupKafkaError
+
+CHECK_MS = 500
+"""A rebalance is heard of with a heartbeat; so much longer it may wait for us."""
+
+
+class Idler:
+    """Calls `settle` again and again, in a thread, while nobody holds `lock`.
+
+    Parameters
+    ----------
+    settle
+        Called with the milliseconds it may take. An error of this package ends the thread; :meth:`raise_error` brings
+        it to Spark.
+    """
+
+    def __init__(self, settle: Callable[[float], None], lock: threading.RLock, heartbeat_interval_ms: int) -> None:
+        self._settle = settle
+        self._lock = lock
+        self._every_s = min(heartbeat_interval_ms, CHECK_MS) / 1000
+        self._stopping = threading.Event()
+        self._error: GroupKafkaError | None = None
+        self._thread = threading.Thread(target=self._run, name="groupkafka-idler", daemon=True)
+        self._thread.start()
+
+    def raise_error(self) -> None:
+        """Raise what ended the thread, if anything did.
+
+        Raises
+        ------
+        GroupKafkaError
+        """
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """End the thread; waits for a call under way, which is short."""
+        self._stopping.set()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(timeout=2 * CHECK_MS / 1000)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._every_s):
+            if not self._lock.acquire(blocking=False):
+                continue
+            try:
+                if not self._stopping.is_set():
+                    self._settle(CHECK_MS)
+            except GroupKafkaError as error:
+                self._error = error
+                return
+            finally:
+                self._lock.release()

@@ -1,0 +1,105 @@
+"""Partitions assigned by hand: no membership and no generations, but the same positions and commits."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_kafka_group.driver.events import EventLog
+from spark_kafka_group.driver.member import Joined
+from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.notes import writer_of
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire import Generation, GroupClient
+
+log = logging.getLogger(__name__)
+
+
+class Unmanaged:
+    """Stands where a :class:`Member` stands, with the partitions of option ``assign``; its generation is always -1.
+
+    Parameters
+    ----------
+    reader
+        The query's id, to tell its own commits from others'.
+    """
+
+    def __init__(self, options: Options, group_id: str, reader: str, events: EventLog) -> None:
+        self._group_id = group_id
+        self._reader = reader
+        self._events = events
+        self._subscription = options.subscription
+        self._checked = False
+        self._generation: Generation | None = None
+        self.client = GroupClient(options, group_id)
+        self.client.subscribe(self._subscription)
+
+    @property
+    def generation(self) -> Generation:
+        """What is assigned."""
+        assert self._generation is not None, "ensure first"
+        return self._generation
+
+    def asked_to_rejoin(self) -> bool:
+        """Nobody asks."""
+        return False
+
+    def unsettled(self) -> bool:
+        """Nothing changes."""
+        return False
+
+    def ensure(self, patience_ms: float | None = None) -> Joined:
+        """Look once whether the partitions exist.
+
+        Raises
+        ------
+        MembershipError
+            When one of them does not.
+        BrokerError
+        """
+        if self._generation is not None:
+            return Joined.SAME
+        missing = self._subscription.missing(self.client.partitions(self._subscription))
+        if missing:
+            raise MembershipError(f"assign names {', '.join(missing)}, which the cluster does not have")
+        self._generation = self.client.current()
+        self._events.assigned(self._generation.id, self._generation.assignment)
+        return Joined.AS_NEW
+
+    def next_generation(self) -> Joined:
+        """There are none."""
+        return Joined.SAME
+
+    def use(self) -> int:
+        """-1: no generation."""
+        return self.generation.id
+
+    def check_may_commit(self) -> None:
+        """Before the first commit: nobody else may use the group, or two programs overwrite each other's offsets.
+
+        Raises
+        ------
+        MembershipError
+            When the group has members: Kafka would refuse the commit.
+        """
+        if self._checked:
+            return
+        members = self.client.live_members()
+        if members:
+            raise MembershipError(
+                f"group {self._group_id} has members ({', '.join(sorted(members))}) and assign commits without being "
+                f"one, which Kafka refuses: take another kafka.group.id, or subscribe instead of assign"
+            )
+        committed = self.client.committed(self.generation.assignment)
+        for tp, group in sorted(committed.items()):
+            writer = writer_of(group.metadata)
+            if writer is None or writer.reader != self._reader:
+                log.warning(
+                    "group %s: %s: offset %d was committed by somebody else (%s): programs that assign partitions "
+                    "under one group id overwrite each other's offsets; give each a group of its own",
+                    self._group_id, tp, group.offset, group.metadata or "without a note",
+                )  # fmt: skip
+        self._checked = True
+
+    def stop(self) -> None:
+        """Close connections."""
+        self.client.close()

@@ -1,0 +1,44 @@
+"""The user's on_consume: sees every Arrow batch on executors, and may change its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from spark_kafka_group import plugins
+from spark_kafka_group.errors import InterceptorError
+from spark_kafka_group.options import INTERCEPTOR_METHODS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    """`batches` as the interceptors give them back, called in the order of their names.
+
+    Raises
+    ------
+    InterceptorError
+        When one raises, or gives back something of another schema. The task fails: rows that an interceptor was to
+        change, or to hide, do not get through unchanged, and nothing is committed.
+    """
+    made = [plugins.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
+    hooks = [interceptor.on_consume for interceptor in made if callable(getattr(interceptor, "on_consume", None))]
+    for batch in batches:
+        for hook in hooks:
+            batch = _intercepted(hook, batch)
+        yield batch
+
+
+def _intercepted(hook: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.RecordBatch) -> pa.RecordBatch:
+    name = getattr(hook, "__qualname__", repr(hook))
+    try:
+        changed = hook(batch)
+    except Exception as error:
+        raise InterceptorError(f"{name} raised {type(error).__name__}: {error}") from error
+    schema = getattr(changed, "schema", None)
+    if schema != batch.schema:
+        raise InterceptorError(
+            f"{name} must give back a RecordBatch of schema {batch.schema}, not {schema or changed!r}"
+        )
+    return changed

@@ -1,0 +1,51 @@
+"""Classes of the user's own, named in options as ``module:Class``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+from typing import Any
+
+from spark_kafka_group.errors import OptionError
+
+
+def load_class(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
+    """The class that `named` names, which must have `methods`, or at least one of `optional`.
+
+    Raises
+    ------
+    OptionError
+        When it cannot be imported, or lacks a method.
+    """
+    module, colon, attribute = named.partition(":")
+    if not (module and colon and attribute):
+        raise OptionError(f"{option} ({named}) must be module:Class")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except Exception as error:  # whatever the user's module raises while it is imported
+        raise OptionError(
+            f"{option} ({named}) could not be imported: {type(error).__name__}: {error}. "
+            f"Its module must be importable on the driver, and where executors use it, there too"
+        ) from error
+    lacking = [method for method in methods if not callable(getattr(found, method, None))]
+    if lacking or not callable(found):
+        raise OptionError(
+            f"{option} ({named}) must be a class with {', '.join(methods)}; {', '.join(lacking)} is missing"
+        )
+    if optional and not any(callable(getattr(found, method, None)) for method in optional):
+        raise OptionError(f"{option} ({named}) must be a class with at least one of {', '.join(optional)}")
+    return found
+
+
+def make(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
+    """An object of the class that `named` names, made without arguments.
+
+    Raises
+    ------
+    OptionError
+    """
+    found = load_class(option, named, methods, optional)
+    try:
+        return found()
+    except Exception as error:
+        raise OptionError(f"{option} ({named}) could not be made: {type(error).__name__}: {error}") from error

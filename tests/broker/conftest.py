@@ -1,0 +1,52 @@
+"""Drivers, as Spark drives them, without Spark."""
+
+import pytest
+from running import Neighbour, Query
+from support import options
+
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.options import Options
+
+
+@pytest.fixture
+def driver_of():
+    """Makes drivers and stops them."""
+    made = []
+
+    def make(kafka, topic, group, **more):
+        made.append(StreamDriver(Options.parse(options(kafka, topic, group) | {k: str(v) for k, v in more.items()})))
+        return made[-1]
+
+    yield make
+    for driver in made:
+        driver.stop()
+
+
+@pytest.fixture
+def query_of(driver_of):
+    """Makes running queries and ends them."""
+    made = []
+
+    def make(kafka, topic, group, **more):
+        made.append(Query(driver_of(kafka, topic, group, **more)).start())
+        return made[-1]
+
+    yield make
+    for query in made:
+        query.end()
+        if query.failure is not None:
+            raise query.failure
+
+
+@pytest.fixture
+def neighbour_of():
+    """Makes kafka-python consumers and closes them."""
+    made = []
+
+    def make(kafka, topics, group, **configs):
+        made.append(Neighbour(kafka, [topics] if isinstance(topics, str) else topics, group, **configs))
+        return made[-1]
+
+    yield make
+    for neighbour in made:
+        neighbour.close()

@@ -1,0 +1,67 @@
+"""Hooks as a user writes them; what they were told is kept in module globals."""
+
+calls = []
+
+
+class Listener:
+    """Notes every call."""
+
+    def on_partitions_revoked(self, partitions):
+        calls.append(("revoked", {tp.partition for tp in partitions}))
+
+    def on_partitions_assigned(self, partitions):
+        calls.append(("assigned", {tp.partition for tp in partitions}))
+
+    def on_partitions_lost(self, partitions):
+        calls.append(("lost", {tp.partition for tp in partitions}))
+
+
+class Failing(Listener):
+    """Raises as soon as it has noted the call."""
+
+    def on_partitions_revoked(self, partitions):
+        super().on_partitions_revoked(partitions)
+        raise RuntimeError("no thanks")
+
+
+class Commits:
+    """Notes commits."""
+
+    def on_commit(self, offsets, error):
+        calls.append(("committed", {tp.partition: offset for tp, offset in offsets.items()}, type(error).__name__))
+
+
+class Masking:
+    """Takes the keys away."""
+
+    def on_consume(self, batch):
+        import pyarrow as pa
+
+        return batch.set_column(0, batch.schema.field(0), pa.nulls(batch.num_rows, pa.binary()))
+
+
+class Renaming:
+    """Gives back another schema."""
+
+    def on_consume(self, batch):
+        return batch.rename_columns(["k", *batch.schema.names[1:]])
+
+
+class Raising:
+    """Raises."""
+
+    def on_consume(self, batch):
+        raise RuntimeError("cannot decrypt")
+
+
+class Reverse:
+    """An assignment strategy: everything to the last member by id."""
+
+    name = "reverse"
+
+    def assign(self, members, partitions):
+        from spark_kafka_group.offsets import TopicPartition
+
+        last = max(members, key=lambda member: member.member_id)
+        mine = [TopicPartition(topic, n) for topic in last.topics for n in partitions.get(topic, ())]
+        return {member.member_id: mine if member is last else [] for member in members}

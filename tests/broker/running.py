@@ -1,0 +1,127 @@
+"""Queries and consumers that run in threads, and what a group looks like from outside."""
+
+import threading
+
+from kafka import KafkaConsumer
+
+from spark_kafka_group.testing import wait_until
+
+
+class Query:
+    """Calls a driver as Spark does, one micro-batch after the other, in a thread of its own."""
+
+    def __init__(self, driver):
+        self.driver = driver
+        self.ranges = []
+        self.failure = None
+        self.may_plan = threading.Event()
+        self.may_plan.set()
+        self.may_finish = threading.Event()
+        self.may_finish.set()
+        self.running = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self):
+        self._thread.start()
+        return self
+
+    def _run(self):
+        try:
+            offset = self.driver.initial_offset()
+            while not self._ending.is_set():
+                self.may_plan.wait()
+                end = self.driver.latest_offset(offset, None)
+                if end == offset:
+                    self._ending.wait(0.02)
+                    continue
+                ranges = [r for task in self.driver.plan(offset, end) for r in task]
+                self.running.set()
+                self.may_finish.wait()
+                self.running.clear()
+                self.ranges += ranges
+                offset = end
+        except Exception as error:  # noqa: BLE001 - told to the test when it ends
+            self.failure = error
+
+    def end(self):
+        """Stop calling; the driver stays as it is."""
+        self._ending.set()
+        self.may_finish.set()
+        self.may_plan.set()
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
+
+    def owned(self):
+        """Partitions of the generation the driver is in."""
+        session = self.driver._session
+        member = session and session.member
+        return set(member._generation.assignment) if member and member._generation else set()
+
+
+class Neighbour:
+    """An ordinary kafka-python consumer of the same group, which polls and commits in a thread."""
+
+    def __init__(self, kafka, topics, group, **configs):
+        self.consumer = KafkaConsumer(
+            *topics,
+            bootstrap_servers=kafka.bootstrap_servers,
+            group_id=group,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            **configs,
+        )
+        self.records = []
+        self.failure = None
+        self._topics = None
+        self._may_poll = threading.Event()
+        self._may_poll.set()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        try:
+            while not self._ending.is_set():
+                self._may_poll.wait()
+                topics, self._topics = self._topics, None
+                if topics is not None:
+                    self.consumer.subscribe(topics)
+                polled = self.consumer.poll(timeout_ms=1000)  # with short ones it throws away joins that just ended
+                self.records += [record for records in polled.values() for record in records]
+                if polled:
+                    self.consumer.commit_async()  # a synchronous one would never end in a rebalance
+        except Exception as error:  # noqa: BLE001 - told to the test when it ends
+            self.failure = error
+
+    def subscribe(self, topics):
+        """Subscribe to these from the next poll on: a consumer belongs to one thread."""
+        self._topics = topics
+
+    def freeze(self):
+        """Do not poll any more, as a consumer that processes for too long."""
+        self._may_poll.clear()
+
+    def assignment(self):
+        """Partitions it owns."""
+        return self.consumer.assignment()
+
+    def close(self):
+        """Leave the group."""
+        if not self._ending.is_set():
+            self._ending.set()
+            self._may_poll.set()
+            self._thread.join(timeout=60)
+            self.consumer.close(autocommit=False)
+            if self.failure is not None:
+                raise self.failure
+
+
+def settled(kafka, group, count):
+    """Wait until the group is stable with so many members; returns them."""
+
+    def reached():
+        state, members = kafka.group_state(group)
+        return members if state == "Stable" and len(members) == count else None
+
+    return wait_until(reached, within=60)

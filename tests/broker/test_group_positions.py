@@ -1,0 +1,182 @@
+"""Where partitions start: the table of who is right, with others in the group and with Kafka's own tools."""
+
+import pytest
+from support import commit_for, committed, numbered, produce, topic_with
+
+from spark_kafka_group import OffsetConflictError, OffsetOutOfRangeError
+from spark_kafka_group.offsets import GroupOffset
+from spark_kafka_group.testing import wait_until
+
+QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
+BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
+
+
+def first_batch(driver):
+    """Plan and prove the first batch; returns its end."""
+    end = driver.latest_offset(driver.initial_offset(), None)
+    driver.latest_offset(end, None)
+    return end
+
+
+def starts(end, topic):
+    return end["@group"].get("from", {}).get(topic, {})
+
+
+class TestRestart:
+    """20 records are read and committed, the query stops, something happens to the group, 5 records more, restart."""
+
+    @pytest.fixture
+    def restart(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        driver = driver_of(kafka, topic, group)
+        end = first_batch(driver)
+        driver.stop()
+
+        def again(change, **more):
+            change(topic)
+            produce(kafka, topic, numbered(5, 1))
+            restarted = driver_of(kafka, topic, group, **more)
+            following = restarted.latest_offset(end, None)
+            position = GroupOffset.from_json(following).ranges(GroupOffset.from_json(end))[0].start
+            return position, restarted
+
+        return again
+
+    def reset(self, kafka, group, *how):
+        return lambda topic: kafka.consumer_groups(
+            "--reset-offsets", "--group", group, "--all-topics", "--execute", *how
+        )
+
+    @pytest.mark.parametrize(("how", "position"), [(["--to-offset", "7"], 7), (["--to-earliest"], 0)])
+    def test_offsets_reset_by_kafkas_tool_are_right(self, kafka, group, restart, how, position):
+        assert restart(self.reset(kafka, group, *how))[0] == position
+
+    def test_so_are_higher_ones(self, kafka, group, restart):
+        assert restart(lambda topic: commit_for(kafka, group, {(topic, 0): 22}))[0] == 22
+
+    def test_offsets_removed_are_put_back_from_the_checkpoint(self, kafka, group, restart):
+        def remove(topic):
+            kafka.consumer_groups("--delete-offsets", "--group", group, "--topic", topic)
+            assert committed(kafka, group) == {}
+
+        position, _ = restart(remove)
+        assert position == 20
+        assert list(committed(kafka, group).values()) == [20]
+
+    @pytest.mark.parametrize(("policy", "position"), [("auto", 7), ("group", 7), ("checkpoint", 20)])
+    def test_the_option_says_who_is_right(self, kafka, group, restart, caplog, policy, position):
+        found, driver = restart(self.reset(kafka, group, "--to-offset", "7"), onOffsetConflict=policy)
+        assert found == position
+        assert (
+            "the checkpoint says 20 (this query, generation 1), the group 7 (somebody else, without a note)"
+            in caplog.text
+        )
+        assert driver._session.metrics.offset_conflicts == 1
+        assert driver.report_latest_offset()["@group"]["offsetConflicts"] == 1
+        if policy == "checkpoint":
+            assert list(committed(kafka, group).values()) == [20]
+
+    def test_or_that_it_must_not_go_on(self, kafka, group, restart):
+        with pytest.raises(OffsetConflictError, match=r"the checkpoint says 20 .* the group 7"):
+            restart(self.reset(kafka, group, "--to-offset", "7"), onOffsetConflict="fail")
+
+    def test_a_topic_deleted_and_made_again_is_an_error_however_long_it_is(self, kafka, group, restart):
+        def remake(topic):
+            kafka.delete_topic(topic)
+            kafka.create_topic(topic)
+            produce(kafka, topic, numbered(100, 1))
+
+        with pytest.raises(
+            OffsetOutOfRangeError, match="was deleted and made again, so this offset means another record"
+        ):
+            restart(remake)
+
+    def test_until_somebody_says_where_to_go_on(self, kafka, group, restart):
+        def remake(topic):
+            kafka.delete_topic(topic)
+            kafka.create_topic(topic)
+            produce(kafka, topic, numbered(100, 1))
+            commit_for(kafka, group, {(topic, 0): 3})
+
+        assert restart(remake)[0] == 3
+
+
+class TestRunning:
+    def test_a_partition_gained_starts_where_its_owner_committed(self, kafka, group, driver_of, query_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first_batch(first)
+        assert end[topic] == {"0": 10, "1": 10}
+        second = query_of(kafka, topic, group, **BOTH)
+        wait_until(lambda: len(second.owned()) == 1, within=30)
+        produce(kafka, topic, numbered(20, 2))
+        wait_until(lambda: 20 in committed(kafka, group).values(), within=30)  # the second's partition
+        ((gained,),) = [{tp.partition for tp in second.owned()}]
+        second.end()
+        second.driver.stop()
+        wait_until(lambda: len(first._session.member.generation.assignment) == 2, within=30)
+        following = first.latest_offset(end, None)
+        assert starts(following, topic) == {str(gained): 20}
+        assert following[topic] == {"0": 20, "1": 20}
+
+    def test_starting_offsets_are_for_a_querys_first_partitions_only(self, kafka, group, driver_of, query_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        both = query_of(kafka, topic, group, **BOTH)
+        wait_until(lambda: committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}, within=30)
+        earliest = driver_of(kafka, topic, group, **QUICK | {"startingOffsets": "earliest"})
+        end = earliest.latest_offset(earliest.initial_offset(), None)
+        assert list(end[topic].values()) == [10]  # the one it has got, from its first record on
+        earliest.latest_offset(end, None)
+        both.end()
+        both.driver.stop()
+        wait_until(lambda: len(earliest._session.member.generation.assignment) == 2, within=30)
+        produce(kafka, topic, numbered(20, 2))
+        following = earliest.latest_offset(end, None)
+        assert list(starts(following, topic).values()) == [10]
+
+    def test_a_topic_made_again_under_a_running_query_is_an_error(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        driver = driver_of(kafka, topic, group, **QUICK, **{"kafka.request.timeout.ms": 5000})
+        end = first_batch(driver)
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic)
+        produce(kafka, topic, numbered(30, 1))
+
+        def noticed():
+            try:
+                driver.latest_offset(end, None)
+            except OffsetOutOfRangeError as error:
+                return str(error)
+
+        assert "was deleted and made again" in wait_until(noticed, within=30)
+
+    def test_a_replayed_batch_whose_partitions_others_took_over_does_not_set_the_group_back(
+        self, kafka, group, driver_of, caplog
+    ):
+        topic = topic_with(kafka, numbered(40, 2), partitions=2)
+        first = driver_of(kafka, topic, group, **BOTH)
+        start = first.initial_offset()
+        end = first.latest_offset(start, 10)
+        first.stop()  # before the batch was done: Spark will ask for it again
+        other = driver_of(kafka, topic, group, **BOTH)
+        done = first_batch(other)
+        assert done[topic] == {"0": 20, "1": 20}
+        other.stop()
+        again = driver_of(kafka, topic, group, **BOTH)
+        tasks = again.plan(again.initial_offset(), end)
+        assert sorted((r.start, r.end) for task in tasks for r in task) == [(0, 5), (0, 5)]
+        assert again.latest_offset(end, None) == end
+        assert committed(kafka, group) == {(topic, 0): 20, (topic, 1): 20}
+        assert "others have gone on" in caplog.text
+
+
+def test_committed_offsets_that_expire_after_the_group_is_empty_come_back_from_the_checkpoint(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    driver = driver_of(kafka, topic, group)
+    end = first_batch(driver)
+    driver.stop()
+    kafka.admin.delete_groups([group])  # what the broker does when offsets.retention.minutes are over
+    assert kafka.group_state(group) == ("Dead", [])
+    again = driver_of(kafka, topic, group)
+    assert again.latest_offset(end, None) == end
+    assert committed(kafka, group) == {(topic, 0): 20}

@@ -1,0 +1,140 @@
+"""What a driver reads: topics, topics by pattern, partitions by hand."""
+
+import json
+
+import pytest
+from running import settled
+from support import commit_for, committed, members, name, numbered, options, produce, topic_with
+
+from spark_kafka_group import MembershipError
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.notes import commit_note
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+
+QUICK = {"kafka.metadata.max.age.ms": 300}
+
+
+def driver_for(made, kafka, group, subscription, **more):
+    """A driver with another subscription than to one topic."""
+    settings = options(kafka, "unused", group, **more)
+    del settings["subscribe"]
+    driver = StreamDriver(Options.parse(settings | subscription))
+    made.append(driver)
+    return driver
+
+
+@pytest.fixture
+def made():
+    drivers = []
+    yield drivers
+    for driver in drivers:
+        driver.stop()
+
+
+def make(kafka, topic, count=3):
+    kafka.create_topic(topic)
+    produce(kafka, topic, numbered(count, 1))
+    return topic
+
+
+def test_several_unrelated_topics_are_read_together(kafka, group, made):
+    one, other = topic_with(kafka, numbered(6, 2), partitions=2), topic_with(kafka, numbered(3, 1), partitions=1)
+    driver = driver_for(made, kafka, group, {"subscribe": f"{one},{other}"})
+    end = driver.latest_offset(driver.initial_offset(), None)
+    assert (end[one], end[other]) == ({"0": 3, "1": 3}, {"0": 3})
+
+
+class TestPattern:
+    def test_topics_match_with_their_whole_name_also_one_made_just_before(self, kafka, group, made):
+        prefix = name("p")
+        mine, longer = make(kafka, f"{prefix}.eu"), make(kafka, f"{prefix}.eu.old")
+        make(kafka, f"x{prefix}.eu")
+        driver = driver_for(made, kafka, group, {"subscribePattern": rf"{prefix}\.[a-z]+"})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        assert mine in end
+        assert longer not in end
+        assert set(end) == {mine, "@group"}
+
+    def test_a_topic_made_later_joins_without_a_restart_from_its_first_record(self, kafka, group, made):
+        prefix = name("p")
+        make(kafka, f"{prefix}-a")
+        driver = driver_for(
+            made, kafka, group, {"subscribePattern": f"{prefix}-."}, **QUICK | {"startingOffsets": "latest"}
+        )
+        start = driver.initial_offset()
+        assert driver.latest_offset(start, None) == start
+        make(kafka, f"{prefix}-b")
+        end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=20)
+        assert end["@group"]["from"][f"{prefix}-b"] == {"0": 0}
+        assert end[f"{prefix}-b"] == {"0": 3}
+
+    def test_internal_topics_never_match(self, kafka, group, made):
+        topic = make(kafka, name("t"))
+        commit_for(kafka, group, {(topic, 0): 1})  # so that there is an offsets topic
+        driver = driver_for(made, kafka, group, {"subscribePattern": f"{topic}|__.*"})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        assert set(end) == {topic, "@group"}
+
+
+class TestAssign:
+    def test_reads_its_partitions_commits_and_is_no_member(self, kafka, group, made):
+        topic = topic_with(kafka, numbered(30, 3))
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0, 2]})})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        assert end[topic] == {"0": 10, "2": 10}
+        assert driver.latest_offset(end, None) == end
+        assert committed(kafka, group) == {(topic, 0): 10, (topic, 2): 10}
+        assert kafka.group_state(group) == ("Empty", [])
+        assert json.loads(kafka.committed(group)[topic, 0][1])["generation"] == -1
+
+    def test_goes_on_after_a_restart(self, kafka, group, made):
+        topic = topic_with(kafka, numbered(30, 3))
+        subscription = {"assign": json.dumps({topic: [1]})}
+        first = driver_for(made, kafka, group, subscription)
+        end = first.latest_offset(first.initial_offset(), 4)
+        assert first.latest_offset(end, 4) != end
+        first.stop()
+        again = driver_for(made, kafka, group, subscription)
+        assert again.latest_offset(end, None)[topic] == {"1": 10}
+
+    def test_needs_no_group_before_its_first_commit_when_it_is_told_where_to_start(self, kafka, group, made):
+        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
+        driver.latest_offset(driver.initial_offset(), None)
+        assert driver._session.member.client._coordinator.coordinator_id is None
+        assert kafka.group_state(group) == ("Dead", [])
+
+    def test_a_group_with_live_members_is_refused_before_the_first_commit(self, kafka, group, made, neighbour_of):
+        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        neighbour_of(kafka, topic, group)
+        wait_until(lambda: committed(kafka, group) == {(topic, 0): 3}, within=30)
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        (member,) = members(kafka, group)
+        with pytest.raises(MembershipError, match=f"has members .{member['member_id']}. and assign commits without"):
+            driver.latest_offset(end, None)
+
+    def test_offsets_of_another_writer_are_a_warning(self, kafka, group, made, caplog):
+        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): 1})
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        assert driver.latest_offset(end, None) == end
+        assert f"{topic}-0: offset 1 was committed by somebody else" in caplog.text
+        assert committed(kafka, group) == {(topic, 0): 3}
+
+    def test_partitions_that_do_not_exist_are_named(self, kafka, group, made):
+        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0, 7]})})
+        with pytest.raises(MembershipError, match=f"assign names {topic}-7, which the cluster does not have"):
+            driver.latest_offset(driver.initial_offset(), None)
+
+
+def test_the_note_of_a_commit_is_read_by_every_tool(kafka, group, query_of):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    query = query_of(kafka, topic, group)
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 3}, within=30)
+    settled(kafka, group, 1)
+    session = query.driver._session
+    assert kafka.committed(group)[topic, 0][1] == commit_note(session.reader, session.member.generation.id, 0)
