@@ -14,6 +14,7 @@ from typing import Any
 from spark_kafka_group.driver import process
 from spark_kafka_group.driver.idling import Idler
 from spark_kafka_group.driver.session import GroupSession
+from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import GroupClient
@@ -33,6 +34,7 @@ class StreamDriver:
         self._caps: dict[TopicPartition, int] | None = None
         self._session: GroupSession | None = None
         self._idler: Idler | None = None
+        self._stopped = False
         self._lock = threading.RLock()
 
     def initial_offset(self) -> dict[str, Any]:
@@ -83,6 +85,7 @@ class StreamDriver:
 
     def stop(self) -> None:
         """Leave the group and close connections. Harmless when repeated or when nothing was started."""
+        self._stopped = True
         idler, self._idler = self._idler, None
         if idler is not None:
             idler.stop()
@@ -92,6 +95,8 @@ class StreamDriver:
 
     def _joined(self, offset: GroupOffset) -> GroupSession:
         """The session under the reader id that `offset` carries."""
+        if self._stopped:
+            raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
             process.prepare()
             self._session = GroupSession(self._options, offset.reader or self._new_reader, offset, self._caps)

@@ -65,3 +65,14 @@ class Reverse:
         last = max(members, key=lambda member: member.member_id)
         mine = [TopicPartition(topic, n) for topic in last.topics for n in partitions.get(topic, ())]
         return {member.member_id: mine if member is last else [] for member in members}
+
+
+class First:
+    """An assignment strategy that deals the first partition of each topic and no other."""
+
+    name = "first"
+
+    def assign(self, members, partitions):
+        from spark_kafka_group.offsets import TopicPartition
+
+        return {members[0].member_id: [TopicPartition(topic, 0) for topic in members[0].topics if topic in partitions]}

@@ -7,7 +7,7 @@ import time
 import pytest
 from support import commit_for, committed, members, name, numbered, produce, topic_with
 
-from spark_kafka_group import CommitError, FencedError, JoinTimeoutError
+from spark_kafka_group import CommitError, FencedError, JoinTimeoutError, MembershipError
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
@@ -217,3 +217,71 @@ def test_losing_membership_before_the_first_batch_loses_no_record(kafka, group, 
     end = driver.latest_offset(start, None)
     assert end["@group"]["from"] == {topic: {"0": 3}}
     assert end[topic] == {"0": 7}
+
+
+def test_stopping_and_starting_again_twenty_times_loses_and_repeats_nothing(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(60, 3))
+    offset, ranges = None, []
+    for _ in range(20):
+        driver = driver_of(kafka, topic, group)
+        offset = offset or driver.initial_offset()
+        end = driver.latest_offset(offset, 3)
+        ranges += [r for task in driver.plan(offset, end) for r in task]
+        offset = end
+        assert driver.latest_offset(end, 3) != end or committed(kafka, group) == {(topic, p): 20 for p in range(3)}
+        driver.stop()
+        assert members(kafka, group) == []
+    for p in range(3):
+        assert [(r.start, r.end) for r in ranges if r.tp.partition == p] == [(n, n + 1) for n in range(20)]
+
+
+def test_after_it_was_stopped_a_driver_does_nothing_any_more(kafka, group, driver_of):
+    driver = driver_of(kafka, topic_with(kafka, numbered(3, 1)), group)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    driver.stop()
+    driver.stop()
+    driver.commit(end)
+    with pytest.raises(MembershipError, match="was stopped and has left its group"):
+        driver.latest_offset(end, None)
+    assert members(kafka, group) == []
+    assert committed(kafka, group) == {}
+
+
+def test_calls_from_several_threads_do_not_meet(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(300, 3))
+    driver = driver_of(kafka, topic, group)
+    offset = driver.initial_offset()
+    done, failures = threading.Event(), []
+
+    def interfere():
+        try:
+            while not done.is_set():
+                driver.commit(offset)
+                driver.report_latest_offset()
+        except Exception as error:  # noqa: BLE001 - told below
+            failures.append(error)
+
+    threads = [threading.Thread(target=interfere) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        offset = driver.latest_offset(offset, 15)
+    assert driver.latest_offset(offset, 15) == offset
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
+
+
+def test_the_progress_tells_the_numbers_that_kafkas_tool_tells(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(30, 3))
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), 6)
+    driver.latest_offset(end, 6)
+    shown = driver.report_latest_offset()
+    rows = kafka.describe_group(group)
+    assert {str(row.partition): row.log_end_offset for row in rows} == shown[topic]
+    assert {str(row.partition): row.current_offset for row in rows} == shown["@group"]["committed"][topic]
+    assert sum(row.lag for row in rows) == shown["@group"]["lag"] == 24
+    assert {row.consumer_id for row in rows} == {shown["@group"]["member"]}

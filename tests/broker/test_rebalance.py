@@ -356,6 +356,12 @@ class TestStrategies:
         settled(kafka, group, 2)
         wait_until(lambda: sorted(len(query.owned()) for query in queries) == [0, 2], within=30)
 
+    def test_partitions_that_a_strategy_leaves_to_nobody_are_a_warning(self, kafka, group, driver_of, caplog):
+        topic = topic_with(kafka, numbered(6, 2), partitions=2)
+        driver = driver_of(kafka, topic, group, **{"kafka.partition.assignment.strategy": "recorders:First"})
+        assert driver.latest_offset(driver.initial_offset(), None)[topic] == {"0": 3}
+        assert f"partitions of {topic} are read by nobody" in caplog.text
+
     def test_topics_that_only_others_read_are_dealt_at_once(self, kafka, group, query_of, neighbour_of):
         mine = topic_with(kafka, numbered(2, 2), partitions=2)
         theirs = topic_with(kafka, numbered(2, 2), partitions=2)
@@ -377,5 +383,6 @@ def test_a_group_in_use_can_neither_be_reset_nor_deleted(kafka, group, query_of)
     assert "inactive" in kafka.consumer_groups(*reset).lower()
     kafka_says = kafka.consumer_groups("--delete-offsets", "--group", group, "--topic", topic)
     assert "GROUP_SUBSCRIBED_TO_TOPIC" in kafka_says or "subscribed" in kafka_says.lower()
+    assert "GroupNotEmptyException" in kafka.consumer_groups("--delete", "--group", group)
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
     assert len(members(kafka, group)) == 1

@@ -7,7 +7,7 @@ from test_cells import BILLS, COMMIT, HEARTBEAT, JOIN, OFFSET_FETCH, ORDERS, SYN
 from spark_kafka_group.errors import CommitError, FencedError, MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.reactions import Reaction
+from spark_kafka_group.wire.reactions import Reaction, Request
 
 ALL = {ORDERS, TopicPartition("orders", 1), BILLS}
 LIMIT = 6
@@ -146,3 +146,12 @@ def test_rows_in_the_sink_are_not_read_again_when_the_group_rebalanced_during_th
     following = driver.latest_offset(end, LIMIT)
     assert committed(broker) == ends(end)
     assert ends(following) == dict.fromkeys(ALL, 7)
+
+
+def test_steady_batches_look_up_neither_positions_nor_the_coordinator(broker, driver):
+    offset = driver.end
+    for _ in range(3):
+        offset = driver.latest_offset(offset, LIMIT)
+    assert len(broker.received(COMMIT)) == 3
+    assert broker.received(OFFSET_FETCH) == []
+    assert broker.received(Request.FIND_COORDINATOR) == []
