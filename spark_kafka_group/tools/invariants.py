@@ -57,24 +57,32 @@ def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
 
 
 def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
-    """A planned range belongs to a partition that was assigned to its member in its generation."""
+    """What a member plans, and what it commits, is of partitions assigned to it in its generation.
+
+    A batch that is read again after a crash is as the checkpoint says, whoever owns its partitions now; committing is
+    what it takes an owner for.
+    """
     assigned: dict[tuple[str, str, int], Event] = {}
     for event in events:
         member = (event.group, event.member, event.generation)
         if event.kind == "assigned":
             assigned[member] = event
         last = assigned.get(member)
-        for found in event.ranges:
-            if last is None or found.tp not in last.partitions:
+        said = [] if event.replay else [(found.tp, f"planned {found}") for found in event.ranges]
+        said += [(tp, f"committed {tp}={offset}") for tp, offset in event.offsets.items()]
+        for tp, what in said:
+            if last is None or tp not in last.partitions:
                 problem = (
-                    f"{event.member} planned {found} in generation {event.generation}, in which {found.tp} was not "
-                    f"assigned to it"
+                    f"{event.member} {what} in generation {event.generation}, in which {tp} was not assigned to it"
                 )
                 yield Violation(PLANNED_BY_OWNER, problem, (event,) if last is None else (last, event))
 
 
 def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:
-    """A member plans nothing of a partition from when it was revoked or lost until it is assigned again."""
+    """A member plans nothing of a partition from when it was revoked or lost until it is assigned again.
+
+    But for a batch that is read again after a crash.
+    """
     gone: dict[tuple[str, str, TopicPartition], Event] = {}
     for event in events:
         for tp in event.partitions:
@@ -82,7 +90,7 @@ def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:
                 gone.pop((event.group, event.member, tp), None)
             else:
                 gone[event.group, event.member, tp] = event
-        for found in event.ranges:
+        for found in () if event.replay else event.ranges:
             since = gone.get((event.group, event.member, found.tp))
             if since is not None:
                 problem = f"{event.member} planned {found} after {found.tp} was {since.kind}"

@@ -25,8 +25,8 @@ a query write them), and checks what must hold whoever joined, left or died:
 
   one owner                  no partition is assigned to two members in one
                              generation
-  planned by its owner       a planned range is of a partition assigned to its
-                             member in that generation
+  planned by its owner       a planned range, and a committed offset, is of a
+                             partition assigned to its member in that generation
   nothing after giving back  nothing is planned of a partition that was revoked
                              or lost, until it is assigned again
   committed as planned       a committed offset ends a range that its member
@@ -35,6 +35,9 @@ a query write them), and checks what must hold whoever joined, left or died:
                              moved, and said so
   one after another          committed ranges follow each other without gap or
                              overlap, unless the member was moved, and said so
+
+A batch that is read again after a crash (replay) may be of partitions that
+others own by now; only committed it may not be.
 
 A gap that planned ranges fill exactly, whose commit no event tells, is in doubt
 and no violation: the member may have died between its commit and its writing

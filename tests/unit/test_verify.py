@@ -129,6 +129,15 @@ def test_a_range_under_a_generation_that_assigned_nothing_is_found():
     assert proof(script.events) == ["run:2"]
 
 
+def test_a_batch_that_is_read_again_may_be_of_partitions_that_others_own_but_not_be_committed():
+    script = Script().assigned("a", 1, T0, T1).planned("a", 1, 0, (T0, 0, 5), (T1, 0, 5)).revoked("a", 1, T1)
+    script.assigned("a", 2, T0).planned("a", 2, 0, (T0, 0, 5), (T1, 0, 5), replay=True)
+    assert found(script.committed("a", 2, 0, t0=5).events) == []
+    assert found(script.committed("a", 2, 0, t1=5).events) == [PLANNED_BY_OWNER]
+    assert proof(script.events) == ["run:4", "run:7"]
+    assert "committed orders-1=5 in generation 2" in verify(script.events).violations[0].problem
+
+
 def test_a_commit_that_ends_no_planned_range_is_found():
     script = Script().assigned("a", 1, T0).planned("a", 1, 0, (T0, 0, 5)).committed("a", 1, 0, t0=6)
     assert found(script.events) == [COMMITTED_AS_PLANNED]
