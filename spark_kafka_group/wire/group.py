@@ -9,7 +9,6 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
-from kafka.coordinator.base import MemberState
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest
@@ -30,7 +29,8 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.wire.answers import Answers
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
-from spark_kafka_group.wire.membership import Assignor, Committed, Generation, Strategy
+from spark_kafka_group.wire.joining import Joining
+from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.reactions import Facts
 
 log = logging.getLogger(__name__)
@@ -64,11 +64,8 @@ class GroupClient:
     ) -> None:
         self._options = options
         self._group_id = group_id
-        self._assignors = [Assignor(strategy, self._remember_metadata) for strategy in strategies]
+        self._rounds = Joining(group_id, strategies, self._run)
         self._manual = False
-        self._unbroken: frozenset[TopicPartition] = frozenset()
-        self._seen: tuple[str, int] | None = None  # member id and generation entered last
-        self._looked_up: set[str] = set()  # topics that others read and that were asked for
         clients: list[KafkaNetClient] = []
 
         def make_client(**configs: Any) -> KafkaNetClient:
@@ -89,8 +86,8 @@ class GroupClient:
             "metadata_max_age_ms": options.metadata_max_age_ms,
             "kafka_client": make_client,
         }
-        if self._assignors:
-            configs["partition_assignment_strategy"] = self._assignors
+        if strategies:
+            configs["partition_assignment_strategy"] = self._rounds.assignors
         try:
             with translated(f"connecting to {options.bootstrap_servers}"):
                 self._consumer = KafkaConsumer(**configs)
@@ -101,7 +98,8 @@ class GroupClient:
             raise
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
-        names = tuple(assignor.name for assignor in self._assignors)
+        self._rounds.attach(self._consumer)
+        names = tuple(assignor.name for assignor in self._rounds.assignors)
         self._answers = Answers(self._coordinator, Facts(group_id, instance_id, options.session_timeout_ms, names))
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
@@ -244,102 +242,13 @@ class GroupClient:
 
         def settle(left_ms: float) -> bool:
             deadline = time.monotonic() + left_ms / 1000
-            while self.rejoin_needed():
-                if self.lost():
-                    self._forget_claims()
-                if not (self._finished_join() or self._coordinator.ensure_active_group(timeout_ms=_left_ms(deadline))):
-                    return False
-                self._entered()
-                self._follow_up()
-            return True
+            return self._rounds.settle(lambda: _left_ms(deadline))
 
         try:
             settled = self._joining(f"joining group {self._group_id}", settle, timeout_ms)
         except BrokerTimeoutError:
             return None
-        if not settled:
-            return None
-        current = self.current()
-        self._unbroken = current.assignment
-        return current
-
-    def _finished_join(self) -> bool:
-        """Take a join that ended after the call which began it had run out of time; whether there was one.
-
-        kafka-python would throw it away and join once more, which, asked by a leader, is one more rebalance.
-        """
-        coordinator = self._coordinator
-        task = coordinator._join_task
-        if task is None or not task.is_done or not task.succeeded():
-            return False
-
-        async def finish() -> None:
-            coordinator._join_task = None
-            with coordinator._lock:
-                coordinator.rejoining = coordinator.rejoin_needed = False
-                coordinator.state = MemberState.STABLE
-                coordinator._enable_heartbeat()
-            joined = coordinator._generation
-            await coordinator._on_join_complete_async(
-                joined.generation_id, joined.member_id, joined.protocol, task.value
-            )
-
-        self._manager.run(finish)
-        return True
-
-    def _entered(self) -> None:
-        """Take note of what has been owned since the caller was told of a generation, in this one and all between."""
-        before, now = self._seen, self._coordinator._generation
-        followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
-        self._unbroken = self._unbroken & self._owned() if followed else frozenset()
-        self._seen = (now.member_id, now.generation_id)
-
-    def _owned(self) -> frozenset[TopicPartition]:
-        return frozenset(TopicPartition(tp.topic, tp.partition) for tp in self._consumer.assignment())
-
-    def _follow_up(self) -> None:
-        """What a member has to do after a SyncGroup, and kafka-python does not: it may ask for another round."""
-        assignor = self._assignor()
-        for other in self._assignors:
-            if other is not assignor:
-                other.forget()
-        if assignor is None:
-            return
-        if assignor.cooperative and assignor.claimed - self._owned():
-            # KIP-429: who gets them is decided in the next round, when nobody claims them any more.
-            self._coordinator.request_rejoin()
-        view = assignor.view
-        if self._coordinator._is_leader and view is not None:
-            if view.unknown_topics - self._looked_up:
-                # Only others read them, and kafka-python assigns what it knows. With the metadata here, its leader
-                # sees that they are not those it assigned from, and rejoins.
-                self._looked_up |= view.unknown_topics
-                self._run(self._manager.cluster.refresh_metadata)
-            if view.unassigned_topics:
-                log.warning(
-                    "group %s: partitions of %s are read by nobody",
-                    self._group_id,
-                    ", ".join(sorted(view.unassigned_topics)),
-                )
-
-    def _forget_claims(self) -> None:
-        for assignor in self._assignors:
-            assignor.forget()
-
-    def _remember_metadata(self) -> None:
-        """Take note of the metadata that an assignment is made from; a leader rejoins when the newest differ.
-
-        kafka-python takes those of the last refresh instead. While a leader waits for others to join, that looks only
-        at its own topics; with a refresh in that time it would find a difference after every rebalance, for ever.
-        """
-        coordinator = self._coordinator
-        snapshot = coordinator._build_metadata_snapshot(coordinator._subscription, self._manager.cluster)
-        coordinator._metadata_snapshot = coordinator._assignment_snapshot = snapshot
-
-    def _assignor(self) -> Assignor | None:
-        """The one whose strategy the group took."""
-        protocol = self._coordinator._generation.protocol
-        return next((assignor for assignor in self._assignors if assignor.name == protocol), None)
+        return self._rounds.told() if settled else None
 
     def request_rejoin(self, claiming: bool = True) -> None:
         """Make the next :meth:`join` send a JoinGroup; the leader's starts a new generation.
@@ -348,14 +257,12 @@ class GroupClient:
         `claiming` anything they are those of its first join.
         """
         if not claiming:
-            self._forget_claims()
+            self._rounds.forget_claims()
         self._coordinator.request_rejoin()
 
     def rejoin_needed(self) -> bool:
         """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
-        if self._manual:
-            return False
-        return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
+        return not self._manual and self._rounds.needed()
 
     def lost(self) -> bool:
         """Whether the coordinator has said that this driver is no longer a member."""
@@ -380,21 +287,9 @@ class GroupClient:
 
     def current(self) -> Generation:
         """The generation this member is in; without membership, what was assigned by hand."""
-        owned = self._owned()
         if self._manual:
-            return Generation(id=-1, member_id="", leader=False, members=None, assignment=owned)
-        generation = self._coordinator._generation
-        assignor = self._assignor()
-        leader = self._coordinator._is_leader
-        return Generation(
-            id=generation.generation_id,
-            member_id=generation.member_id,
-            leader=leader,
-            members=assignor.view.members if leader and assignor is not None and assignor.view is not None else None,
-            assignment=owned,
-            strategy=generation.protocol or "",
-            unbroken=self._unbroken,
-        )
+            return Generation(id=-1, member_id="", leader=False, members=None, assignment=self._rounds.owned())
+        return self._rounds.current()
 
     def live_members(self) -> list[str]:
         """Ids of the group's members, as its coordinator tells.
@@ -457,7 +352,7 @@ class GroupClient:
         """
         coordinator = self._coordinator
         member_id = coordinator._generation.member_id
-        self._forget_claims()
+        self._rounds.forget_claims()
         if not member_id or coordinator.coordinator_unknown():
             return
         identity = LeaveGroupRequest.MemberIdentity(

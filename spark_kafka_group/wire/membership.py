@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
@@ -61,7 +61,7 @@ class Generation:
     members: int | None
     assignment: frozenset[TopicPartition]
     strategy: str = ""
-    unbroken: frozenset[TopicPartition] = frozenset()
+    unbroken: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
 
     @property
     def alone(self) -> bool:

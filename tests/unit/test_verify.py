@@ -154,7 +154,7 @@ def test_a_commit_under_another_generation_than_the_plan_is_found_unless_it_was_
 
 def test_another_members_plan_does_not_justify_a_commit():
     script = Script().assigned("a", 1, T0).planned("a", 1, 0, (T0, 0, 5)).committed("b", 1, 0, t0=5)
-    assert found(script.events) == [COMMITTED_AS_PLANNED]
+    assert found(script.events) == [PLANNED_BY_OWNER, COMMITTED_AS_PLANNED]
 
 
 def test_a_commit_that_goes_backward_is_found():

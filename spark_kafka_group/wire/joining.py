@@ -1,0 +1,159 @@
+"""Joining a group with kafka-python's coordinator: what a member has to do that it leaves out, or gets wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.coordinator.base import MemberState
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.membership import Assignor, Generation, Strategy
+
+log = logging.getLogger(__name__)
+
+
+class Joining:
+    """The rounds of JoinGroup and SyncGroup that one member goes through, and what it claims in them.
+
+    Parameters
+    ----------
+    strategies
+        Assignment strategies, most preferred first; :attr:`assignors` are what kafka-python is given for them.
+    run
+        Runs a call on kafka-python's loop, bounded.
+    """
+
+    def __init__(
+        self, group_id: str | None, strategies: Sequence[Strategy], run: Callable[[Callable[[], Any]], Any]
+    ) -> None:
+        self.assignors = [Assignor(strategy, self._remember_metadata) for strategy in strategies]
+        self._group_id = group_id
+        self._run = run
+        self._unbroken: frozenset[TopicPartition] = frozenset()
+        self._seen: tuple[str, int] | None = None  # member id and generation entered last
+        self._looked_up: set[str] = set()  # topics that others read and that were asked for
+
+    def attach(self, consumer: KafkaConsumer) -> None:
+        """Take the consumer that was made with :attr:`assignors`."""
+        self._consumer = consumer
+        self._coordinator = consumer._coordinator
+        self._manager = consumer._client._manager
+
+    def needed(self) -> bool:
+        """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
+        return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
+
+    def settle(self, left_ms: Callable[[], float]) -> bool:
+        """Join until the group rests; False when the time is over: the next call goes on waiting."""
+        while self.needed():
+            if self._coordinator._generation.is_lost():
+                self.forget_claims()
+            if not (self._take_finished() or self._coordinator.ensure_active_group(timeout_ms=left_ms())):
+                return False
+            self._entered()
+            self._follow_up()
+        return True
+
+    def told(self) -> Generation:
+        """The generation this member is in; what it owns from now on without a break starts anew."""
+        generation = self.current()
+        self._unbroken = generation.assignment
+        return generation
+
+    def current(self) -> Generation:
+        """The generation this member is in."""
+        generation, assignor = self._coordinator._generation, self._elected()
+        leader = bool(self._coordinator._is_leader)
+        view = assignor.view if assignor is not None and leader else None
+        return Generation(
+            id=generation.generation_id,
+            member_id=generation.member_id,
+            leader=leader,
+            members=view.members if view is not None else None,
+            assignment=self.owned(),
+            strategy=generation.protocol or "",
+            unbroken=self._unbroken,
+        )
+
+    def owned(self) -> frozenset[TopicPartition]:
+        """Partitions of the assignment."""
+        return frozenset(TopicPartition(tp.topic, tp.partition) for tp in self._consumer.assignment())
+
+    def forget_claims(self) -> None:
+        """Claim nothing at the next join."""
+        for assignor in self.assignors:
+            assignor.forget()
+
+    def _take_finished(self) -> bool:
+        """Take a join that ended after the call which began it had run out of time; whether there was one.
+
+        kafka-python would throw it away and join once more, which, asked by a leader, is one more rebalance.
+        """
+        coordinator = self._coordinator
+        task = coordinator._join_task
+        if task is None or not task.is_done or not task.succeeded():
+            return False
+
+        async def finish() -> None:
+            coordinator._join_task = None
+            with coordinator._lock:
+                coordinator.rejoining = coordinator.rejoin_needed = False
+                coordinator.state = MemberState.STABLE
+                coordinator._enable_heartbeat()
+            joined = coordinator._generation
+            await coordinator._on_join_complete_async(
+                joined.generation_id, joined.member_id, joined.protocol, task.value
+            )
+
+        self._manager.run(finish)
+        return True
+
+    def _entered(self) -> None:
+        """Take note of what has been owned since the caller was told of a generation, in this one and all between."""
+        before, now = self._seen, self._coordinator._generation
+        followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
+        self._unbroken = self._unbroken & self.owned() if followed else frozenset()
+        self._seen = (now.member_id, now.generation_id)
+
+    def _follow_up(self) -> None:
+        """What a member has to do after a SyncGroup, and kafka-python does not: it may ask for another round."""
+        assignor = self._elected()
+        for other in self.assignors:
+            if other is not assignor:
+                other.forget()
+        if assignor is None:
+            return
+        if assignor.cooperative and assignor.claimed - self.owned():
+            # KIP-429: who gets them is decided in the next round, when nobody claims them any more.
+            self._coordinator.request_rejoin()
+        view = assignor.view
+        if self._coordinator._is_leader and view is not None:
+            if view.unknown_topics - self._looked_up:
+                # Only others read them, and kafka-python assigns what it knows. With the metadata here, its leader
+                # sees that they are not those it assigned from, and rejoins.
+                self._looked_up |= view.unknown_topics
+                self._run(self._manager.cluster.refresh_metadata)
+            if view.unassigned_topics:
+                log.warning(
+                    "group %s: partitions of %s are read by nobody",
+                    self._group_id,
+                    ", ".join(sorted(view.unassigned_topics)),
+                )
+
+    def _remember_metadata(self) -> None:
+        """Take note of the metadata that an assignment is made from; a leader rejoins when the newest differ.
+
+        kafka-python takes those of the last refresh instead. While a leader waits for others to join, that looks only
+        at its own topics; with a refresh in that time it would find a difference after every rebalance, for ever.
+        """
+        coordinator = self._coordinator
+        snapshot = coordinator._build_metadata_snapshot(coordinator._subscription, self._manager.cluster)
+        coordinator._metadata_snapshot = coordinator._assignment_snapshot = snapshot
+
+    def _elected(self) -> Assignor | None:
+        """The one whose strategy the group took."""
+        protocol = self._coordinator._generation.protocol
+        return next((assignor for assignor in self.assignors if assignor.name == protocol), None)
