@@ -1,6 +1,7 @@
 """The table itself: complete, in Kafka's words, and with advice wherever a query stops."""
 
 import string
+from pathlib import Path
 
 import kafka.errors as kafka_errors
 import pytest
@@ -68,3 +69,7 @@ def test_the_documentations_table_has_a_row_an_error_and_a_legend_of_all_reactio
     assert all(line.count("|") == 8 for line in rows)
     assert "| `UNKNOWN_MEMBER_ID` |  | join as new | join as new | join as new | join as new |  |" in rows
     assert sum(line.startswith("- **") for line in lines) == len(Reaction) - 1
+
+
+def test_the_readme_has_the_table_as_the_code_has_it():
+    assert as_markdown().strip() in (Path(__file__).parents[2] / "README.md").read_text()
