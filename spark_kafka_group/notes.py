@@ -25,17 +25,20 @@ def commit_note(reader: str, generation: int, batch: int | None = None) -> str:
 
 
 class Writer(NamedTuple):
-    """Who wrote a commit, as its note says."""
+    """Who wrote a commit, as its note says; the batch is None where it has none."""
 
     reader: str
     generation: int
+    batch: int | None = None
 
 
 def writer_of(metadata: str) -> Writer | None:
     """The writer that a commit's metadata names; None when it was nobody of this project."""
     try:
         note = json.loads(metadata)
-        reader, generation = note["reader"], note["generation"]
-    except (ValueError, TypeError, KeyError):
+        reader, generation, batch = note["reader"], note["generation"], note.get("batch")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
-    return Writer(reader, generation) if isinstance(reader, str) and isinstance(generation, int) else None
+    if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
+        return Writer(reader, generation, batch)
+    return None

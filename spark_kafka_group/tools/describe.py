@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.notes import Writer, writer_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved, assignment_of
 from spark_kafka_group.tools import offsets
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.show import NOTHING, Note, note_of, partitions, printable, table
+from spark_kafka_group.tools.show import NOTHING, partitions, printable, table, written_by
 from spark_kafka_group.wire.admin import DescribedMember, GroupAdmin, Node
 from spark_kafka_group.wire.membership import Committed
 
@@ -55,7 +56,7 @@ class PartitionRow:
     lag: int | None
     lag_s: float | None
     owner: MemberRow | None
-    note: Note | None
+    note: Writer | None
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def _partition_rows(
         elif current is not None and end is not None:
             lag_s = 0.0  # caught up, or nothing but transactions' markers follows
         lag = None if current is None or end is None else end - current
-        note = note_of(committed[tp].metadata) if tp in committed else None
+        note = writer_of(committed[tp].metadata) if tp in committed else None
         rows.append(PartitionRow(tp, current, end, lag, lag_s, owners.get(tp), note))
     return tuple(rows)
 
@@ -189,7 +190,7 @@ def _as_text(report: GroupReport) -> str:
                    "WRITTEN-BY")  # fmt: skip
         lines = [
             (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, row.owner and row.owner.member_id,
-             row.note)
+             row.note and written_by(row.note))
             for row in report.partitions
         ]  # fmt: skip
         parts.append(table(headers, lines))
@@ -207,7 +208,7 @@ def _as_json(report: GroupReport) -> str:
         {"kind": "partition", **row.tp._asdict(), "current_offset": row.current_offset,
          "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s,
          "consumer_id": row.owner and row.owner.member_id, "host": row.owner and row.owner.host,
-         "client_id": row.owner and row.owner.client_id, "note": row.note and asdict(row.note)}
+         "client_id": row.owner and row.owner.client_id, "note": row.note and row.note._asdict()}
         for row in report.partitions
     ]  # fmt: skip
     return "\n".join(json.dumps(line) for line in [group, *members, *rows])

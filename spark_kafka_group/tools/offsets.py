@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_kafka_group import offsets_topic
+from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import (
     OFFSETS_TOPIC,
@@ -24,7 +25,7 @@ from spark_kafka_group.offsets_topic import (
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.show import NOTHING, instant, note_of, partitions, printable
+from spark_kafka_group.tools.show import NOTHING, instant, partitions, printable, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
 SUMMARY = "show what the coordinator has written about a group"
@@ -144,8 +145,9 @@ def as_line(written: Written) -> str:
 def _described(entry: Entry) -> tuple[str, str]:
     match entry:
         case OffsetCommitted():
-            note = note_of(entry.metadata)
-            by = f"by {note}" if note else f"metadata {entry.metadata!r}" if entry.metadata else "without metadata"
+            writer = writer_of(entry.metadata)
+            foreign = f"metadata {entry.metadata!r}" if entry.metadata else "without metadata"
+            by = f"by {written_by(writer)}" if writer else foreign
             return "commit", f"{entry.tp}  {entry.offset}  {by}"
         case OffsetRemoved():
             return "removed", str(entry.tp)
@@ -186,8 +188,8 @@ def as_json(written: Written) -> dict[str, Any]:
     common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}
     match entry:
         case OffsetCommitted():
-            note = note_of(entry.metadata)
-            more = {"offset": entry.offset, "metadata": entry.metadata, "note": asdict(note) if note else None,
+            writer = writer_of(entry.metadata)
+            more = {"offset": entry.offset, "metadata": entry.metadata, "note": writer._asdict() if writer else None,
                     "leader_epoch": entry.leader_epoch, "commit_timestamp_ms": entry.commit_timestamp_ms,
                     "expire_timestamp_ms": entry.expire_timestamp_ms}  # fmt: skip
             return {"kind": "commit", **common, **entry.tp._asdict(), **more}

@@ -2,39 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from spark_kafka_group.notes import Writer
 from spark_kafka_group.offsets import TopicPartition
 
 NOTHING = "-"
 
 
-@dataclass(frozen=True)
-class Note:
-    """What a query of this project writes into the metadata of its commits; the batch is None where it has none."""
-
-    reader: str
-    generation: int
-    batch: int | None
-
-    def __str__(self) -> str:
-        batch = "" if self.batch is None else f", batch {self.batch}"
-        return f"reader {printable(self.reader)}, generation {self.generation}{batch}"
-
-
-def note_of(metadata: str) -> Note | None:
-    """The note in a commit's metadata; None when somebody else wrote it."""
-    try:
-        fields = json.loads(metadata)
-        reader, generation, batch = fields["reader"], fields["generation"], fields.get("batch")
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
-    if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
-        return Note(reader, generation, batch)
-    return None
+def written_by(writer: Writer) -> str:
+    """Who wrote a commit."""
+    batch = "" if writer.batch is None else f", batch {writer.batch}"
+    return f"reader {printable(writer.reader)}, generation {writer.generation}{batch}"
 
 
 def printable(text: str) -> str:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka import KafkaConsumer
-from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -18,7 +16,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.connect import connected_consumer, run_within, translated
 from spark_kafka_group.wire.membership import Committed
 
 RETRY_BACKOFF_S = 0.1
@@ -93,29 +91,8 @@ class GroupAdmin:
 
     def __init__(self, options: Options) -> None:
         self._timeout_ms = options.request_timeout_ms
-        clients: list[KafkaNetClient] = []
-
-        def make_client(**configs: Any) -> KafkaNetClient:
-            clients.append(KafkaNetClient(**configs))
-            return clients[-1]
-
-        configs = connection_configs(options, "admin") | {
-            "group_id": None,
-            "enable_auto_commit": False,
-            "allow_auto_create_topics": False,
-            "auto_offset_reset": "earliest",  # of a log whose start moved while it was read
-            "bootstrap_timeout_ms": options.request_timeout_ms,
-            "metrics_enabled": False,
-            "kafka_client": make_client,
-        }
-        try:
-            with translated(f"connecting to {options.bootstrap_servers}"):
-                self._consumer = KafkaConsumer(**configs)
-        except BaseException:
-            # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
-            for client in clients:
-                client.close()
-            raise
+        # The reset policy is for a log whose start moved while it was read.
+        self._consumer = connected_consumer(options, "admin", group_id=None, auto_offset_reset="earliest")
         self._manager = self._consumer._client._manager
 
     def __enter__(self) -> GroupAdmin:

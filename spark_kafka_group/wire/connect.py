@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import kafka.errors as kafka_errors
+from kafka import KafkaConsumer
+from kafka.net.compat import KafkaNetClient
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, FencedError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.options import Options
@@ -71,6 +73,36 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
         "request_timeout_ms": options.request_timeout_ms,
         "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
     }
+
+
+def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaConsumer:
+    """A KafkaConsumer that has reached a broker and commits nothing by itself.
+
+    Raises
+    ------
+    BrokerError
+    """
+    clients: list[KafkaNetClient] = []
+
+    def make_client(**configs: Any) -> KafkaNetClient:
+        clients.append(KafkaNetClient(**configs))
+        return clients[-1]
+
+    always = connection_configs(options, role) | {
+        "enable_auto_commit": False,
+        "allow_auto_create_topics": False,
+        "bootstrap_timeout_ms": options.request_timeout_ms,
+        "metrics_enabled": False,
+        "kafka_client": make_client,
+    }
+    try:
+        with translated(f"connecting to {options.bootstrap_servers}"):
+            return KafkaConsumer(**always | configs)
+    except BaseException:
+        # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
+        for client in clients:
+            client.close()
+        raise
 
 
 def run_within(manager: Any, timeout_ms: float, call: Callable[[], Any]) -> Any:

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka import KafkaConsumer
-from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import LeaveGroupRequest
 from kafka.structs import OffsetAndMetadata
@@ -28,7 +26,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.wire.answers import Answers
-from spark_kafka_group.wire.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.connect import connected_consumer, run_within, translated
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.reactions import Facts
@@ -66,36 +64,18 @@ class GroupClient:
         self._group_id = group_id
         self._rounds = Joining(group_id, strategies, self._run)
         self._manual = False
-        clients: list[KafkaNetClient] = []
-
-        def make_client(**configs: Any) -> KafkaNetClient:
-            clients.append(KafkaNetClient(**configs))
-            return clients[-1]
-
-        configs = connection_configs(options, "driver") | {
+        configs: dict[str, Any] = {
             "group_id": group_id,
             "group_instance_id": instance_id,
-            "enable_auto_commit": False,
-            "allow_auto_create_topics": False,
             "session_timeout_ms": options.session_timeout_ms,
             "heartbeat_interval_ms": options.heartbeat_interval_ms,
             "max_poll_interval_ms": options.max_poll_interval_ms,
             "fetch_max_wait_ms": options.fetch_max_wait_ms,
-            "bootstrap_timeout_ms": options.request_timeout_ms,
-            "metrics_enabled": False,
             "metadata_max_age_ms": options.metadata_max_age_ms,
-            "kafka_client": make_client,
         }
         if strategies:
             configs["partition_assignment_strategy"] = self._rounds.assignors
-        try:
-            with translated(f"connecting to {options.bootstrap_servers}"):
-                self._consumer = KafkaConsumer(**configs)
-        except BaseException:
-            # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
-            for client in clients:
-                client.close()
-            raise
+        self._consumer = connected_consumer(options, "driver", **configs)
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
         self._rounds.attach(self._consumer)

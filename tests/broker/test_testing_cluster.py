@@ -70,7 +70,7 @@ def test_what_is_produced_comes_back_with_keys_from_the_partition_named(kafka):
     found = []
     try:
         wait_until(
-            lambda: found.extend(r for rs in consumer.poll(200).values() for r in rs) or len(found) == 3, within=30
+            lambda: found.extend(r for rs in consumer.poll(1000).values() for r in rs) or len(found) == 3, within=30
         )
     finally:
         consumer.close(autocommit=False)

@@ -21,6 +21,7 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools import describe, offsets, reset
 from spark_kafka_group.tools.errors import ToolError
 from spark_kafka_group.tools.reset import Scope, Target, To
+from spark_kafka_group.tools.show import written_by
 from spark_kafka_group.wire.admin import GroupAdmin
 
 NOW_MS = 1_700_000_100_000
@@ -77,9 +78,9 @@ class Consumer:
         wait_until(lambda: kafka.group_state(group)[0] == "Stable" and self.consumer.assignment(), within=30)
 
     def _run(self):
-        while not self._ending.is_set():
+        while not self._ending.wait(0.02):  # somebody else's turn
             with self._turn:
-                self.consumer.poll(timeout_ms=50)
+                self.consumer.poll(timeout_ms=1000)  # long enough for a whole join
 
     def commit(self, topic, offsets, metadata=""):
         wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, metadata, -1) for p, o in offsets.items()}
@@ -316,7 +317,7 @@ def test_describe_has_kafkas_numbers_for_a_group_with_a_query(kafka, group, driv
     assert lines[2].split() == ["CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", "PARTITIONS"]
     assert lines[3].split()[-1] == f"{topic}:0,1,2"
     assert lines[6].split()[:5] == [topic, "0", "5", "10", "5"]
-    assert lines[6].endswith(str(report.partitions[0].note))
+    assert lines[6].endswith(written_by(report.partitions[0].note))
 
 
 def test_describe_has_kafkas_numbers_for_a_group_of_others(kafka, group, consumer_of, admin):

@@ -213,7 +213,7 @@ def test_a_session_of_spark_connect_is_refused():
 
 
 def polled(consumer):
-    consumer.poll(timeout_ms=100)
+    consumer.poll(timeout_ms=1000)
     return consumer
 
 

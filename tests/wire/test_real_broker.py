@@ -108,7 +108,7 @@ def test_a_group_without_a_strategy_in_common_is_said_with_ours(kafka, topic, gr
     )
     try:
         other.subscribe([topic])
-        wait_until(lambda: other.poll(100) or other.assignment(), within=10)
+        wait_until(lambda: other.poll(1000) or other.assignment(), within=10)
         client = client_of(kafka, topic, group, strategies=resolve(("range", "sticky")))
         with pytest.raises(MembershipError, match=r"INCONSISTENT_GROUP_PROTOCOL: .*strategy names \(range, sticky\)"):
             client.join()
