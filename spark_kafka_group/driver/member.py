@@ -72,6 +72,11 @@ class Member:
             and not self.client.lost()
         )
 
+    def hears_of_rebalance(self) -> bool:
+        """Whether the group rebalances, asked now instead of with the next heartbeat."""
+        self.client.heartbeat()
+        return self.client.rejoin_needed()
+
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
         return self._generation is not None and self.client.rejoin_needed()

@@ -211,13 +211,15 @@ class GroupSession:
 
         Otherwise who gets such a partition starts at its own kafka.auto.offset.reset, and misses what came meanwhile.
         """
-        generation, in_group = self.member.generation, self.committer.in_group
-        unread = {tp for tp in self._positioned & generation.assignment if tp not in in_group}
-        offsets = {tp: self._position(self._start, tp) for tp in unread}
+        offsets = {tp: self._position(self._start, tp) for tp in self._unread()}
         try:
-            self.committer.correct(offsets, self.member.client, generation.id, self._start.batch)
+            self.committer.correct(offsets, self.member.client, self.member.generation.id, self._start.batch)
         except (MembershipLostError, CommitError) as error:
             log.warning("group %s: positions could not be handed over: %s", self.committer.group_id, error)
+
+    def _unread(self) -> list[TopicPartition]:
+        """Partitions with a position of which the group has nothing."""
+        return [tp for tp in self._positioned & self.member.generation.assignment if tp not in self.committer.in_group]
 
     def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange]:
         """What there is to read, under a generation in which a batch may be planned."""
@@ -229,6 +231,8 @@ class GroupSession:
                 backlog = self._backlog(start)
                 if not any(r.size for r in backlog):
                     return backlog
+                if self._unread() and member.hears_of_rebalance():
+                    continue  # or it would join the rebalance unknowingly, with nothing handed over
                 owned = member.generation.assignment
                 joined = member.next_generation()
                 if joined is Joined.SAME or member.generation.unbroken == owned == member.generation.assignment:

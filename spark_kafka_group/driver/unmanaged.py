@@ -43,6 +43,10 @@ class Unmanaged:
         """Nobody asks."""
         return False
 
+    def hears_of_rebalance(self) -> bool:
+        """There are none."""
+        return False
+
     def unsettled(self) -> bool:
         """Nothing changes."""
         return False

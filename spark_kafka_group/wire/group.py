@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -243,6 +244,12 @@ class GroupClient:
     def rejoin_needed(self) -> bool:
         """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
         return not self._manual and self._rounds.needed()
+
+    def heartbeat(self) -> None:
+        """Send a heartbeat now, so that :meth:`rejoin_needed` knows what the coordinator knows; its errors are left to
+        the heartbeats in the background."""
+        with contextlib.suppress(kafka_errors.KafkaError):
+            self._run(self._coordinator._send_heartbeat_request)
 
     def lost(self) -> bool:
         """Whether the coordinator has said that this driver is no longer a member."""

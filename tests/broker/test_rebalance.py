@@ -309,6 +309,24 @@ class TestRoles:
         assert after.member_id != before.member_id
         assert leader.driver._session.metrics.rebalances == rebalances
 
+    def test_a_static_leader_that_restarts_within_its_session_still_notices_new_partitions(
+        self, kafka, group, driver_of
+    ):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        static = BOTH | {"kafka.group.instance.id": "mine"}
+        first = driver_of(kafka, topic, group, **static)
+        end = first.latest_offset(first.initial_offset(), None)
+        assert first.latest_offset(end, None) == end
+        first.stop()
+        assert len(members(kafka, group)) == 1
+        again = driver_of(kafka, topic, group, **static)
+        assert again.latest_offset(end, None) == end
+        assert again._session.member.generation.leader
+        kafka.add_partitions(topic, 2)
+        produce(kafka, topic, [r._replace(partition=1) for r in numbered(4, 1)])
+        following = wait_until(lambda: (o := again.latest_offset(end, None)) != end and o, within=30)
+        assert following[topic]["1"] == 4
+
 
 class TestStrategies:
     @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])
