@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
+SECONDS_EACH ?= 180
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
@@ -59,6 +60,15 @@ test: $(VENV)/.installed  ## all tests, on real brokers and real Spark
 .PHONY: test-newest
 test-newest: $(NEWEST)/.installed  ## the Spark tests on the newest pyspark 4.x
 	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest tests/spark $(ARGS)
+
+.PHONY: soak
+soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long
+	for strategy in range roundrobin sticky cooperative-sticky; do \
+	  $(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS_EACH) --queries 3 --java 1 --python 1 --kill \
+	    --strategy $$strategy || exit 1; \
+	done
+	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS_EACH) --queries 2 --spark
+	$(BIN)/pytest -m soak
 
 .PHONY: demo
 demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and what the group looks like
