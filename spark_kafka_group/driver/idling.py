@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from spark_kafka_group.errors import GroupKafkaError
-
 CHECK_MS = 500
 """A rebalance is heard of with a heartbeat; so much longer it may wait for us."""
 
@@ -17,8 +15,7 @@ class Idler:
     Parameters
     ----------
     settle
-        Called with the milliseconds it may take. An error of this package ends the thread; :meth:`raise_error` brings
-        it to Spark.
+        Called with the milliseconds it may take. An error ends the thread; :meth:`raise_error` brings it to Spark.
     """
 
     def __init__(self, settle: Callable[[float], None], lock: threading.RLock, heartbeat_interval_ms: int) -> None:
@@ -26,17 +23,12 @@ class Idler:
         self._lock = lock
         self._every_s = min(heartbeat_interval_ms, CHECK_MS) / 1000
         self._stopping = threading.Event()
-        self._error: GroupKafkaError | None = None
+        self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, name="groupkafka-idler", daemon=True)
         self._thread.start()
 
     def raise_error(self) -> None:
-        """Raise what ended the thread, if anything did.
-
-        Raises
-        ------
-        GroupKafkaError
-        """
+        """Raise what ended the thread, if anything did."""
         if self._error is not None:
             raise self._error
 
@@ -53,8 +45,9 @@ class Idler:
             try:
                 if not self._stopping.is_set():
                     self._settle(CHECK_MS)
-            except GroupKafkaError as error:
-                self._error = error
+            except Exception as error:  # noqa: BLE001 - raised where Spark sees it
+                if not self._stopping.is_set():  # or connections were closed under it
+                    self._error = error
                 return
             finally:
                 self._lock.release()
