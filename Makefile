@@ -64,10 +64,11 @@ test-newest: $(NEWEST)/.installed  ## the Spark tests on the newest pyspark 4.x
 .PHONY: soak
 soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long
 	for strategy in range roundrobin sticky cooperative-sticky; do \
-	  $(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS_EACH) --queries 3 --java 1 --python 1 --kill \
-	    --strategy $$strategy || exit 1; \
+	  for members in "--queries 3" "--queries 3 --kill" "--queries 3 --java 1 --python 1 --partitions 9 --kill"; do \
+	    $(BIN)/python tests/chaos/chaos.py --strategy $$strategy --seconds $(SECONDS_EACH) $$members || exit 1; \
+	  done; \
 	done
-	$(BIN)/python tests/chaos/chaos.py --seconds $(SECONDS_EACH) --queries 2 --spark
+	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	$(BIN)/pytest -m soak
 
 .PHONY: demo

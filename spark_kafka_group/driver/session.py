@@ -272,9 +272,10 @@ class GroupSession:
             self.metrics.offset_conflicts += sum(s.conflict is not None for s in starts.values())
         # The group's own offset needs no reason, unless it contradicts the checkpoint.
         reasoned = {tp: s for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != positions.BY_GROUP)}
-        self._events.moved(
-            generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
-        )
+        if reasoned:
+            self._events.moved(
+                generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
+            )
         corrections = {tp: offsets[tp] for tp, s in starts.items() if s.commit and tp in start.positions}
         if corrections:
             self.member.check_may_commit()

@@ -1,0 +1,72 @@
+"""A real streaming query, in a process of its own, with the arguments of ``query.py`` and a sink like its.
+
+SIGINT and SIGTERM stop it as users do: wherever it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import threading
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from query import Sink, batch_of
+
+from spark_kafka_group import GroupKafkaDataSource
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--checkpoint", type=Path, required=True)
+    parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--options", type=json.loads, required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--batch-seconds", type=float, required=True)
+    args = parser.parse_args()
+    ending = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: ending.set())
+    rng = random.Random(args.seed)
+    sink = Sink(args.rows)
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "512m")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.dataSource.register(GroupKafkaDataSource)
+
+    def write(df: DataFrame, batch_id: int) -> None:
+        planned = json.loads((args.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()[-1])
+        rows = [(row.partition, row.offset, row.value.decode()) for row in df.collect()]
+        threading.Event().wait(rng.random() * args.batch_seconds / 2)
+        sink.write(batch_of(planned), rows)
+        threading.Event().wait(rng.random() * args.batch_seconds / 2)
+
+    query = (
+        spark.readStream.format("groupkafka")
+        .options(**args.options)
+        .load()
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(args.checkpoint))
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    while not ending.wait(0.1):
+        if not query.isActive:
+            break
+    failure = query.exception()
+    query.stop()
+    spark.stop()
+    if failure is not None:
+        raise failure
+
+
+if __name__ == "__main__":
+    main()

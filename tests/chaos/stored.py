@@ -1,0 +1,78 @@
+"""The group's own records in ``__consumer_offsets``: what the coordinator knows, whoever says what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+
+from spark_kafka_group import offsets_topic
+from spark_kafka_group.testing import KafkaCluster, OffsetCommitted, read_group_log
+
+
+def commits(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
+    """All commits, in order."""
+    return [
+        {"topic": c.topic, "partition": c.partition, "offset": c.offset, "metadata": c.metadata}
+        for c in read_group_log(kafka, group)
+        if isinstance(c, OffsetCommitted)
+    ]
+
+
+def generations(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
+    """All generations with what each member was assigned, in order; the time is when they were stored."""
+    return [
+        {
+            "generation": entry.generation,
+            "protocol": entry.protocol,
+            "time_ms": time_ms,
+            "members": [
+                {
+                    "member_id": member.member_id,
+                    "instance_id": member.instance_id,
+                    "client_id": member.client_id,
+                    "partitions": _numbers(member.assignment),
+                }
+                for member in entry.members
+            ],
+        }
+        for time_ms, entry in _entries(kafka, group)
+        if isinstance(entry, offsets_topic.GroupGeneration) and entry.group == group
+    ]
+
+
+def _entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_topic.Entry]]:
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, exclude_internal_topics=False
+    )
+    try:
+        count = len(consumer.partitions_for_topic(offsets_topic.OFFSETS_TOPIC) or ())
+        tp = TopicPartition(offsets_topic.OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, count))
+        end = consumer.end_offsets([tp])[tp]
+        consumer.assign([tp])
+        consumer.seek_to_beginning(tp)
+        while consumer.position(tp) < end:
+            for records in consumer.poll(timeout_ms=200, max_records=10_000).values():
+                for record in records:
+                    yield record.timestamp, offsets_topic.decode(record.key, record.value)
+    finally:
+        consumer.close(autocommit=False)
+
+
+def _numbers(assignment: bytes) -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for tp in sorted(offsets_topic.assignment_of(assignment)):
+        numbers.setdefault(tp.topic, []).append(tp.partition)
+    return numbers
+
+
+def write(path: Path, lines: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
