@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.notes import Writer, writer_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved, assignment_of
-from spark_kafka_group.tools import offsets
+from spark_kafka_group.tools import checkpoint, offsets
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
@@ -30,6 +31,8 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
   LAG-SECONDS  how old the first record is that is not committed yet: now minus
                its timestamp, which is the producer's unless the topic says
                otherwise; 0 when caught up, - when nothing is committed
+  POSITION     with --checkpoint: where the query's newest batch ends, whether it
+               has been committed or not; Kafka itself does not know it
   WRITTEN-BY   reader id, generation and batch of the query that committed, as
                the commit's note says; - when it was somebody else
 """
@@ -55,6 +58,7 @@ class PartitionRow:
     log_end_offset: int | None
     lag: int | None
     lag_s: float | None
+    position: int | None
     owner: MemberRow | None
     note: Writer | None
 
@@ -77,21 +81,32 @@ def add_to(commands: Commands) -> None:
     """Declare the command."""
     parser = add_command(commands, "describe", SUMMARY, DESCRIPTION)
     add_group_arguments(parser)
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="DIRECTORY",
+        help="checkpoint of a query in the group, for its position; more than once for several queries",
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print a group."""
+    positions = checkpoint.positions(args.checkpoint)
     with connect(args) as admin:
-        report = look(admin, args.group, time.time)
+        report = look(admin, args.group, time.time, positions)
     print(_as_json(report) if args.json else _as_text(report))
     if report.problem is not None:
         print(report.problem, file=sys.stderr)
     return 0
 
 
-def look(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupReport:
-    """A group as it is now.
+def look(
+    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None = None
+) -> GroupReport:
+    """A group as it is now; `positions` are those of its queries, where they are known.
 
     Raises
     ------
@@ -109,7 +124,8 @@ def look(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupRepo
     if described.state == "Dead" and not committed:
         raise ToolError(_no_such_group(group, admin.groups()))
     members = tuple(sorted((_member_row(member) for member in described.members), key=lambda m: m.member_id))
-    rows = _partition_rows(admin, committed, {tp: m for m in members for tp in m.assigned}, clock)
+    owners = {tp: m for m in members for tp in m.assigned}
+    rows = _partition_rows(admin, committed, owners, positions or {}, clock)
     problem = None
     try:
         generation = _generation(admin, group)
@@ -148,6 +164,7 @@ def _partition_rows(
     admin: GroupAdmin,
     committed: Mapping[TopicPartition, Committed],
     owners: Mapping[TopicPartition, MemberRow],
+    positions: Mapping[TopicPartition, int],
     clock: Callable[[], float],
 ) -> tuple[PartitionRow, ...]:
     tps = sorted(set(committed) | set(owners))
@@ -172,7 +189,7 @@ def _partition_rows(
             lag_s = 0.0  # caught up, or nothing but transactions' markers follows
         lag = None if current is None or end is None else end - current
         note = writer_of(committed[tp].metadata) if tp in committed else None
-        rows.append(PartitionRow(tp, current, end, lag, lag_s, owners.get(tp), note))
+        rows.append(PartitionRow(tp, current, end, lag, lag_s, positions.get(tp), owners.get(tp), note))
     return tuple(rows)
 
 
@@ -186,11 +203,11 @@ def _as_text(report: GroupReport) -> str:
         rows = [(m.member_id, m.instance_id, m.client_id, m.host, partitions(m.assigned)) for m in report.members]
         parts.append(table(columns, rows))
     if report.partitions:
-        headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "CONSUMER-ID",
-                   "WRITTEN-BY")  # fmt: skip
+        headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "POSITION",
+                   "CONSUMER-ID", "WRITTEN-BY")  # fmt: skip
         lines = [
-            (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, row.owner and row.owner.member_id,
-             row.note and written_by(row.note))
+            (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, row.position,
+             row.owner and row.owner.member_id, row.note and written_by(row.note))
             for row in report.partitions
         ]  # fmt: skip
         parts.append(table(headers, lines))
@@ -206,7 +223,7 @@ def _as_json(report: GroupReport) -> str:
     ]
     rows = [
         {"kind": "partition", **row.tp._asdict(), "current_offset": row.current_offset,
-         "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s,
+         "log_end_offset": row.log_end_offset, "lag": row.lag, "lag_seconds": row.lag_s, "position": row.position,
          "consumer_id": row.owner and row.owner.member_id, "host": row.owner and row.owner.host,
          "client_id": row.owner and row.owner.client_id, "note": row.note and row.note._asdict()}
         for row in report.partitions

@@ -320,6 +320,25 @@ def test_describe_has_kafkas_numbers_for_a_group_with_a_query(kafka, group, driv
     assert lines[6].endswith(written_by(report.partitions[0].note))
 
 
+def test_describe_shows_the_position_of_a_query_besides_what_it_has_committed(
+    kafka, group, driver_of, tool, tool_json, tmp_path
+):
+    topic = topic_with(kafka, numbered(30, 3))
+    driver = driver_of(kafka, topic, group)
+    end = driver.latest_offset(driver.initial_offset(), 6)
+    running = driver.latest_offset(end, 12)
+    offsets_log = tmp_path / "offsets"
+    offsets_log.mkdir()
+    for batch, offset in ((9, end), (10, running)):  # as Spark writes them before it runs a batch
+        (offsets_log / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offset)}")
+        (offsets_log / f".{batch}.crc").write_bytes(b"crc")
+    _, _, *rows = tool_json("describe", "--group", group, "--checkpoint", str(tmp_path))
+    assert [(row["current_offset"], row["position"], row["log_end_offset"]) for row in rows] == [(2, 6, 10)] * 3
+    code, _, error = tool("describe", "--group", group, "--checkpoint", str(tmp_path / "offsets"))
+    assert code == 1
+    assert "is no checkpoint of a query" in error
+
+
 def test_describe_has_kafkas_numbers_for_a_group_of_others(kafka, group, consumer_of, admin):
     topic = topic_with(kafka, numbered(20, 2), partitions=3)
     consumer = consumer_of(kafka, topic, group, client_id="somebody")
