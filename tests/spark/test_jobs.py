@@ -49,7 +49,7 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path):
         ("2", "100", "0"),
     ]
     # One line a generation, one a planned batch, one a commit.
-    for words in ("leader of 1 member", "planned 100 records", f"committed {topic}-0=34"):
+    for words in ("leader of 1 member", "planned batch 2, 100 records", f"committed {topic}-0=34"):
         assert words in told.stderr
     assert values(spark, tmp_path / "out") == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
