@@ -259,8 +259,8 @@ def test_a_group_that_may_not_be_read_stops_heartbeats_commits_and_joins(kafka, 
 
 def test_a_group_that_may_not_be_described_cannot_be_found(kafka, topic, group, client_of):
     with denied(kafka, ACLOperation.DESCRIBE, ResourceType.GROUP, group):
-        client = client_of(kafka, topic, group)
-        why = wait_until(lambda: told(client.join, MembershipError), within=10)
+        # One that has joined before the broker heard of it would look nothing up any more.
+        why = wait_until(lambda: told(client_of(kafka, topic, group).join, MembershipError), within=20)
         assert why.startswith(f"looking up the coordinator of group {group}: GROUP_AUTHORIZATION_FAILED: ")
         assert "Describe (or Read, which includes it) on Group" in why
 
