@@ -108,7 +108,8 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         }
         df = spark.read.format("groupkafka").options(**kept, **pinned).load()
         yield GroupBatch(df, tuple(ranges), generation.id)
-        ends = {r.tp: r.end for r in ranges if r.size}
+        # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
+        ends = {r.tp: r.end for r in ranges if r.size or parsed.auto_offset_reset == "latest"}
         if ends:
             _commit(client, ends, group_id, generation.id, hooks)
     finally:

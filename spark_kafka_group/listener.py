@@ -253,6 +253,9 @@ class GroupKafkaListener(StreamingQueryListener):
         while (batch := self._next()) is not None:
             try:
                 self._commit(batch)
+            except Exception:
+                self.failures += 1
+                log.exception("group %s: not committed; the source commits at its next trigger", batch.group_id)
             finally:
                 with self._changed:
                     self._committing = False

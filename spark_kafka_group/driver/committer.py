@@ -97,11 +97,15 @@ class Committer:
         batch = self._planned
         if batch is None:
             return True
+        if not batch.ends:
+            return False
         committed = client.committed(batch.ends)
         for tp, end in batch.ends.items():
             group = committed.get(tp)
             writer = writer_of(group.metadata) if group is not None else None
-            if group is None or group.offset != end or writer is None or writer.reader != self._reader:
+            if group is None or group.offset != end or writer is None:
+                return False
+            if (writer.reader, writer.batch) != (self._reader, batch.end.batch):
                 return False
         self._events.committed(batch.generation, batch.end.batch, batch.ends)
         self._noted(batch.ends, batch.generation)

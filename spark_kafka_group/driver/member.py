@@ -77,6 +77,16 @@ class Member:
         self.client.heartbeat()
         return self.client.rejoin_needed()
 
+    def hands_over(self) -> bool:
+        """Whether others are there to go on when this driver leaves, and it can still tell them where."""
+        return (
+            self._generation is not None
+            and not self._generation.alone
+            and self._options.group_instance_id is None
+            and not self._preparing
+            and not self.client.lost()
+        )
+
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
         return self._generation is not None and self.client.rejoin_needed()
@@ -110,10 +120,11 @@ class Member:
         was_lost = self._lost
         self._preparing = self._lost = False
         self._enter(joined)
-        if joined.strategy == COOPERATIVE and before.assignment - joined.assignment:
-            self._hooks.partitions_revoked(before.assignment - joined.assignment)
-        gained = joined.assignment - before.assignment
-        self._hooks.partitions_assigned(gained if joined.strategy == COOPERATIVE else joined.assignment)
+        # What has not been announced as given back, or lost, is still held as far as the listener knows.
+        held = before.assignment if before.strategy == COOPERATIVE and not was_lost else frozenset()
+        if held - joined.assignment:
+            self._hooks.partitions_revoked(held - joined.assignment)
+        self._hooks.partitions_assigned(joined.assignment - held)
         return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
 
     def _join_first(self) -> Generation:

@@ -79,9 +79,20 @@ class StartRules:
                     f"startingOffsets names no offset for {', '.join(map(str, missing))}: "
                     f"name every partition, with -2 for earliest and -1 for latest"
                 )
-            return {tp: Start(starting[tp], "startingOffsets") for tp in tps}
-        if starting != GROUP:
-            return {tp: Start(RESET[starting], "startingOffsets") for tp in tps}
+            chosen = {tp: starting[tp] for tp in tps}
+        elif starting != GROUP:
+            chosen = dict.fromkeys(tps, RESET[starting])
+        else:
+            return self._by_group(tps, committed)
+        # A group that stands elsewhere is told: or what it says would be right at a restart before the first batch.
+        return {
+            tp: Start(offset, "startingOffsets", commit=tp in committed and committed[tp].offset != offset)
+            for tp, offset in chosen.items()
+        }
+
+    def _by_group(
+        self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    ) -> dict[TopicPartition, Start]:
         without = sorted(set(tps) - set(committed))
         if without and self.auto_offset_reset == "none":
             raise NoOffsetForPartitionError(

@@ -16,6 +16,7 @@ from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
+    BrokerError,
     CommitError,
     FencedError,
     MembershipError,
@@ -111,6 +112,10 @@ class GroupSession:
         if planned is None or planned.end != end:
             self._start = start
             self._be_member()
+            anew = positions.made_anew(end.topic_ids, self.member.client.topic_ids({r.tp.topic for r in ranges}))
+            for r in ranges:
+                if r.tp.topic in anew:
+                    raise _made_anew(r.tp, r.start)
             self._plan(Batch(end, ranges, self.member.use(), self._elsewhere(ranges)), replay=True)
         options = self._options
         if options.min_partitions is not None:
@@ -137,7 +142,11 @@ class GroupSession:
             return
         planned = self.committer.planned
         if planned is not None:
-            if not self.committer.proven_by_group(self.member.client):
+            try:
+                if not self.committer.proven_by_group(self.member.client):
+                    return
+            except BrokerError as error:
+                log.info("group %s: not known whether the batch is committed: %s", self.committer.group_id, error)
                 return
             self._proven(planned.end)
         self._be_member(patience_ms)
@@ -162,6 +171,8 @@ class GroupSession:
     def stop(self) -> None:
         """Leave the group and close connections. Never hangs on a dead broker."""
         try:
+            if self.member.hands_over():
+                self._hand_over()
             self._events.close(self._held if self._held is not None else -1)
         finally:
             self.member.stop()
@@ -214,12 +225,16 @@ class GroupSession:
         offsets = {tp: self._position(self._start, tp) for tp in self._unread()}
         try:
             self.committer.correct(offsets, self.member.client, self.member.generation.id, self._start.batch)
+            self._held = max(self._held or 0, self.member.generation.id)
         except (MembershipLostError, CommitError) as error:
             log.warning("group %s: positions could not be handed over: %s", self.committer.group_id, error)
 
     def _unread(self) -> list[TopicPartition]:
-        """Partitions with a position of which the group has nothing."""
-        return [tp for tp in self._positioned & self.member.generation.assignment if tp not in self.committer.in_group]
+        """Partitions that exist, with a position that the group does not have."""
+        in_group = self.committer.in_group
+        owned = self._positioned & self.member.generation.assignment
+        owned &= self.member.client.known_partitions(self._options.subscription)
+        return [tp for tp in owned if in_group.get(tp) != self._position(self._start, tp)]
 
     def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange]:
         """What there is to read, under a generation in which a batch may be planned."""
@@ -248,9 +263,11 @@ class GroupSession:
         """Decide where owned partitions start that this member did not own before."""
         client, generation = self.member.client, self.member.generation
         self._moved = {tp: offset for tp, offset in self._moved.items() if tp in generation.assignment}
-        known_before = self._known
-        self._known = known_before | client.known_partitions(self._options.subscription)
-        self._check_topics(start)
+        anew = self._check_topics(start)
+        known_before = {tp for tp in self._known if tp.topic not in anew}
+        if self._is_restart:
+            # Later ones are known when they have been read: others may own a new partition for a while, or nobody.
+            self._known |= client.known_partitions(self._options.subscription)
         missing = generation.assignment - self._positioned
         committed = self._committed(missing) if missing else {}
         if missing:
@@ -276,11 +293,13 @@ class GroupSession:
             self._events.moved(
                 generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
             )
-        corrections = {tp: offsets[tp] for tp, s in starts.items() if s.commit and tp in start.positions}
+        wrong = {tp for tp, s in starts.items() if s.commit and (tp in start.positions or tp in committed)}
+        corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         if corrections:
             self.member.check_may_commit()
         self.committer.correct(corrections, client, generation.id, start.batch)
         self._positioned |= set(offsets)
+        self._known |= set(offsets)
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
     def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
@@ -307,8 +326,8 @@ class GroupSession:
         unseen = rest - set(known_before)
         return starts | positions.new_partitions(unseen, committed) | self._rules.gained(rest - unseen, committed)
 
-    def _check_topics(self, start: GroupOffset) -> None:
-        """Offsets of a topic that was deleted and made again mean other records.
+    def _check_topics(self, start: GroupOffset) -> list[str]:
+        """Topics that were deleted and made again: offsets of the old one mean other records.
 
         A group's offset that somebody wrote after that is the way out, so it is looked at before this is an error.
         """
@@ -321,16 +340,13 @@ class GroupSession:
             for tp in concerned:
                 writer = writer_of(committed[tp].metadata) if tp in committed else None
                 if tp not in committed or (writer is not None and writer.reader == self.reader):
-                    raise OffsetOutOfRangeError(
-                        tp.topic, tp.partition, self._position(start, tp),
-                        f"topic {tp.topic} was deleted and made again, so this offset means another record. "
-                        f"{START_AGAIN}",
-                    )  # fmt: skip
+                    raise _made_anew(tp, self._position(start, tp))
             self._positioned -= set(concerned)
         self._topic_ids |= now
+        return anew
 
     def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        if self._held is not None:
+        if self._held is not None and not self._options.subscription.manual:
             generation = positions.replaced_in(committed, self.reader, self._held)
             if generation is not None:
                 raise FencedError(
@@ -399,3 +415,10 @@ class GroupSession:
             self.committer.group_id, batch.generation, "replaying" if replay else "planned", batch.end.batch,
             batch.records, " ".join(map(str, batch.ranges)),
         )  # fmt: skip
+
+
+def _made_anew(tp: TopicPartition, offset: int) -> OffsetOutOfRangeError:
+    return OffsetOutOfRangeError(
+        tp.topic, tp.partition, offset,
+        f"topic {tp.topic} was deleted and made again, so this offset means another record. {START_AGAIN}",
+    )  # fmt: skip

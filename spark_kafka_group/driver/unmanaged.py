@@ -47,6 +47,10 @@ class Unmanaged:
         """There are none."""
         return False
 
+    def hands_over(self) -> bool:
+        """Nobody takes over."""
+        return False
+
     def unsettled(self) -> bool:
         """Nothing changes."""
         return False

@@ -346,9 +346,13 @@ class GroupClient:
             member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
         )
         request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity])
+        node_id = coordinator.coordinator_id
+        if coordinator._join_task is not None and not coordinator._join_task.is_done:
+            # The broker reads nothing more from the coordinator's connection before it has answered the join.
+            node_id = int(str(node_id).removeprefix("coordinator-"))
         try:
             with translated(f"leaving group {self._group_id}"):
-                self._run(lambda: self._manager.send(request, node_id=coordinator.coordinator_id))
+                self._run(lambda: self._manager.send(request, node_id=node_id))
         except (BrokerError, MembershipError) as error:
             log.warning("group %s: could not leave, the session will time out: %s", self._group_id, error)
         coordinator.reset_generation()

@@ -1,5 +1,9 @@
 """Where partitions start: the table of who is right, with others in the group and with Kafka's own tools."""
 
+import json
+import threading
+import time
+
 import pytest
 from support import commit_for, committed, numbered, produce, topic_with
 
@@ -180,3 +184,125 @@ def test_committed_offsets_that_expire_after_the_group_is_empty_come_back_from_t
     again = driver_of(kafka, topic, group)
     assert again.latest_offset(end, None) == end
     assert committed(kafka, group) == {(topic, 0): 20}
+
+
+class TestExplicitStarts:
+    """A new query that is told where to start, in a group that stands somewhere else."""
+
+    def test_a_partition_not_read_before_a_restart_still_starts_there(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 5, (topic, 1): 5})
+        first = driver_of(kafka, topic, group, pausePartitions=json.dumps({topic: [1]}))
+        end = first_batch(first)
+        assert end[topic] == {"0": 10, "1": 0}
+        assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 0}
+        first.stop()
+        again = driver_of(kafka, topic, group)
+        following = again.latest_offset(end, None)
+        assert following[topic] == {"0": 10, "1": 10}
+        assert starts(following, topic) == {}
+
+    def test_so_it_does_after_a_crash_in_its_first_batch(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): 7})
+        first = driver_of(kafka, topic, group)
+        end = first.latest_offset(first.initial_offset(), 3)
+        first.stop()
+        again = driver_of(kafka, topic, group)
+        again.plan(again.initial_offset(), end)
+        following = again.latest_offset(end, 3)
+        assert committed(kafka, group) == {(topic, 0): 3}
+        assert following[topic] == {"0": 6}
+        assert starts(following, topic) == {}
+
+
+LATEST = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "latest"}
+
+
+class TestNothingIsMissed:
+    def test_by_whoever_gets_a_new_partition_however_early_it_has_heard_of_it(self, kafka, group, query_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        slow = LATEST | {"kafka.metadata.max.age.ms": 4000}
+        queries = [query_of(kafka, topic, group, **slow)]
+        wait_until(lambda: len(queries[0].owned()) == 2, within=30)
+        queries.append(query_of(kafka, topic, group, **LATEST))
+        wait_until(lambda: all(len(query.owned()) == 1 for query in queries), within=30)
+        kafka.add_partitions(topic, 6)
+        produce(kafka, topic, [r._replace(partition=2 + r.partition) for r in numbered(20, 4)])
+        wait_until(lambda: len(committed(kafka, group)) == 6, within=30)
+        wait_until(lambda: all(committed(kafka, group)[topic, p] == 5 for p in range(2, 6)), within=30)
+        begun = {}
+        for r in sorted(r for query in queries for r in query.ranges):
+            begun.setdefault(r.tp.partition, r.start)
+        assert {p: begun[p] for p in range(2, 6)} == dict.fromkeys(range(2, 6), 0)
+
+    def test_in_a_topic_that_was_deleted_and_made_again_while_the_query_read_others(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        other = topic_with(kafka, numbered(4, 1), partitions=1)
+        driver = driver_of(kafka, f"{topic},{other}", group, **LATEST)
+        start = driver.initial_offset()
+        assert driver.latest_offset(start, None) == start
+        kafka.delete_topic(other)
+        wait_until(
+            lambda: (
+                driver.latest_offset(start, None) == start
+                and {tp.topic for tp in driver._session.member.generation.assignment} == {topic}
+            ),
+            within=30,
+        )
+        produce(kafka, topic, numbered(2, 1))
+        end = driver.latest_offset(start, None)
+        assert set(end) == {topic, "@group"}
+        kafka.create_topic(other)
+        produce(kafka, other, numbered(5, 1))
+        following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
+        assert starts(following, other) == {"0": 0}
+
+    def test_when_a_query_that_has_not_read_yet_leaves_it_to_another(self, kafka, group, driver_of, query_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        second = query_of(kafka, topic, group, **LATEST)
+        wait_until(lambda: len(second.owned()) == 2, within=30)
+        first = driver_of(kafka, topic, group, **LATEST)
+        start = first.initial_offset()
+        assert first.latest_offset(start, None) == start
+        wait_until(lambda: len(second.owned()) == 1, within=30)
+        commits = committed(kafka, group)
+        produce(kafka, topic, numbered(20, 2))
+        first.stop()
+        wait_until(lambda: committed(kafka, group) == {(topic, 0): 20, (topic, 1): 20}, within=30)
+        assert set(commits.values()) == {10}
+        assert {(r.tp.partition, r.start) for r in second.ranges if r.start == 10} == {(0, 10), (1, 10)}
+
+
+def test_a_batch_is_not_replayed_from_a_topic_made_again(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    first = driver_of(kafka, topic, group)
+    end = first.latest_offset(first.initial_offset(), 10)
+    first.stop()
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    produce(kafka, topic, numbered(30, 1))
+    again = driver_of(kafka, topic, group)
+    with pytest.raises(OffsetOutOfRangeError, match="was deleted and made again"):
+        again.plan(again.initial_offset(), end)
+
+
+def test_a_query_stops_at_once_while_the_group_waits_for_another(kafka, group, driver_of, query_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    idle = driver_of(kafka, topic, group, **LATEST)
+    idle.latest_offset(idle.initial_offset(), None)
+    busy = query_of(kafka, topic, group, **BOTH)
+    wait_until(lambda: len(busy.owned()) == 1, within=30)
+    busy.may_finish.clear()
+    produce(kafka, topic, numbered(20, 2))
+    busy.running.wait(30)
+    third = driver_of(kafka, topic, group, **BOTH)
+    joining = threading.Thread(target=lambda: third.latest_offset(third.initial_offset(), None))
+    joining.start()
+    wait_until(idle._session.member.client._coordinator.rebalance_in_progress, within=30)
+    began = time.monotonic()
+    idle.stop()
+    assert time.monotonic() - began < 10
+    busy.may_finish.set()
+    wait_until(lambda: len(busy.owned()) == 1, within=30)
+    joining.join()

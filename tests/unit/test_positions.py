@@ -52,8 +52,9 @@ def test_without_a_reset_policy_the_partitions_lacking_an_offset_are_named():
 
 def test_explicit_starting_offsets_win_over_the_group():
     committed = {A: Committed(90, "")}
-    assert StartRules("earliest", "latest").new([A], committed) == {A: Start(EARLIEST)}
-    assert StartRules({A: 7}, "latest").new([A], committed) == {A: Start(7)}
+    assert StartRules("earliest", "latest").new([A], committed) == {A: Start(EARLIEST, commit=True)}
+    assert StartRules({A: 7}, "latest").new([A], committed) == {A: Start(7, commit=True)}
+    assert StartRules({A: 90}, "latest").new([A], committed) == {A: Start(90)}
 
 
 def test_starting_offsets_must_name_every_partition():
