@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLostError
+from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.notes import commit_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
@@ -143,10 +143,30 @@ class Committer:
             )  # fmt: skip
             return False
         except CommitError as error:
+            if self._committed_without_deleted(batch, client):
+                return True
             raise CommitError(
                 f"{error}. The rows of {', '.join(map(str, batch.ranges))} are in the sink: this query goes on after "
                 f"them when it is restarted from its checkpoint, another consumer of the group would read them again"
             ) from error
+        return True
+
+    def _committed_without_deleted(self, batch: Batch, client: GroupClient) -> bool:
+        """Whether the commit failed because topics were deleted meanwhile; the others are committed then."""
+        try:
+            existing = client.existing(batch.ends)
+        except BrokerError:
+            return False
+        gone = sorted(set(batch.ends) - existing)
+        if not gone:
+            return False
+        log.warning(
+            "group %s: generation %d: not committed, as they were deleted: %s",
+            self.group_id, batch.generation, " ".join(map(str, gone)),
+        )  # fmt: skip
+        left = {tp: end for tp, end in batch.ends.items() if tp in existing}
+        if left:
+            self._commit(left, client, batch.generation, batch.end.batch)
         return True
 
     def _commit(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:

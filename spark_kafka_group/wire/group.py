@@ -120,6 +120,17 @@ class GroupClient:
         known = {TopicPartition(t, p) for t in topics for p in cluster.partitions_for_topic(t) or ()}
         return known & subscription.partitions if subscription.manual else known
 
+    def existing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `tps` that exist, asked of the cluster now.
+
+        Raises
+        ------
+        BrokerError
+        """
+        cluster = self._manager.cluster
+        self._retried(f"looking up partitions {_named(tps)}", lambda left_ms: self._run(cluster.refresh_metadata))
+        return {tp for tp in tps if tp.partition in (cluster.partitions_for_topic(tp.topic) or ())}
+
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Ids of topics as the cluster last told (KIP-516); those of brokers before Kafka 2.8 are not there. No I/O."""
         ids = {topic: self._manager.cluster.topic_id(topic) for topic in topics}

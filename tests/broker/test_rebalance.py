@@ -125,6 +125,19 @@ class TestTriggers:
         wait_until(lambda: committed(kafka, group).get((topic, 1)) == 20 or query.failure, within=30)
         assert query.failure is None
 
+    def test_a_topic_that_is_deleted_while_its_records_are_in_the_running_batch(self, kafka, group, driver_of, caplog):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        doomed = topic_with(kafka, numbered(10, 1), partitions=1)
+        driver = driver_of(kafka, f"{topic},{doomed}", group, **BOTH | {"kafka.request.timeout.ms": 3000})
+        end = driver.latest_offset(driver.initial_offset(), None)
+        kafka.delete_topic(doomed)
+        driver.latest_offset(end, None)
+        assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
+        assert f"not committed, as they were deleted: {doomed}-0" in caplog.text
+        produce(kafka, topic, numbered(20, 2))
+        following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
+        assert following[topic] == {"0": 20, "1": 20}
+
     def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, driver_of):
         topic = topic_with(kafka3, numbered(30, 3))
         driver = driver_of(kafka3, topic, group, generation="stable", **QUICK)
