@@ -42,3 +42,9 @@ def writer_of(metadata: str) -> Writer | None:
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
         return Writer(reader, generation, batch)
     return None
+
+
+def is_own(metadata: str, reader: str) -> bool:
+    """Whether the query `reader` wrote the commit with this metadata."""
+    writer = writer_of(metadata)
+    return writer is not None and writer.reader == reader

@@ -23,10 +23,11 @@ CONNECTIONS_MAX_IDLE_MS = 540_000  # Kafka's connections.max.idle.ms, which requ
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
-JAVA_STRATEGIES = tuple(
-    f"org.apache.kafka.clients.consumer.{name}Assignor"
-    for name in ("Range", "RoundRobin", "Sticky", "CooperativeSticky")
-)
+JAVA_STRATEGIES = {
+    f"org.apache.kafka.clients.consumer.{java}Assignor": name
+    for java, name in zip(("Range", "RoundRobin", "Sticky", "CooperativeSticky"), STRATEGIES, strict=True)
+}
+"""Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
 
 
 def _option(
@@ -343,7 +344,7 @@ def _subscribed_by(options: Options) -> str:
 
 
 def _plugins_can_be_loaded(options: Options) -> str | None:
-    strategies = [s for s in options.assignment_strategy if s not in STRATEGIES + JAVA_STRATEGIES]
+    strategies = [s for s in options.assignment_strategy if s not in {*STRATEGIES, *JAVA_STRATEGIES}]
     for strategy in strategies:
         if ":" not in strategy:
             return (

@@ -32,9 +32,7 @@ def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
         ranges = batch_ranges(options, client, tps)
     finally:
         client.close()
-    if options.min_partitions is not None:
-        return [(r,) for r in planner.divide(ranges, options.min_partitions)]
-    return planner.pack(ranges, options.records_per_task, options.max_tasks, {})[0]
+    return planner.tasks(ranges, options, {})[0]
 
 
 def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]) -> list[OffsetRange]:

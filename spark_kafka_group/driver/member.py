@@ -12,10 +12,9 @@ from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import Generation, GroupClient
+from spark_kafka_group.wire.subscription import COOPERATIVE_STICKY
 
 log = logging.getLogger(__name__)
-
-COOPERATIVE = "cooperative-sticky"
 
 
 class Joined(enum.Enum):
@@ -65,12 +64,11 @@ class Member:
 
     def asked_to_rejoin(self) -> bool:
         """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
-        return (
-            self._generation is not None
-            and not self._preparing
-            and self.client.rejoin_needed()
-            and not self.client.lost()
-        )
+        return self._may_speak() and self.client.rejoin_needed()
+
+    def _may_speak(self) -> bool:
+        """Whether it is still a member that has not given its partitions back."""
+        return self._generation is not None and not self._preparing and not self.client.lost()
 
     def hears_of_rebalance(self) -> bool:
         """Whether the group rebalances, asked now instead of with the next heartbeat."""
@@ -79,13 +77,7 @@ class Member:
 
     def hands_over(self) -> bool:
         """Whether others are there to go on when this driver leaves, and it can still tell them where."""
-        return (
-            self._generation is not None
-            and not self._generation.alone
-            and self._options.group_instance_id is None
-            and not self._preparing
-            and not self.client.lost()
-        )
+        return self._may_speak() and not self.generation.alone and self._options.group_instance_id is None
 
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
@@ -121,7 +113,7 @@ class Member:
         self._preparing = self._lost = False
         self._enter(joined)
         # What has not been announced as given back, or lost, is still held as far as the listener knows.
-        held = before.assignment if before.strategy == COOPERATIVE and not was_lost else frozenset()
+        held = before.assignment if before.strategy == COOPERATIVE_STICKY and not was_lost else frozenset()
         if held - joined.assignment:
             self._hooks.partitions_revoked(held - joined.assignment)
         self._hooks.partitions_assigned(joined.assignment - held)
@@ -156,7 +148,7 @@ class Member:
             return
         self._metrics.rebalances += 1
         self._events.revoked(before.id, before.assignment)
-        if before.strategy != COOPERATIVE:
+        if before.strategy != COOPERATIVE_STICKY:
             self._hooks.partitions_revoked(before.assignment)
 
     def next_generation(self) -> Joined:

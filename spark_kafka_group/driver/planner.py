@@ -6,6 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
 
 UNEVEN = 1.25
 """A task may be this much larger than the mean before a partition moves away from it."""
@@ -37,6 +38,15 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
         sizes[r.tp] -= given
         left += given
     return [OffsetRange(r.tp, r.start, r.start + sizes[r.tp]) for r in ranges]
+
+
+def tasks(
+    ranges: Collection[OffsetRange], options: Options, previous: Mapping[TopicPartition, int]
+) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
+    """Tasks that read `ranges`: a part each with minPartitions, else packed (see :func:`pack` for what comes back)."""
+    if options.min_partitions is not None:
+        return [(r,) for r in divide(ranges, options.min_partitions)], dict(previous)
+    return pack(ranges, options.records_per_task, options.max_tasks, previous)
 
 
 def divide(ranges: Collection[OffsetRange], at_least: int) -> list[OffsetRange]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
-from spark_kafka_group.notes import writer_of
+from spark_kafka_group.notes import is_own, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options import GROUP
 from spark_kafka_group.parsing import StartingOffsets
@@ -168,8 +168,7 @@ def restarted(
                 f"{tp}: the checkpoint says {offset} (this query, generation {checkpoint.generation}), "
                 f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader)})"
             )
-            writer = writer_of(group.metadata)
-            own = writer is not None and writer.reader == checkpoint.reader
+            own = is_own(group.metadata, checkpoint.reader)
             if not (own and group.offset < offset):
                 conflicts.append(told)
             if policy == "checkpoint" or (policy != "group" and (own or checkpoint.foreign)):

@@ -23,7 +23,7 @@ from spark_kafka_group.errors import (
     MembershipLostError,
     OffsetOutOfRangeError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, writer_of
+from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
 from spark_kafka_group.offsets import (
     EARLIEST,
     GROUP_KEY,
@@ -117,10 +117,7 @@ class GroupSession:
                 if r.tp.topic in anew:
                     raise _made_anew(r.tp, r.start)
             self._plan(Batch(end, ranges, self.member.use(), self._elsewhere(ranges)), replay=True)
-        options = self._options
-        if options.min_partitions is not None:
-            return [(r,) for r in planner.divide(ranges, options.min_partitions)]
-        tasks, self._slots = planner.pack(ranges, options.records_per_task, options.max_tasks, self._slots)
+        tasks, self._slots = planner.tasks(ranges, self._options, self._slots)
         return tasks
 
     def succeeded(self, done: GroupOffset) -> None:
@@ -192,10 +189,8 @@ class GroupSession:
         elsewhere = {r.tp for r in ranges if r.tp not in owned}
         for r in ranges:
             group = committed.get(r.tp)
-            if group is not None and group.offset != r.start:
-                writer = writer_of(group.metadata)
-                if writer is None or writer.reader != self.reader:
-                    elsewhere.add(r.tp)
+            if group is not None and group.offset != r.start and not is_own(group.metadata, self.reader):
+                elsewhere.add(r.tp)
         if elsewhere:
             log.warning(
                 "group %s: rows of %s come again, as the checkpoint says, and are not committed: others have gone on",
@@ -203,13 +198,11 @@ class GroupSession:
             )  # fmt: skip
         return frozenset(elsewhere)
 
-    def _be_member(self, patience_ms: float | None = None) -> bool:
-        """Be a member of a settled group; False when it has not settled in time."""
+    def _be_member(self, patience_ms: float | None = None) -> None:
+        """Be a member of a settled group, if it settles in time."""
         if self.member.asked_to_rejoin():
             self._hand_over()
-        joined = self.member.ensure(patience_ms)
-        self._entered(joined)
-        return joined is not Joined.NOT_YET
+        self._entered(self.member.ensure(patience_ms))
 
     def _entered(self, joined: Joined) -> None:
         if joined is Joined.AS_NEW:
@@ -233,8 +226,11 @@ class GroupSession:
         """Partitions that exist, with a position that the group does not have."""
         in_group = self.committer.in_group
         owned = self._positioned & self.member.generation.assignment
-        owned &= self.member.client.known_partitions(self._options.subscription)
-        return [tp for tp in owned if in_group.get(tp) != self._position(self._start, tp)]
+        unread = [tp for tp in owned if in_group.get(tp) != self._position(self._start, tp)]
+        if not unread:
+            return unread
+        existing = self.member.client.known_partitions(self._options.subscription)
+        return [tp for tp in unread if tp in existing]
 
     def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange]:
         """What there is to read, under a generation in which a batch may be planned."""
@@ -338,8 +334,7 @@ class GroupSession:
             concerned = sorted(tp for tp in owned if tp.topic in anew and (tp in start.positions or tp in self._moved))
             committed = self._committed(concerned)
             for tp in concerned:
-                writer = writer_of(committed[tp].metadata) if tp in committed else None
-                if tp not in committed or (writer is not None and writer.reader == self.reader):
+                if tp not in committed or is_own(committed[tp].metadata, self.reader):
                     raise _made_anew(tp, self._position(start, tp))
             self._positioned -= set(concerned)
         self._topic_ids |= now

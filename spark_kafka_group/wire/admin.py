@@ -9,17 +9,17 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import connected_consumer, run_within, translated
+from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.membership import Committed
+from spark_kafka_group.wire.requests import commit_request, partitions_of
 
-RETRY_BACKOFF_S = 0.1
 POLL_MS = 200
 RECORDS_AT_ONCE = 10_000
 
@@ -158,13 +158,11 @@ class GroupAdmin:
 
         doing = f"looking up committed offsets of group {group}"
         found = {}
-        for topic in self._asked(doing, ask).topics:
-            for p in topic.partitions:
-                tp = TopicPartition(topic.name, p.partition_index)
-                if p.error_code:
-                    raise BrokerError(f"{doing}: {tp}: {kafka_errors.for_code(p.error_code).__name__}")
-                if p.committed_offset >= 0:
-                    found[tp] = Committed(p.committed_offset, p.metadata or "")
+        for tp, p in partitions_of(self._asked(doing, ask)):
+            if p.error_code:
+                raise BrokerError(f"{doing}: {tp}: {kafka_errors.for_code(p.error_code).__name__}")
+            if p.committed_offset >= 0:
+                found[tp] = Committed(p.committed_offset, p.metadata or "")
         return found
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -175,36 +173,12 @@ class GroupAdmin:
         CommitError
             With what Kafka said about which partitions.
         """
-        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-        topics: dict[str, list[Any]] = {}
-        for tp, offset in sorted(offsets.items()):
-            topics.setdefault(tp.topic, []).append(
-                topic_type.OffsetCommitRequestPartition(
-                    partition_index=tp.partition,
-                    committed_offset=offset,
-                    committed_leader_epoch=-1,
-                    committed_metadata="",
-                )
-            )
-        request = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=-1,
-            member_id="",
-            group_instance_id=None,
-            retention_time_ms=-1,
-            topics=[topic_type(name=name, partitions=partitions) for name, partitions in topics.items()],
-            max_version=8,
-        )
+        request = commit_request(group, offsets, "")
         doing = f"committing offsets of group {group}"
 
         def ask() -> dict[TopicPartition, type[kafka_errors.KafkaError]]:
             response = self._send(request, self.coordinator(group).id)
-            found = {
-                TopicPartition(topic.name, p.partition_index): kafka_errors.for_code(p.error_code)
-                for topic in response.topics
-                for p in topic.partitions
-                if p.error_code
-            }
+            found = {tp: kafka_errors.for_code(p.error_code) for tp, p in partitions_of(response) if p.error_code}
             for error in found.values():
                 if issubclass(error, kafka_errors.RetriableError):
                     raise error(doing)
@@ -332,13 +306,7 @@ class GroupAdmin:
         """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         with translated(doing):
-            while True:
-                try:
-                    return call(max(1.0, (deadline - time.monotonic()) * 1000))
-                except kafka_errors.RetriableError:
-                    if time.monotonic() + RETRY_BACKOFF_S >= deadline:
-                        raise
-                    time.sleep(RETRY_BACKOFF_S)
+            return retried(deadline, call)
 
 
 def _kind(listed: Any) -> str:

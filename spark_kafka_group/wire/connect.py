@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
@@ -15,6 +16,9 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Answers, refusal_of
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 
+T = TypeVar("T")
+
+RETRY_BACKOFF_S = 0.1
 RECONNECT_BACKOFF_MAX_MS = 1_000
 """As Kafka's Java client has it; kafka-python would let a broker that is back wait for up to 30 s."""
 LARGEST_BATCH = 128 * 1024 * 1024
@@ -103,6 +107,24 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
         for client in clients:
             client.close()
         raise
+
+
+def retried(
+    deadline: float, call: Callable[[float], T], again: tuple[type[Exception], ...] = (kafka_errors.RetriableError,)
+) -> T:
+    """`call` with the milliseconds left until it raises none of `again`, at most to `deadline` (time.monotonic)."""
+    while True:
+        try:
+            return call(ms_until(deadline))
+        except again:
+            if time.monotonic() + RETRY_BACKOFF_S >= deadline:
+                raise
+            time.sleep(RETRY_BACKOFF_S)
+
+
+def ms_until(deadline: float) -> float:
+    """Milliseconds until then; at least one, as kafka-python takes none for no limit."""
+    return max(1.0, (deadline - time.monotonic()) * 1000)
 
 
 def run_within(manager: Any, timeout_ms: float, call: Callable[[], Any]) -> Any:

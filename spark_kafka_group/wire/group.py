@@ -27,14 +27,13 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.wire.answers import Answers
-from spark_kafka_group.wire.connect import connected_consumer, run_within, translated
+from spark_kafka_group.wire.connect import connected_consumer, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.reactions import Facts
 
 log = logging.getLogger(__name__)
 
-RETRY_BACKOFF_S = 0.1
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
 
@@ -127,9 +126,13 @@ class GroupClient:
         ------
         BrokerError
         """
-        cluster = self._manager.cluster
-        self._retried(f"looking up partitions {_named(tps)}", lambda left_ms: self._run(cluster.refresh_metadata))
-        return {tp for tp in tps if tp.partition in (cluster.partitions_for_topic(tp.topic) or ())}
+        refresh = self._manager.cluster.refresh_metadata
+        self._retried(f"looking up partitions {_named(tps)}", lambda left_ms: self._run(refresh))
+        return self._of_known_topics(tps)
+
+    def _of_known_topics(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        partitions_of = self._manager.cluster.partitions_for_topic
+        return {tp for tp in tps if tp.partition in (partitions_of(tp.topic) or ())}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """Ids of topics as the cluster last told (KIP-516); those of brokers before Kafka 2.8 are not there. No I/O."""
@@ -158,8 +161,7 @@ class GroupClient:
                 if left_ms <= slice_ms:
                     raise
                 self._run(self._manager.cluster.refresh_metadata)
-                partitions_of = self._manager.cluster.partitions_for_topic
-                existing[:] = [tp for tp in existing if tp.partition in (partitions_of(tp.topic) or ())]
+                existing[:] = self._of_known_topics(existing)
                 raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
@@ -232,9 +234,9 @@ class GroupClient:
         FencedError, MembershipError, BrokerError
         """
 
-        def settle(left_ms: float) -> bool:
-            deadline = time.monotonic() + left_ms / 1000
-            return self._rounds.settle(lambda: _left_ms(deadline))
+        def settle(patience_ms: float) -> bool:
+            deadline = time.monotonic() + patience_ms / 1000
+            return self._rounds.settle(lambda: ms_until(deadline))
 
         try:
             settled = self._joining(f"joining group {self._group_id}", settle, timeout_ms)
@@ -381,20 +383,10 @@ class GroupClient:
         """
         deadline = time.monotonic() + (timeout_ms or self._options.request_timeout_ms) / 1000
         with translated(doing, self._answers):
-            while True:
-                try:
-                    return call(_left_ms(deadline))
-                except kafka_errors.RetriableError:
-                    if time.monotonic() + RETRY_BACKOFF_S >= deadline:
-                        raise
-                    time.sleep(RETRY_BACKOFF_S)
+            return retried(deadline, call)
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, self._options.request_timeout_ms, call)
-
-
-def _left_ms(deadline: float) -> float:
-    return max(1.0, (deadline - time.monotonic()) * 1000)
 
 
 def _named(tps: Collection[TopicPartition]) -> str:

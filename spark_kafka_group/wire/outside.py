@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin import DescribeGroupsRequest
-from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
+from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.membership import Committed
+from spark_kafka_group.wire.requests import commit_request, partitions_of
 
-RETRY_BACKOFF_S = 0.1
-NO_GENERATION, NO_MEMBER = -1, ""
 AGAIN = (
     kafka_errors.RetriableError,
     # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
@@ -105,31 +104,11 @@ class OutsideCommitter:
                 f"the query has left group {self._group_id} and others are in it ({', '.join(sorted(members))}), "
                 f"so Kafka takes no commit for it"
             )
-        topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-        partition_type = topic_type.OffsetCommitRequestPartition
-        request = OffsetCommitRequest(
-            group_id=self._group_id,
-            generation_id_or_member_epoch=NO_GENERATION if member_id is None else generation,
-            member_id=NO_MEMBER if member_id is None else member_id,
-            group_instance_id=None if member_id is None else instance_id,
-            topics=[
-                topic_type(
-                    name=topic,
-                    partitions=[
-                        partition_type(
-                            partition_index=int(partition),
-                            committed_offset=offset,
-                            committed_leader_epoch=-1,
-                            committed_metadata=metadata,
-                        )
-                        for partition, offset in partitions.items()
-                    ],
-                )
-                for topic, partitions in positions_to_json(offsets).items()
-            ],
-            max_version=8,
-        )
-        for tp, partition in _partitions(self._asked(request)):
+        if member_id is None:
+            request = commit_request(self._group_id, offsets, metadata)
+        else:
+            request = commit_request(self._group_id, offsets, metadata, generation, member_id, instance_id)
+        for tp, partition in partitions_of(self._asked(request)):
             _check(partition.error_code, str(tp))
 
     def _members(self) -> dict[str, str]:
@@ -153,7 +132,7 @@ class OutsideCommitter:
         if response.API_VERSION >= 2:
             _check(answer.error_code, self._group_id)
         committed = {}
-        for tp, partition in _partitions(answer):
+        for tp, partition in partitions_of(answer):
             _check(partition.error_code, str(tp))
             if partition.committed_offset >= 0:
                 committed[tp] = Committed(partition.committed_offset, partition.metadata or "")
@@ -170,23 +149,17 @@ class OutsideCommitter:
         return self._run(lambda: self._manager.send(request, node_id=self._coordinator))
 
     def _retried(self, call: Callable[[], T]) -> T:
-        while True:
+        def once(left_ms: float) -> T:
             try:
                 return call()
             except AGAIN:
                 self._coordinator = None
-                if time.monotonic() + RETRY_BACKOFF_S >= self._deadline:
-                    raise
-                time.sleep(RETRY_BACKOFF_S)
+                raise
+
+        return retried(self._deadline, once, AGAIN)
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        return run_within(self._manager, max(1.0, (self._deadline - time.monotonic()) * 1000), call)
-
-
-def _partitions(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            yield TopicPartition(topic.name, partition.partition_index), partition
+        return run_within(self._manager, ms_until(self._deadline), call)
 
 
 def _check(error_code: int, about: str) -> None:

@@ -133,14 +133,19 @@ def exit_once(number: int, frame: object) -> None:
     sys.exit(0)
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
+    """What a query of either kind is told."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--options", type=json.loads, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--batch-seconds", type=float, required=True)
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("kafka").setLevel(logging.WARNING)
     rng = random.Random(args.seed)

@@ -5,27 +5,19 @@ SIGINT and SIGTERM stop it as users do: wherever it is.
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import signal
 import threading
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from query import Sink, batch_of
+from query import Sink, arguments, batch_of
 
 from spark_kafka_group import GroupKafkaDataSource
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--checkpoint", type=Path, required=True)
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--options", type=json.loads, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--batch-seconds", type=float, required=True)
-    args = parser.parse_args()
+    args = arguments()
     ending = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: ending.set())

@@ -14,6 +14,7 @@ from spark_kafka_group.driver.assignors.range import Range
 from spark_kafka_group.driver.assignors.roundrobin import RoundRobin
 from spark_kafka_group.driver.assignors.sticky import Sticky
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import JAVA_STRATEGIES
 from spark_kafka_group.wire import Strategy
 
 OPTION = "kafka.partition.assignment.strategy"
@@ -22,17 +23,6 @@ _ALL: tuple[Strategy, ...] = (Range(), RoundRobin(), Sticky(), CooperativeSticky
 
 BUILT_IN: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
 """By the name the group protocol knows them."""
-
-JAVA: Mapping[str, str] = {
-    f"org.apache.kafka.clients.consumer.{java}": name
-    for java, name in {
-        "RangeAssignor": "range",
-        "RoundRobinAssignor": "roundrobin",
-        "StickyAssignor": "sticky",
-        "CooperativeStickyAssignor": "cooperative-sticky",
-    }.items()
-}
-"""Java's class names, as its consumers' configurations have them."""
 
 
 def resolve(names: Sequence[str]) -> list[Strategy]:
@@ -64,13 +54,13 @@ def resolve(names: Sequence[str]) -> list[Strategy]:
 
 
 def _resolve(named: str) -> Strategy:
-    built_in = BUILT_IN.get(JAVA.get(named, named))
+    built_in = BUILT_IN.get(JAVA_STRATEGIES.get(named, named))
     if built_in is not None:
         return built_in
     if ":" not in named:
         raise OptionError(
             f"{OPTION} ({named}) is not known: it must be {', '.join(BUILT_IN)}, one of Java's classes for these "
-            f"({', '.join(JAVA)}), or module:Class of your own"
+            f"({', '.join(JAVA_STRATEGIES)}), or module:Class of your own"
         )
     strategy: Strategy = plugins.make(OPTION, named, ["assign"])
     name = getattr(strategy, "name", None)

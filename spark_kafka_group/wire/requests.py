@@ -1,0 +1,55 @@
+"""Requests about a group's offsets that are sent without kafka-python's coordinator, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka.protocol.consumer import OffsetCommitRequest
+
+from spark_kafka_group.offsets import TopicPartition, positions_to_json
+
+NO_GENERATION, NO_MEMBER = -1, ""
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, int],
+    metadata: str,
+    generation: int = NO_GENERATION,
+    member_id: str = NO_MEMBER,
+    instance_id: str | None = None,
+) -> Any:
+    """An OffsetCommit, in the name of a member or of nobody; up to version 8, the last that names topics."""
+    topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
+    partition_type = topic_type.OffsetCommitRequestPartition
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance_id,
+        retention_time_ms=-1,
+        topics=[
+            topic_type(
+                name=topic,
+                partitions=[
+                    partition_type(
+                        partition_index=int(partition),
+                        committed_offset=offset,
+                        committed_leader_epoch=-1,
+                        committed_metadata=metadata,
+                    )
+                    for partition, offset in partitions.items()
+                ],
+            )
+            for topic, partitions in positions_to_json(offsets).items()
+        ],
+        max_version=8,
+    )
+
+
+def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    """The partitions of a response, each with what it says of it."""
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition
