@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+REPLACED = {f"{side}{by}" for side in ("starting", "ending") for by in ("offsets", "offsetsbytimestamp", "timestamp")}
+"""Options that said which offsets to read, once that has been looked up."""
+
 
 @dataclass(frozen=True)
 class GroupBatch:
@@ -103,9 +106,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
             "startingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.start for r in ranges})),
             "endingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.end for r in ranges})),
         }
-        kept = {
-            name: value for name, value in options.items() if name.lower() not in ("startingoffsets", "endingoffsets")
-        }
+        kept = {name: value for name, value in options.items() if name.lower() not in REPLACED}
         df = spark.read.format("groupkafka").options(**kept, **pinned).load()
         yield GroupBatch(df, tuple(ranges), generation.id)
         # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.

@@ -15,6 +15,7 @@
     ├── BrokerError
     │   └── BrokerTimeoutError
     ├── InterceptorError
+    ├── DataLossError
     └── ReadError
         ├── OffsetOutOfRangeError
         └── CorruptRecordError
@@ -76,6 +77,24 @@ class BrokerTimeoutError(BrokerError):
 
 class InterceptorError(GroupKafkaError):
     """Raised on an executor when an interceptor of the user's own fails."""
+
+
+class DataLossError(GroupKafkaError):
+    """Raised by the driver when records that were not read are gone and failOnDataLoss is true.
+
+    Attributes
+    ----------
+    condition
+        Spark's name for what happened, such as ``PARTITIONS_DELETED``.
+    """
+
+    def __init__(self, condition: str, problem: str) -> None:
+        super().__init__(f"[KAFKA_DATA_LOSS.{condition}] {problem}")
+        self.condition = condition
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.condition, self.problem)
 
 
 class ReadError(GroupKafkaError):

@@ -60,7 +60,7 @@ class Succeeded:
 
     @property
     def group_id(self) -> str:
-        return group_id_of(self.options.group_id, self.reader)
+        return group_id_of(self.options.group_id, self.options.group_id_prefix, self.reader)
 
     @property
     def instance_id(self) -> str:

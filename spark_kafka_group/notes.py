@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from typing import NamedTuple
 
-DEFAULT_PREFIX = "spark-groupkafka"
 
-
-def group_id_of(configured: str | None, reader: str) -> str:
-    """The group of the query with this reader id: kafka.group.id, or one of its own."""
-    return configured or f"{DEFAULT_PREFIX}-{reader}"
+def group_id_of(configured: str | None, prefix: str, reader: str) -> str:
+    """The group of the query with this reader id: kafka.group.id, or one of its own that begins with groupIdPrefix."""
+    return configured or f"{prefix}-{reader}"
 
 
 def instance_id_of(configured: str | None, reader: str) -> str:

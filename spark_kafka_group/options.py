@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_group import parsing, plugins
+from spark_kafka_group.bounds import Bound
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
-from spark_kafka_group.parsing import StartingOffsets
 from spark_kafka_group.subscription import Subscription
 
-GROUP = "group"
-CONNECTIONS_MAX_IDLE_MS = 540_000  # Kafka's connections.max.idle.ms, which requests must not outlive
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
@@ -29,6 +28,8 @@ JAVA_STRATEGIES = {
 }
 """Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
 
+log = logging.getLogger(__name__)
+
 
 def _option(
     name: str,
@@ -37,9 +38,16 @@ def _option(
     default: Any = None,
     shown: str | None = None,
     required: bool = False,
+    passed_on: bool = False,
 ) -> Any:
-    """One option as a dataclass field; `shown` is the default as the documentation prints it."""
-    metadata = {"name": name, "parse": parse, "doc": doc, "required": required, "shown": shown}
+    """One option as a dataclass field.
+
+    `shown` is the default as the documentation prints it; one that is `passed_on` means to kafka-python, which has it
+    under the field's name, what it says.
+    """
+    metadata = {
+        "name": name, "parse": parse, "doc": doc, "required": required, "shown": shown, "passed_on": passed_on,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -55,7 +63,12 @@ class Options:
         "kafka.group.id", parsing.text,
         "The consumer group the query is a member of. A stream without it makes a group of its own, "
         "named after an id kept in its checkpoint; a batch read without it belongs to no group.",
-        shown="`spark-groupkafka-<reader id>` on a stream",
+        shown="`<groupIdPrefix>-<reader id>` on a stream",
+    )  # fmt: skip
+    group_id_prefix: str = _option(
+        "groupIdPrefix", parsing.text,
+        "How the group of a stream without `kafka.group.id` begins; an id kept in the checkpoint follows.",
+        default="spark-groupkafka",
     )  # fmt: skip
     topics: tuple[str, ...] = _option(
         "subscribe", parsing.topics, "Topics to read, comma-separated.",
@@ -63,7 +76,8 @@ class Options:
     )  # fmt: skip
     topic_pattern: str | None = _option(
         "subscribePattern", parsing.pattern,
-        "A regular expression: topics whose whole name matches are read, also those made later; internal ones never.",
+        "A regular expression: topics in whose name it is found are read, also those made later; internal ones never. "
+        "Begin with `^` and end with `$` to match whole names.",
         shown="one of these three",
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = _option(
@@ -72,18 +86,46 @@ class Options:
         "offsets are committed all the same, to a group that nobody else may use.",
         default=frozenset(), shown="one of these three",
     )  # fmt: skip
-    starting_offsets: StartingOffsets | None = _option(
-        "startingOffsets", parsing.offsets("group", "earliest", "latest", refused={}),
+    starting_timestamp: Bound | None = _option(
+        "startingTimestamp", parsing.timestamp("startingTimestamp"),
+        "Where a new query starts: at the first record with this timestamp or a later one, in milliseconds since the "
+        "epoch. Goes before `startingOffsetsByTimestamp`, and that before `startingOffsets`.",
+        shown="none",
+    )  # fmt: skip
+    starting_offsets_by_timestamp: Bound | None = _option(
+        "startingOffsetsByTimestamp", parsing.timestamps("startingOffsetsByTimestamp"),
+        'The same with a timestamp for each partition, `{"orders": {"0": 1700000000000, "1": 1700000060000}}`, or for '
+        'each topic, `{"orders": 1700000000000}`.',
+        shown="none",
+    )  # fmt: skip
+    starting_by_timestamp_strategy: str = _option(
+        "startingOffsetsByTimestampStrategy", parsing.choice("error", "latest"),
+        "What to do where no record is as new as the timestamp: `error`, or start at `latest`.", default="error",
+    )  # fmt: skip
+    starting_offsets: Bound | None = _option(
+        "startingOffsets", parsing.offsets("startingOffsets", parsing.GROUP, "earliest", "latest"),
         "Where a new query starts: `group` (what the group has committed, else `kafka.auto.offset.reset`), `earliest`, "
-        '`latest`, or JSON per partition, `{"orders": {"0": 23, "1": -2}}` (-2 earliest, -1 latest). '
-        "A query with a checkpoint goes on from there.",
+        '`latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 earliest, '
+        "-1 latest). A query with a checkpoint goes on from there.",
         shown="`group`; `earliest` on a batch read without `kafka.group.id`",
     )  # fmt: skip
-    ending_offsets: StartingOffsets = _option(
+    ending_timestamp: Bound | None = _option(
+        "endingTimestamp", parsing.timestamp("endingTimestamp"),
+        "Where reading ends, exclusive: at the first record with this timestamp or a later one. Goes before "
+        "`endingOffsetsByTimestamp`, and that before `endingOffsets`. A batch read without such a record ends at "
+        "latest; a stream goes on until one comes.",
+        shown="none",
+    )  # fmt: skip
+    ending_offsets_by_timestamp: Bound | None = _option(
+        "endingOffsetsByTimestamp", parsing.timestamps("endingOffsetsByTimestamp"),
+        "The same with a timestamp for each partition or topic.", shown="none",
+    )  # fmt: skip
+    ending_offsets: Bound | None = _option(
         "endingOffsets",
-        parsing.offsets("latest", refused={EARLIEST: "a batch cannot end at earliest (-2)"}),
-        "Batch reads only. Where the read ends, exclusive: `latest` or JSON per partition (-1 latest).",
-        default="latest",
+        parsing.offsets("endingOffsets", "latest", refused={EARLIEST: "reading cannot end at earliest (-2)"}),
+        "Where reading ends, exclusive: `latest` or JSON per partition or topic (-1 latest). A stream makes no "
+        "progress from there on, and with `trigger(availableNow=True)` ends; `latest` is what there is when it starts.",
+        shown="`latest` on a batch read; a stream has no end",
     )  # fmt: skip
     auto_offset_reset: str | None = _option(
         "kafka.auto.offset.reset", parsing.choice("latest", "earliest", "none"),
@@ -112,6 +154,23 @@ class Options:
         "maxOffsetsPerTrigger", parsing.integer(1, 2**63 - 1),
         "Most offsets in one micro-batch, shared among partitions in proportion to their backlog; none starves.",
         shown="no limit",
+    )  # fmt: skip
+    min_offsets_per_trigger: int | None = _option(
+        "minOffsetsPerTrigger", parsing.integer(1, 2**63 - 1),
+        "A micro-batch waits until there are so many offsets, at most `maxTriggerDelay` after the one before. "
+        "`trigger(availableNow=True)` reads the rest whatever it is.",
+        shown="none",
+    )  # fmt: skip
+    max_trigger_delay_ms: int = _option(
+        "maxTriggerDelay", parsing.duration_ms,
+        "How long `minOffsetsPerTrigger` may hold data back, such as `200ms`, `30s` or `15m`.", default=900_000,
+        shown="`15m`",
+    )  # fmt: skip
+    fail_on_data_loss: bool = _option(
+        "failOnDataLoss", parsing.boolean,
+        "Whether a query stops where records it has not read are gone (retention, a topic that was deleted). With "
+        "`false` it warns, counts them in the progress, and goes on with what is there.",
+        default=True,
     )  # fmt: skip
     include_headers: bool = _option("includeHeaders", parsing.boolean, "Adds the `headers` column.", default=False)
     generation: str = _option(
@@ -142,6 +201,11 @@ class Options:
         "minPartitions", parsing.integer(1),
         "At least so many tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
         "Without it `recordsPerTask` decides.",
+        shown="none",
+    )  # fmt: skip
+    max_records_per_partition: int | None = _option(
+        "maxRecordsPerPartition", parsing.integer(1, 2**63 - 1),
+        "Most offsets in one task: larger ranges are cut into equal parts, as Spark's own source does.",
         shown="none",
     )  # fmt: skip
     records_per_task: int = _option(
@@ -192,6 +256,54 @@ class Options:
         "kafka.metadata.max.age.ms", parsing.integer(1),
         "How late a new topic or partition may be noticed. Kafka's five minutes is long for who knows Spark's source.",
         default=30_000,
+    )  # fmt: skip
+    fetch_offset_num_retries: int = _option(
+        "fetchOffset.numRetries", parsing.integer(1),
+        "How often the driver asks for the offsets of logs, each time for `kafka.request.timeout.ms`, before an error.",
+        default=3,
+    )  # fmt: skip
+    fetch_offset_retry_interval_ms: int = _option(
+        "fetchOffset.retryIntervalMs", parsing.integer(0), "How long it waits in between.", default=1_000
+    )
+    poll_timeout_ms: int = _option(
+        "kafkaConsumer.pollTimeoutMs", parsing.integer(1),
+        "How long an executor waits for the next record before its task fails and Spark runs it again.",
+        default=120_000,
+    )  # fmt: skip
+    connections_max_idle_ms: int = _option(
+        "kafka.connections.max.idle.ms", parsing.integer(1),
+        "When the driver closes connections it does not use; must be above `kafka.request.timeout.ms`.",
+        default=540_000,
+        passed_on=True,
+    )  # fmt: skip
+    retry_backoff_ms: int = _option(
+        "kafka.retry.backoff.ms", parsing.integer(0), "Pause before a request is sent again.", default=100,
+        passed_on=True,
+    )  # fmt: skip
+    reconnect_backoff_ms: int = _option(
+        "kafka.reconnect.backoff.ms", parsing.integer(0), "Pause before a broker is connected to again; it doubles.",
+        default=50, passed_on=True,
+    )  # fmt: skip
+    reconnect_backoff_max_ms: int = _option(
+        "kafka.reconnect.backoff.max.ms", parsing.integer(0), "The longest such pause.", default=1_000, passed_on=True
+    )
+    receive_buffer_bytes: int | None = _option(
+        "kafka.receive.buffer.bytes", parsing.integer(1), "Size of the sockets' receive buffer.",
+        shown="the system's",
+    )  # fmt: skip
+    send_buffer_bytes: int | None = _option(
+        "kafka.send.buffer.bytes", parsing.integer(1), "Size of the sockets' send buffer.",
+        shown="the system's",
+    )  # fmt: skip
+    client_dns_lookup: str = _option(
+        "kafka.client.dns.lookup", parsing.choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "Whether a bootstrap server's name is replaced by the canonical names of its addresses.",
+        default="use_all_dns_ips", passed_on=True,
+    )  # fmt: skip
+    proxy_url: str | None = _option(
+        "kafka.proxy.url", parsing.text,
+        "A proxy to connect through, `socks5://host:port` or `http://host:port`, as kafka-python has it.",
+        shown="none", passed_on=True,
     )  # fmt: skip
     fetch_min_bytes: int = _option(
         "kafka.fetch.min.bytes", parsing.integer(1), "A broker answers a fetch when it has this much.", default=1
@@ -251,6 +363,21 @@ class Options:
         """What is read, whichever of the three options said it."""
         return Subscription(self.topics, self.topic_pattern, self.assigned)
 
+    @property
+    def starting(self) -> Bound | None:
+        """Where a new query starts, whichever of the three options said it."""
+        return self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets
+
+    @property
+    def ending(self) -> Bound | None:
+        """Where reading ends, whichever of the three options said it."""
+        return self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets
+
+    def passed_on(self) -> dict[str, Any]:
+        """What kafka-python is to be told as it is, by its own names."""
+        fields = (field for field in dataclasses.fields(self) if field.metadata["passed_on"])
+        return {field.name: getattr(self, field.name) for field in fields}
+
     def __repr__(self) -> str:
         set_here = [f"{f.metadata['name']}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
         return f"Options({', '.join(set_here)})"
@@ -265,12 +392,28 @@ _NO_DESERIALIZERS = (
 _NO_AUTO_COMMIT = (
     "offsets are committed once a micro-batch has succeeded; committing on a timer would lose or repeat records"
 )
+_NO_CLIENT_METRICS = "no client's own metrics are kept: the query's progress and GroupKafkaListener have them"
 REFUSED = {
     "kafka.key.deserializer": _NO_DESERIALIZERS,
     "kafka.value.deserializer": _NO_DESERIALIZERS,
     "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
     "kafka.auto.commit.interval.ms": _NO_AUTO_COMMIT,
     "kafka.interceptor.classes": "these are Java classes: option interceptors takes module:Class",
+    "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
+    "kafka.metrics.num.samples": _NO_CLIENT_METRICS,
+    "kafka.metrics.recording.level": _NO_CLIENT_METRICS,
+    "kafka.metrics.sample.window.ms": _NO_CLIENT_METRICS,
+    "kafka.max.poll.records": "a micro-batch reads ranges of offsets, whatever polls return: take maxOffsetsPerTrigger",
+    "kafka.consumer.timeout.ms": "a stream goes on until it is stopped: take trigger(availableNow=True)",
+    "kafka.default.api.timeout.ms": "kafka.request.timeout.ms bounds each call with its retries",
+    "kafka.client.rack": "executors read from leaders, never from the nearest replica",
+    "kafka.exclude.internal.topics": "subscribePattern never matches internal topics: name them in subscribe",
+    "kafka.group.remote.assignor": "members assign, not the broker: take kafka.partition.assignment.strategy",
+    "kafka.api.version": "brokers are asked which versions they have",
+    "kafka.api.version.request": "brokers are asked which versions they have",
+    "kafka.max.in.flight.requests.per.connection": "one fetch per broker is under way while the one before is decoded",
+    "kafka.enable.incremental.fetch.sessions": "each fetch request names all of a task's partitions",
+    "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
 }
 """Options that Kafka's consumer has and that cannot mean anything here, with the reason."""
 
@@ -297,11 +440,11 @@ def _below(low: str, high: str) -> Callable[[Options], str | None]:
     return check
 
 
-def _request_below_idle(options: Options) -> str | None:
-    value = options.request_timeout_ms
-    if value < CONNECTIONS_MAX_IDLE_MS:
+def _min_not_above_max(options: Options) -> str | None:
+    least, most = options.min_offsets_per_trigger, options.max_offsets_per_trigger
+    if least is None or most is None or least <= most:
         return None
-    return f"kafka.request.timeout.ms ({value}) must be below {CONNECTIONS_MAX_IDLE_MS}, when idle connections close"
+    return f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})"
 
 
 def _static_needs_group(options: Options) -> str | None:
@@ -327,13 +470,13 @@ def _assign_has_no_membership(options: Options) -> str | None:
 def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
     def check(options: Options) -> str | None:
         value = getattr(options, _FIELDS[name.lower()].name)
-        if isinstance(value, str):
-            return None
         subscription = options.subscription
+        topics = value.topics() if isinstance(value, Bound) else {tp.topic for tp in value or ()}
+        partitions = value.partitions() if isinstance(value, Bound) else set(value or ())
         if subscription.manual:
-            others = sorted(map(str, set(value or ()) - subscription.partitions))
+            others = sorted(map(str, partitions - subscription.partitions))
         else:
-            others = sorted({tp.topic for tp in value or () if not subscription.includes(tp.topic)})
+            others = sorted(topic for topic in topics if not subscription.includes(topic))
         return f"{name} names {', '.join(others)}, which {_subscribed_by(options)} does not" if others else None
 
     return check
@@ -361,13 +504,16 @@ def _plugins_can_be_loaded(options: Options) -> str | None:
 
 CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
     _one_subscription,
+    _min_not_above_max,
     _below("kafka.heartbeat.interval.ms", "kafka.session.timeout.ms"),
     _below("kafka.fetch.max.wait.ms", "kafka.request.timeout.ms"),
-    _request_below_idle,
+    _below("kafka.request.timeout.ms", "kafka.connections.max.idle.ms"),
     _static_needs_group,
     _assign_has_no_membership,
     _named_is_subscribed("startingOffsets"),
+    _named_is_subscribed("startingOffsetsByTimestamp"),
     _named_is_subscribed("endingOffsets"),
+    _named_is_subscribed("endingOffsetsByTimestamp"),
     _named_is_subscribed("pausePartitions"),
     _plugins_can_be_loaded,
 )
@@ -380,20 +526,9 @@ def _cross_check(options: Options) -> None:
             raise OptionError(problem)
 
 
-def check_for_stream(options: Options) -> None:
-    """Refuse what only a batch read can have.
-
-    Raises
-    ------
-    OptionError
-    """
-    if options.ending_offsets != "latest":
-        raise OptionError(
-            "endingOffsets is for batch reads: a stream ends when it is stopped, or by trigger(availableNow=True)"
-        )
-
-
 STREAM_ONLY = ("onOffsetConflict", "pausePartitions", "pauseFile", "rebalanceListener", "eventLog")
+IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""As in Spark's source: a program has one set of options for its stream and its batch reads."""
 
 
 def check_for_batch(options: Options) -> None:
@@ -403,21 +538,22 @@ def check_for_batch(options: Options) -> None:
     ------
     OptionError
     """
-    starting = options.starting_offsets
-    if starting == GROUP and options.group_id is None:
+    starting = options.starting
+    if starting is not None and starting.group and options.group_id is None:
         raise OptionError("startingOffsets=group needs kafka.group.id")
-    if starting == "latest":
-        raise OptionError("startingOffsets=latest would make an empty batch: use earliest, group or JSON")
-    if isinstance(starting, dict) and LATEST in starting.values():
-        raise OptionError(
-            "startingOffsets has -1 (latest), which would make an empty batch: use an offset or -2 (earliest)"
-        )
-    if options.max_offsets_per_trigger is not None:
-        raise OptionError("maxOffsetsPerTrigger is for streams: bound a batch read with endingOffsets")
-    for name in STREAM_ONLY:
+    for where, position in () if starting is None else starting.positions():
+        if position == LATEST:
+            raise OptionError(
+                f"startingOffsets has latest (-1) for {where}, which would make an empty batch: use earliest (-2), "
+                f"an offset, a timestamp or group"
+            )
+    for name in (*STREAM_ONLY, *IGNORED_IN_BATCH):
         field = _FIELDS[name.lower()]
-        if getattr(options, field.name) != field.default:
+        if getattr(options, field.name) == field.default:
+            continue
+        if name not in IGNORED_IN_BATCH:
             raise OptionError(f"{name} is for streams: a batch read has no use for it")
+        log.warning("%s is for streams: a batch read reads everything up to its end", name)
 
 
 def markdown_table() -> str:

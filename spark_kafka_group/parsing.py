@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from spark_kafka_group.errors import OffsetFormatError
-from spark_kafka_group.offsets import TopicPartition, positions_from_json
+from spark_kafka_group.bounds import WORDS, AtTime, Bound, Position
+from spark_kafka_group.offsets import EARLIEST, TopicPartition
 
 INT32_MAX = 2**31 - 1
-
-StartingOffsets = str | dict[TopicPartition, int]
+GROUP = "group"
 
 
 def text(raw: str) -> str:
@@ -79,12 +79,14 @@ def _check_topic(topic: str) -> None:
 
 
 def pattern(raw: str) -> str:
-    """A regular expression for whole topic names."""
+    """A regular expression to find in topic names. Flags at its beginning are kept: (?i)orders."""
+    flags = re.match(r"\(\?([a-zA-Z]+)\)", text(raw))
+    scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
     try:
-        re.compile(raw)
+        re.compile(scoped)
     except re.error as error:
         raise ValueError(f"is not a regular expression: {error}") from None
-    return text(raw)
+    return scoped
 
 
 def partitions(raw: str) -> frozenset[TopicPartition]:
@@ -129,22 +131,90 @@ def instance_id(raw: str) -> str:
     return raw
 
 
-def offsets(*words: str, refused: Mapping[int, str]) -> Callable[[str], StartingOffsets]:
-    """One of some words, or JSON of an offset per partition; `refused` maps offsets to what is wrong with them."""
+def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyType({})) -> Callable[[str], Bound]:
+    """One of some words, or JSON of an offset per partition, or a word per topic.
 
-    def parse(raw: str) -> StartingOffsets:
-        if raw.strip().lower() in words:
-            return raw.strip().lower()
-        expected = f'must be {", ".join(words)} or JSON like {{"topic": {{"0": 23, "1": -2}}}}'
-        if not raw.lstrip().startswith("{"):
-            raise ValueError(expected)
-        try:
-            positions = positions_from_json(json.loads(raw), "it")
-        except (json.JSONDecodeError, OffsetFormatError) as error:
-            raise ValueError(f"{expected}: {error}") from None
-        for tp, offset in positions.items():
-            if offset in refused:
-                raise ValueError(f"has {offset} for {tp}: {refused[offset]}")
-        return positions
+    Parameters
+    ----------
+    refused
+        Offsets that cannot be meant, and what is wrong with them.
+    """
+    expected = f'must be {", ".join(words)} or JSON like {{"topicA": {{"0": 23, "1": -2}}, "topicB": "latest"}}'
+
+    def position(where: str, value: object) -> Position:
+        if isinstance(value, str) and value.strip().lower() in words and value.strip().lower() in WORDS:
+            value = WORDS[value.strip().lower()]
+        if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
+            raise ValueError(f"{expected}; {where} has {value!r}")
+        if value in refused:
+            raise ValueError(f"has {value} for {where}: {refused[value]}")
+        return value
+
+    def parse(raw: str) -> Bound:
+        word = raw.strip().lower()
+        if word in words:
+            return Bound(option, group=True) if word == GROUP else Bound(option, every=WORDS[word])
+        return Bound(option, named=_by_partition(raw, expected, position))
+
+    return parse
+
+
+def timestamps(option: str) -> Callable[[str], Bound]:
+    """JSON of a timestamp per partition, or per topic; milliseconds since the epoch."""
+    expected = 'must be JSON like {"topicA": {"0": 1700000000000, "1": 1700000000000}, "topicB": 1700000000000}'
+
+    def position(where: str, value: object) -> Position:
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ValueError(f"{expected}; {where} has {value!r}")
+        return AtTime(value)
+
+    return lambda raw: Bound(option, named=_by_partition(raw, expected, position))
+
+
+def timestamp(option: str) -> Callable[[str], Bound]:
+    """One timestamp, in milliseconds since the epoch."""
+    return lambda raw: Bound(option, every=AtTime(integer(0, 2**63 - 1)(raw)))
+
+
+def _by_partition(
+    raw: str, expected: str, position: Callable[[str, object], Position]
+) -> frozenset[tuple[str, int | None, Position]]:
+    try:
+        named = json.loads(raw)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{expected}: {error}") from None
+    if not isinstance(named, dict) or not named:
+        raise ValueError(expected)
+    found: list[tuple[str, int | None, Position]] = []
+    for topic, partitions in named.items():
+        _check_topic(topic)
+        if not isinstance(partitions, dict):
+            found.append((topic, None, position(topic, partitions)))
+            continue
+        for number, value in partitions.items():
+            if not number.isdecimal():
+                raise ValueError(f"{expected}; {number!r} of {topic} is not a partition number")
+            found.append((topic, int(number), position(f"{topic}-{number}", value)))
+    return frozenset(found)
+
+
+DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration_ms(raw: str) -> int:
+    """A duration as Spark writes it, 15m or 200ms; a bare number is milliseconds."""
+    match = re.fullmatch(r"(\d+)\s*([a-z]*)", raw.strip().lower())
+    if match is None or (match[2] or "ms") not in DURATIONS_MS:
+        raise ValueError(f"must be a duration such as 200ms, 30s or 15m (units: {', '.join(DURATIONS_MS)})")
+    return int(match[1]) * DURATIONS_MS[match[2] or "ms"]
+
+
+def only(word: str, because: str) -> Callable[[str], str]:
+    """The one value that is possible."""
+
+    def parse(raw: str) -> str:
+        if raw.strip().lower() != word:
+            raise ValueError(f"can only be {word}: {because}")
+        return word
 
     return parse

@@ -10,10 +10,11 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from spark_kafka_group.options import Options, check_for_batch, check_for_stream
+from spark_kafka_group.options import Options, check_for_batch
 from spark_kafka_group.schema import spark_schema
 from spark_kafka_group.task import ReadTask
 
@@ -49,7 +50,6 @@ class GroupKafkaDataSource(DataSource):
         return GroupKafkaReader(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        check_for_stream(self._parsed)
         return GroupKafkaStreamReader(self._parsed)
 
 
@@ -90,11 +90,17 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._started().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if most is not None:
+            return ReadMaxRows(most)
+        return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._started().latest_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        if isinstance(limit, ReadAllAvailable):  # trigger(once=True)'s too, whatever the options say
+            return self._started().latest_offset(start)
+        # Spark's Python API has no limit of both kinds, so the options are asked.
+        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        return self._started().latest_offset(start, most, least)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._started().report_latest_offset()

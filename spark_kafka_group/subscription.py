@@ -18,7 +18,7 @@ class Subscription:
     topics
         Topics by name (`subscribe`).
     pattern
-        A regular expression that whole topic names match (`subscribePattern`); internal topics never do.
+        A regular expression to find in topics' names (`subscribePattern`); internal topics never match.
     partitions
         Partitions by name (`assign`): no membership, nobody else gets or takes them.
     """
@@ -35,7 +35,7 @@ class Subscription:
     def includes(self, topic: str) -> bool:
         """Whether `topic` is, or would be, read."""
         if self.pattern is not None:
-            return re.fullmatch(self.pattern, topic) is not None
+            return re.search(self.pattern, topic) is not None
         return topic in self.topics or any(tp.topic == topic for tp in self.partitions)
 
     def named(self) -> set[str]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver import planner
+from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
-from spark_kafka_group.options import GROUP, Options
+from spark_kafka_group.options import Options
 from spark_kafka_group.wire import GroupClient
 
 
-def default_start(options: Options) -> str:
-    """Where a batch read without startingOffsets starts."""
-    return GROUP if options.group_id is not None else "earliest"
+def starting(options: Options) -> Bound:
+    """Where a batch read starts."""
+    return options.starting or Bound(
+        "startingOffsets", **{"every": EARLIEST} if options.group_id is None else {"group": True}
+    )
 
 
 def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
@@ -29,6 +33,9 @@ def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
         if missing:
             named = "assign" if options.subscription.manual else "subscribe"
             raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have")
+        for bound in (options.starting, options.ending):
+            if bound is not None:
+                bound.check(tps)
         ranges = batch_ranges(options, client, tps)
     finally:
         client.close()
@@ -42,17 +49,15 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
     ------
     OptionError, NoOffsetForPartitionError, BrokerError
     """
-    starting = options.starting_offsets or default_start(options)
-    rules = StartRules(starting, options.auto_offset_reset or "earliest")
-    committed = client.committed(tps) if starting == GROUP else {}
-    starts = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
-    ends = _ending(options, tps)
-    first = client.beginning_offsets([tp for tp in tps if starts[tp] == EARLIEST])
-    last = client.end_offsets([tp for tp in tps if LATEST in (starts[tp], ends[tp])])
+    rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
+    committed = client.committed(tps) if rules.starting.group else {}
+    chosen = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
+    # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
+    starts = looked_up(client, chosen, options.starting_by_timestamp_strategy)
+    ends = looked_up(client, (options.ending or Bound("endingOffsets", every=LATEST)).of(tps))
     ranges = []
     for tp in sorted(tps):
-        start = first.get(tp, starts[tp]) if starts[tp] != LATEST else last[tp]
-        end = last[tp] if ends[tp] == LATEST else ends[tp]
+        start, end = starts[tp], ends[tp]
         if start > end:
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
@@ -60,16 +65,3 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges
-
-
-def _ending(options: Options, tps: set[TopicPartition]) -> dict[TopicPartition, int]:
-    ending = options.ending_offsets
-    if not isinstance(ending, dict):
-        return dict.fromkeys(tps, LATEST)
-    missing = sorted(tps - set(ending))
-    if missing:
-        raise OptionError(
-            f"endingOffsets names no offset for {', '.join(map(str, missing))}: "
-            f"name every partition, with -1 for latest"
-        )
-    return ending

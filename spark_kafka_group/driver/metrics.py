@@ -23,6 +23,10 @@ class Metrics:
         Partitions for which checkpoint and group disagreed.
     hook_errors
         Exceptions of the user's hooks.
+    data_losses
+        How often data were found to be gone, with failOnDataLoss=false.
+    offsets_lost
+        How many offsets that were, as far as it can be known.
     """
 
     rebalances: int = 0
@@ -31,6 +35,8 @@ class Metrics:
     commit_latency_ms: float = 0.0
     offset_conflicts: int = 0
     hook_errors: int = 0
+    data_losses: int = 0
+    offsets_lost: int = 0
 
     def to_json(self) -> dict[str, float]:
         """By the names that the progress shows."""
@@ -41,4 +47,6 @@ class Metrics:
             "commitLatencyMs": round(self.commit_latency_ms, 3),
             "offsetConflicts": self.offset_conflicts,
             "hookErrors": self.hook_errors,
+            "dataLosses": self.data_losses,
+            "offsetsLost": self.offsets_lost,
         }

@@ -43,36 +43,48 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
 def tasks(
     ranges: Collection[OffsetRange], options: Options, previous: Mapping[TopicPartition, int]
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
-    """Tasks that read `ranges`: a part each with minPartitions, else packed (see :func:`pack` for what comes back)."""
-    if options.min_partitions is not None:
-        return [(r,) for r in divide(ranges, options.min_partitions)], dict(previous)
+    """Tasks that read `ranges`: a part each where options say how to cut, else packed (:func:`pack` tells the rest)."""
+    at_least, at_most = options.min_partitions, options.max_records_per_partition
+    if at_least is not None or at_most is not None:
+        return [(r,) for r in divide(ranges, at_least, at_most)], dict(previous)
     return pack(ranges, options.records_per_task, options.max_tasks, previous)
 
 
-def divide(ranges: Collection[OffsetRange], at_least: int) -> list[OffsetRange]:
-    """Cut `ranges` into about `at_least` parts, as Spark's ``KafkaOffsetRangeCalculator`` does.
+def divide(
+    ranges: Collection[OffsetRange], at_least: int | None = None, at_most: int | None = None
+) -> list[OffsetRange]:
+    """Cut `ranges` at the points where Spark's ``KafkaOffsetRangeCalculator`` does.
 
-    Ranges that are small in proportion stay whole; shares are rounded, so that a few parts more or fewer come out.
+    Parameters
+    ----------
+    at_least
+        How many parts: ranges that are small in proportion stay whole, and shares are rounded, so that a few more or
+        fewer come out.
+    at_most
+        Offsets of one part.
     """
-    whole = sorted(r for r in ranges if r.size > 0)
-    total = sum(r.size for r in whole)
-    if at_least <= len(whole):
-        return whole
-    small = [r for r in whole if _parts(r.size, total, at_least) == 1]
+    parts = sorted(r for r in ranges if r.size > 0)
+    if at_most is not None:
+        parts = [part for r in parts for part in _cut(r, math.ceil(r.size / at_most))]
+    if at_least is None or at_least <= len(parts):
+        return parts
+    total = sum(r.size for r in parts)
+    small = [r for r in parts if _parts(r.size, total, at_least) == 1]
+    stay_whole = {r.tp for r in small}
     left = total - sum(r.size for r in small)
     parts_left = max(at_least - len(small), 1)
-    divided: list[OffsetRange] = []
-    for r in whole:
-        if r in small:
-            divided.append(r)
-            continue
-        start, parts = r.start, _parts(r.size, left, parts_left)
-        for part in range(parts):
-            end = start + (r.end - start) // (parts - part)
-            if end > start:
-                divided.append(OffsetRange(r.tp, start, end))
-            start = end
-    return divided
+    return [part for r in parts for part in _cut(r, 1 if r.tp in stay_whole else _parts(r.size, left, parts_left))]
+
+
+def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
+    """So many parts, as equal as can be, the smaller ones first."""
+    cut, start = [], r.start
+    for part in range(parts):
+        end = start + (r.end - start) // (parts - part)
+        if end > start:
+            cut.append(OffsetRange(r.tp, start, end))
+        start = end
+    return cut
 
 
 def _parts(size: int, total: int, at_least: int) -> int:

@@ -1,6 +1,6 @@
 """Where to start reading a partition: the checkpoint, the group and the options, and who of them is right.
 
-Values in, values out: the ends of a log appear as EARLIEST and LATEST, to be looked up by the caller.
+Values in, values out: the ends of a log appear as EARLIEST and LATEST, times as AtTime, to be looked up by the caller.
 """
 
 from __future__ import annotations
@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
+from spark_kafka_group.bounds import WORDS, Bound, Position
+from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.notes import is_own, writer_of
-from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
-from spark_kafka_group.options import GROUP
-from spark_kafka_group.parsing import StartingOffsets
+from spark_kafka_group.offsets import EARLIEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
-RESET = {"earliest": EARLIEST, "latest": LATEST}
-BY_GROUP, BY_CHECKPOINT = "the group's committed offset", "the checkpoint"
+BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
 
 
 def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
@@ -37,7 +35,7 @@ class Start:
     Attributes
     ----------
     offset
-        An offset, EARLIEST or LATEST.
+        An offset, EARLIEST, LATEST or a time.
     why
         Which rule said so, in a few words.
     commit
@@ -46,7 +44,7 @@ class Start:
         What disagreed, as text for the log; None when nothing did.
     """
 
-    offset: int
+    offset: Position
     why: str = field(default="", compare=False)
     commit: bool = False
     conflict: str | None = None
@@ -56,7 +54,7 @@ class Start:
 class StartRules:
     """What a query's options say about starts."""
 
-    starting_offsets: StartingOffsets
+    starting: Bound
     auto_offset_reset: str
 
     def new(
@@ -69,25 +67,14 @@ class StartRules:
         NoOffsetForPartitionError
             When kafka.auto.offset.reset is ``none`` and the group has committed nothing for some of `tps`.
         OptionError
-            When startingOffsets is JSON that does not name all of `tps`.
+            When the options name partitions, but not all of `tps`.
         """
-        starting = self.starting_offsets
-        if isinstance(starting, dict):
-            missing = sorted(set(tps) - set(starting))
-            if missing:
-                raise OptionError(
-                    f"startingOffsets names no offset for {', '.join(map(str, missing))}: "
-                    f"name every partition, with -2 for earliest and -1 for latest"
-                )
-            chosen = {tp: starting[tp] for tp in tps}
-        elif starting != GROUP:
-            chosen = dict.fromkeys(tps, RESET[starting])
-        else:
+        if self.starting.group:
             return self._by_group(tps, committed)
         # A group that stands elsewhere is told: or what it says would be right at a restart before the first batch.
         return {
-            tp: Start(offset, "startingOffsets", commit=tp in committed and committed[tp].offset != offset)
-            for tp, offset in chosen.items()
+            tp: Start(offset, self.starting.option, commit=tp in committed and committed[tp].offset != offset)
+            for tp, offset in self.starting.of(tps).items()
         }
 
     def _by_group(
@@ -101,7 +88,7 @@ class StartRules:
             )
         starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
         if without:
-            starts |= dict.fromkeys(without, Start(RESET[self.auto_offset_reset], "kafka.auto.offset.reset"))
+            starts |= dict.fromkeys(without, Start(WORDS[self.auto_offset_reset], "kafka.auto.offset.reset"))
         return starts
 
     def gained(
@@ -195,9 +182,7 @@ def new_partitions(
     tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
 ) -> dict[TopicPartition, Start]:
     """Starts of partitions that did not exist when this query last looked: nothing of them may be missed."""
-    return {
-        tp: Start(committed[tp].offset, BY_GROUP) if tp in committed else Start(EARLIEST, "new partition") for tp in tps
-    }
+    return {tp: Start(committed[tp].offset, BY_GROUP) if tp in committed else Start(EARLIEST, NEW) for tp in tps}
 
 
 def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -7,10 +7,14 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from spark_kafka_group.bounds import AtTime, Bound
 from spark_kafka_group.driver import planner, positions
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.events import EventLog
+from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.lookup import looked_up
+from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
@@ -21,30 +25,23 @@ from spark_kafka_group.errors import (
     FencedError,
     MembershipError,
     MembershipLostError,
-    OffsetOutOfRangeError,
 )
 from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
 from spark_kafka_group.offsets import (
-    EARLIEST,
     GROUP_KEY,
-    LATEST,
     GroupOffset,
     OffsetRange,
     TopicPartition,
     positions_to_json,
 )
-from spark_kafka_group.options import GROUP, Options
+from spark_kafka_group.options import Options
 from spark_kafka_group.wire import Committed
 
 log = logging.getLogger(__name__)
 
 UNSETTLED_ROUNDS = 10
-BEHIND_LOOKUPS, BEHIND_PAUSE_S = 25, 0.2
-"""How often, and how far apart, a log end below our position is looked up again before it is believed."""
-START_AGAIN = (
-    "Start with a new checkpoint, or stop the query and move the group's offset with "
-    "kafka-consumer-groups --reset-offsets"
-)
+DOUBTED_LOOKUPS, DOUBTED_PAUSE_S = 25, 0.2
+"""How often, and how far apart, a log that ends below our position, or is gone, is looked up before it is believed."""
 
 
 class GroupSession:
@@ -63,7 +60,7 @@ class GroupSession:
     def __init__(
         self, options: Options, reader: str, first: GroupOffset, caps: Mapping[TopicPartition, int] | None
     ) -> None:
-        group_id = group_id_of(options.group_id, reader)
+        group_id = group_id_of(options.group_id, options.group_id_prefix, reader)
         self.reader = reader
         self.metrics = Metrics()
         hooks = Hooks(options, self.metrics)
@@ -76,14 +73,21 @@ class GroupSession:
             static_id = instance_id_of(options.group_instance_id, reader)
             self.member = Member(options, group_id, static_id, hooks, self._events, self.metrics)
         self._options = options
-        self._rules = positions.StartRules(options.starting_offsets or GROUP, options.auto_offset_reset or "latest")
+        starting = options.starting or Bound("startingOffsets", group=True)
+        self._rules = positions.StartRules(starting, options.auto_offset_reset or "latest")
+        self._losses = Losses(options.fail_on_data_loss, self.metrics)
+        self._holding = Holding(options.max_trigger_delay_ms)
         self._paused = Paused(options.paused, options.pause_file)
         self._caps = caps
+        self._stops: dict[TopicPartition, int] = {}  # where the options say that reading ends, as far as it is known
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
         self._topic_ids = dict(first.topic_ids)
         self._is_new_query = not first.positions
         self._is_restart = True  # until positions have been taken for the first time
         self._known = set(first.positions)  # partitions that existed when last looked
+        self._at_first: set[TopicPartition] = set()  # partitions that existed when this process started
+        self._anew: set[str] = set()  # topics made again after they were deleted, until their start has been decided
+        self._gone: set[TopicPartition] = set()  # partitions of the checkpoint that were deleted, and said to be
         self._start = first  # what is proven, as last told
         self._positioned: set[TopicPartition] = set()  # owned partitions whose start has been decided
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
@@ -92,13 +96,17 @@ class GroupSession:
         self._turn = 0
         self._held: int | None = None  # latest generation in which this process took positions or planned
 
-    def next_batch(self, start: GroupOffset, max_offsets: int | None) -> GroupOffset | None:
-        """Commit what `start` proves, then plan the batch after it; None when there is no new data."""
+    def next_batch(
+        self, start: GroupOffset, max_offsets: int | None = None, min_offsets: int | None = None
+    ) -> GroupOffset | None:
+        """Commit what `start` proves, then plan the batch after it; None when there is no new data, or too little."""
         self.succeeded(start)
         self._start = start
-        backlog = self._settled_backlog(start)
-        if not any(r.size for r in backlog):
+        # With availableNow nothing more will come.
+        backlog = self._settled_backlog(start, min_offsets if self._caps is None else None)
+        if not backlog:
             return None
+        self._holding.planned()
         ranges = planner.share(backlog, max_offsets, self._turn)
         self._turn += 1
         end = self._end_of(start, ranges)
@@ -112,11 +120,10 @@ class GroupSession:
         if planned is None or planned.end != end:
             self._start = start
             self._be_member()
-            anew = positions.made_anew(end.topic_ids, self.member.client.topic_ids({r.tp.topic for r in ranges}))
-            for r in ranges:
-                if r.tp.topic in anew:
-                    raise _made_anew(r.tp, r.start)
+            ranges = self._still_there(ranges, end)
             self._plan(Batch(end, ranges, self.member.use(), self._elsewhere(ranges)), replay=True)
+        else:
+            ranges = list(planned.ranges)
         tasks, self._slots = planner.tasks(ranges, self._options, self._slots)
         return tasks
 
@@ -182,6 +189,21 @@ class GroupSession:
             self._moved.pop(tp, None)
         self._start = end
 
+    def _still_there(self, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
+        """Of a batch that is read again, the ranges of partitions that still exist."""
+        client = self.member.client
+        anew = positions.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
+        existing = client.existing([r.tp for r in ranges])
+        left = []
+        for r in ranges:
+            if r.tp.topic in anew:
+                self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(r.tp, r.start), r.size)
+            elif r.tp not in existing:
+                self._losses.report("PARTITIONS_DELETED", f"{r} is to be read again, and {r.tp} was deleted", r.size)
+            else:
+                left.append(r)
+        return left
+
     def _elsewhere(self, ranges: Collection[OffsetRange]) -> frozenset[TopicPartition]:
         """Of a batch that is read again, the partitions that are not this member's any more, or that others moved."""
         owned = self.member.generation.assignment
@@ -232,16 +254,18 @@ class GroupSession:
         existing = self.member.client.known_partitions(self._options.subscription)
         return [tp for tp in unread if tp in existing]
 
-    def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange]:
-        """What there is to read, under a generation in which a batch may be planned."""
+    def _settled_backlog(self, start: GroupOffset, min_offsets: int | None) -> list[OffsetRange]:
+        """What there is to read, under a generation in which a batch may be planned; nothing if it is too little."""
         member = self.member
         for _ in range(UNSETTLED_ROUNDS):
             try:
                 self._be_member()
                 self._take_positions(start)
                 backlog = self._backlog(start)
-                if not any(r.size for r in backlog):
-                    return backlog
+                if backlog is None:
+                    continue
+                if not self._holding.worth(sum(r.size for r in backlog), min_offsets):
+                    return []
                 if self._unread() and member.hears_of_rebalance():
                     continue  # or it would join the rebalance unknowingly, with nothing handed over
                 owned = member.generation.assignment
@@ -259,11 +283,14 @@ class GroupSession:
         """Decide where owned partitions start that this member did not own before."""
         client, generation = self.member.client, self.member.generation
         self._moved = {tp: offset for tp, offset in self._moved.items() if tp in generation.assignment}
-        anew = self._check_topics(start)
-        known_before = {tp for tp in self._known if tp.topic not in anew}
+        self._check_topics(start)
+        self._check_deleted(start)
+        known_before = {tp for tp in self._known if tp.topic not in self._anew}
         if self._is_restart:
             # Later ones are known when they have been read: others may own a new partition for a while, or nobody.
-            self._known |= client.known_partitions(self._options.subscription)
+            self._at_first = client.known_partitions(self._options.subscription)
+            self._known |= self._at_first
+            self._check_named(self._at_first)
         missing = generation.assignment - self._positioned
         committed = self._committed(missing) if missing else {}
         if missing:
@@ -273,9 +300,12 @@ class GroupSession:
         starts = self._starts(missing, known_before, committed, untouched, start)
         is_restart, self._is_new_query, self._is_restart = self._is_restart, False, False
         if not missing:
+            self._anew.clear()
             return
         self.committer.agreed(missing, committed)
-        offsets = self._looked_up({tp: s.offset for tp, s in starts.items()})
+        strategy = self._options.starting_by_timestamp_strategy
+        offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
+        self._check_added(starts, offsets)
         moved = self._moved | offsets
         self._moved = {tp: offset for tp, offset in moved.items() if start.positions.get(tp) != offset}
         for tp in sorted(starts):
@@ -296,11 +326,13 @@ class GroupSession:
         self.committer.correct(corrections, client, generation.id, start.batch)
         self._positioned |= set(offsets)
         self._known |= set(offsets)
+        self._gone -= set(offsets)
+        self._anew.clear()
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
     def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group says of `tps`; not asked where it has no say."""
-        if self._is_new_query and self._options.subscription.manual and self._rules.starting_offsets != GROUP:
+        if self._is_new_query and self._options.subscription.manual and not self._rules.starting.group:
             return {}  # so that assign with explicit offsets needs no rights on a group before its first commit
         return self.member.client.committed(tps)
 
@@ -312,17 +344,27 @@ class GroupSession:
         untouched: frozenset[TopicPartition],
         start: GroupOffset,
     ) -> dict[TopicPartition, positions.Start]:
+        anew = {tp for tp in missing if tp.topic in self._anew}
         kept = {tp: self._position(start, tp) for tp in missing if tp in self._moved or tp in start.positions}
-        rest = set(missing) - set(kept)
+        kept = {tp: offset for tp, offset in kept.items() if tp not in anew}
+        rest = set(missing) - set(kept) - anew
         checkpoint = positions.Checkpoint(kept, self.reader, start.generation, self._foreign, untouched)
         policy = self._options.on_offset_conflict if self._is_restart else "auto"
         starts = positions.restarted(checkpoint, committed, policy)
+        # What this query said of a topic that was deleted, to the group too, does not hold for the one made after it.
+        starts |= positions.new_partitions(
+            anew, {tp: c for tp, c in committed.items() if tp in self._others(committed)}
+        )
         if self._is_new_query:
             return starts | self._rules.new(rest, committed)
         unseen = rest - set(known_before)
         return starts | positions.new_partitions(unseen, committed) | self._rules.gained(rest - unseen, committed)
 
-    def _check_topics(self, start: GroupOffset) -> list[str]:
+    def _others(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
+        """What somebody else committed."""
+        return {tp: group for tp, group in committed.items() if not is_own(group.metadata, self.reader)}
+
+    def _check_topics(self, start: GroupOffset) -> None:
         """Topics that were deleted and made again: offsets of the old one mean other records.
 
         A group's offset that somebody wrote after that is the way out, so it is looked at before this is an error.
@@ -332,13 +374,59 @@ class GroupSession:
         anew = positions.made_anew(self._topic_ids, now)
         if anew:
             concerned = sorted(tp for tp in owned if tp.topic in anew and (tp in start.positions or tp in self._moved))
-            committed = self._committed(concerned)
+            told = self._others(self._committed(concerned))
             for tp in concerned:
-                if tp not in committed or is_own(committed[tp].metadata, self.reader):
-                    raise _made_anew(tp, self._position(start, tp))
+                if tp not in told:
+                    self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(tp, self._position(start, tp)))
             self._positioned -= set(concerned)
+            self._anew |= set(anew)
         self._topic_ids |= now
-        return anew
+
+    def _check_deleted(self, start: GroupOffset) -> None:
+        """Partitions that this query was reading and that are no more; others may have taken over those that are."""
+        if start.positions.keys() <= self.member.generation.assignment:
+            return
+        subscription, client = self._options.subscription, self.member.client
+        read = {tp for tp in start.positions if subscription.includes(tp.topic)} - self._gone
+        if subscription.manual:
+            read &= subscription.partitions
+        gone = read - client.known_partitions(subscription)
+        for attempt in range(DOUBTED_LOOKUPS if gone else 0):
+            # A broker that has just started may not know yet what there is.
+            gone -= client.existing(gone)
+            if not gone:
+                return
+            if attempt < DOUBTED_LOOKUPS - 1:
+                time.sleep(DOUBTED_PAUSE_S)
+        if gone:
+            told = ", ".join(f"{tp} (read up to {self._position(start, tp)})" for tp in sorted(gone))
+            named = "_AND_GROUP_ID_CONFIG_PRESENT" if self._options.group_id is not None else ""
+            self._losses.report(f"PARTITIONS_DELETED{named}", f"partitions have been deleted: {told}")
+            self._gone |= gone
+            self._positioned -= gone
+
+    def _check_added(
+        self, starts: Mapping[TopicPartition, positions.Start], offsets: Mapping[TopicPartition, int]
+    ) -> None:
+        """New partitions must be there from their first record on."""
+        for tp in sorted(tp for tp, start in starts.items() if start.why == positions.NEW):
+            if tp not in offsets:
+                self._losses.report(
+                    "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", f"{tp} was added, and deleted before it could be read"
+                )
+            elif offsets[tp]:
+                self._losses.report(
+                    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+                    f"partition {tp} was added and starts from {offsets[tp]} instead of 0",
+                    offsets[tp],
+                )
+
+    def _check_named(self, existing: Collection[TopicPartition]) -> None:
+        """Partitions that options name one by one must be those that exist."""
+        if self._is_new_query:
+            self._rules.starting.check(existing)
+        if self._options.ending is not None:
+            self._options.ending.check(existing)
 
     def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
         if self._held is not None and not self._options.subscription.manual:
@@ -350,42 +438,85 @@ class GroupSession:
                 )
         self._held = self.member.generation.id
 
-    def _looked_up(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """`starts` with the ends of logs filled in; those of topics just deleted are not there."""
-        client = self.member.client
-        first = client.beginning_offsets([tp for tp, offset in starts.items() if offset == EARLIEST])
-        last = client.end_offsets([tp for tp, offset in starts.items() if offset == LATEST])
-        found = starts | first | last
-        return {tp: offset for tp, offset in found.items() if offset not in (EARLIEST, LATEST)}
-
     def _position(self, start: GroupOffset, tp: TopicPartition) -> int:
         moved = self._moved.get(tp)
         return start.positions[tp] if moved is None else moved
 
-    def _backlog(self, start: GroupOffset) -> list[OffsetRange]:
-        """What there is to read of each owned partition now; of a paused one nothing."""
+    def _backlog(self, start: GroupOffset) -> list[OffsetRange] | None:
+        """What there is to read of each owned partition now; of a paused one nothing.
+
+        None when topics turned out to have been made again, so that positions have to be taken again.
+        """
         paused = self._paused.partitions()
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
-        for attempt in range(BEHIND_LOOKUPS):
-            self._ends = self.member.client.end_offsets(owned)
-            behind = sorted(tp for tp, end in self._ends.items() if end < begin[tp])
+        self._ends = self._log_ends(begin)
+        behind = sorted(tp for tp, end in self._ends.items() if end < begin[tp])
+        if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
+            return None
+        for tp in behind:
+            self._losses.report(
+                "PARTITION_OFFSET_CHANGED",
+                f"{tp}: offset {begin[tp]}: the log ends at {self._ends[tp]}: its end was lost",
+            )
+            begin[tp] = self._go_on_at(start, tp, self._ends[tp])
+        if not self._losses.fail:
+            begin |= self._skip_expired(start, {tp: begin[tp] for tp, end in self._ends.items() if end > begin[tp]})
+        self._learn_stops()
+        open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
+        return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
+
+    def _log_ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Ends of logs; those below where reading is to begin have been doubted."""
+        for attempt in range(DOUBTED_LOOKUPS):
+            ends = self.member.client.end_offsets(begin)
+            behind = [tp for tp, end in ends.items() if end < begin[tp]]
             if not behind:
-                open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
-                return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
+                break
+            self.member.client.existing(behind)  # which asks for their topics' ids, too
             # A leader just elected may not know yet how far its log is committed.
-            if attempt < BEHIND_LOOKUPS - 1:
-                time.sleep(BEHIND_PAUSE_S)
-        tp = behind[0]
-        raise OffsetOutOfRangeError(
-            tp.topic, tp.partition, begin[tp],
-            f"the log ends at {self._ends[tp]}: the topic was deleted and made again, or its end was lost. "
-            f"{START_AGAIN}",
-        )  # fmt: skip
+            if attempt < DOUBTED_LOOKUPS - 1:
+                time.sleep(DOUBTED_PAUSE_S)
+        return ends
+
+    def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """New starts of partitions whose next records are gone."""
+        first = self.member.client.beginning_offsets(begin)
+        skipped = {}
+        for tp in sorted(tp for tp, offset in first.items() if offset > begin[tp]):
+            self._losses.report(
+                "COULD_NOT_READ_OFFSET_RANGE",
+                f"{tp}: records of offsets {begin[tp]} to {first[tp] - 1} have expired or were deleted",
+                first[tp] - begin[tp],
+            )
+            skipped[tp] = self._go_on_at(start, tp, first[tp])
+        return skipped
+
+    def _go_on_at(self, start: GroupOffset, tp: TopicPartition, offset: int) -> int:
+        self._events.moved(self.member.generation.id, {tp: (self._position(start, tp), offset, "data loss")})
+        self._moved[tp] = offset
+        return offset
+
+    def _learn_stops(self) -> None:
+        """Where the options say that reading ends; a time is looked for until a record is as new.
+
+        Ends of logs were looked up before: what is read next is older than any such record that came since.
+        """
+        ending = self._options.ending
+        if ending is None:
+            return
+        positions_of = {tp: ending.get(tp) for tp in self._at_first | set(self._ends) if tp not in self._stops}
+        # Of a partition made since the query started only a time tells where to stop.
+        later = {tp for tp, p in positions_of.items() if tp not in self._at_first and not isinstance(p, AtTime)}
+        self._stops |= dict.fromkeys(later, 0)
+        wanted = {tp: p for tp, p in positions_of.items() if p is not None and tp not in later}
+        self._stops |= looked_up(self.member.client, wanted, timeless=None)
 
     def _capped(self, tp: TopicPartition, begin: int) -> int:
-        end = self._ends[tp]
-        return end if self._caps is None else max(begin, min(end, self._caps.get(tp, begin)))
+        caps = [self._stops[tp]] if tp in self._stops else []
+        if self._caps is not None:
+            caps.append(self._caps.get(tp, begin))
+        return max(begin, min([self._ends[tp], *caps]))
 
     def _end_of(self, start: GroupOffset, ranges: Collection[OffsetRange]) -> GroupOffset:
         generation = self.member.generation
@@ -412,8 +543,5 @@ class GroupSession:
         )  # fmt: skip
 
 
-def _made_anew(tp: TopicPartition, offset: int) -> OffsetOutOfRangeError:
-    return OffsetOutOfRangeError(
-        tp.topic, tp.partition, offset,
-        f"topic {tp.topic} was deleted and made again, so this offset means another record. {START_AGAIN}",
-    )  # fmt: skip
+def _made_anew(tp: TopicPartition, offset: int) -> str:
+    return f"{tp}: offset {offset}: topic {tp.topic} was deleted and made again, so this offset means another record"

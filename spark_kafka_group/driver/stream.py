@@ -49,8 +49,17 @@ class StreamDriver:
         finally:
             client.close()
 
-    def latest_offset(self, start_json: dict[str, Any], max_offsets: int | None) -> dict[str, Any]:
+    def latest_offset(
+        self, start_json: dict[str, Any], max_offsets: int | None = None, min_offsets: int | None = None
+    ) -> dict[str, Any]:
         """Commit what `start_json` proves, then plan the next batch; `start_json` itself when there is no new data.
+
+        Parameters
+        ----------
+        max_offsets
+            Most offsets of the batch; None for no limit.
+        min_offsets
+            Fewer than these are left for later, at most for maxTriggerDelay; None for no such limit.
 
         Raises
         ------
@@ -61,7 +70,7 @@ class StreamDriver:
         """
         start = GroupOffset.from_json(start_json)
         with self._lock:
-            end = self._joined(start).next_batch(start, max_offsets)
+            end = self._joined(start).next_batch(start, max_offsets, min_offsets)
         return start_json if end is None else end.to_json()
 
     def plan(self, start_json: dict[str, Any], end_json: dict[str, Any]) -> list[tuple[OffsetRange, ...]]:

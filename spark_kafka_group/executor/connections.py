@@ -16,8 +16,8 @@ def brokers_for(options: Options) -> Brokers:
 
     Keyed by the process too: a worker forked from one with open connections must not use them.
     """
-    # What to read is no matter of connections, and may be a dict, which has no hash.
-    key = (os.getpid(), dataclasses.replace(options, starting_offsets=None, ending_offsets="latest"))
+    # Batch reads of different ranges share connections.
+    key = (os.getpid(), dataclasses.replace(options, starting_offsets=None, ending_offsets=None))
     if key not in _brokers:
         _brokers[key] = Brokers(options)
     return _brokers[key]

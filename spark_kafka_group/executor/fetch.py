@@ -18,6 +18,7 @@ from spark_kafka_group.wire import Brokers, FetchedPartition
 log = logging.getLogger(__name__)
 
 RETRY_BACKOFF_S = 0.1
+DELETED_AFTER_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Fetcher:
         ranges: Collection[OffsetRange],
         scan: Callable[[str, int, bytes], tuple[int, int]],
         stalled_after_s: float,
+        fail_on_data_loss: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._brokers = brokers
@@ -56,6 +58,8 @@ class Fetcher:
         self._leaders: dict[TopicPartition, int] = {}
         self._asked: dict[int, list[TopicPartition]] = {}  # requests whose responses have not been read, by node
         self._stalled_after_s = stalled_after_s
+        self._fail_on_data_loss = fail_on_data_loss
+        self._missing_since: dict[TopicPartition, float] = {}  # when the cluster was first said not to have a partition
         self._clock = clock
         self._last_progress = clock()
         self._last_problem = "no response"
@@ -92,15 +96,26 @@ class Fetcher:
             try:
                 found = self._brokers.leaders(lacking, self._refresh)
             except BrokerError as error:
-                found, self._last_problem = {}, str(error)
+                self._wait(str(error))
+                continue
             self._leaders |= found
             if len(found) == len(lacking):
                 self._refresh = False
                 break
-            self._wait("no leader" if found else self._last_problem)
+            self._give_up_deleted(lacking)
+            self._wait("no leader")
         for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions):
             if node_id not in self._asked:
                 self._send(node_id)
+
+    def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> None:
+        """Partitions missing for a while are gone; a broker that just started may not know them yet."""
+        now = self._clock()
+        missing = self._brokers.missing(lacking)
+        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
+        for tp in sorted(missing):
+            if now - self._missing_since[tp] > DELETED_AFTER_S:
+                self._lost(tp, self._ends[tp], "the cluster does not have this partition any more")
 
     def _send(self, node_id: int) -> None:
         wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
@@ -165,18 +180,37 @@ class Fetcher:
         tp, position = fetched.tp, self._positions[fetched.tp]
         if fetched.error == "OffsetOutOfRangeError":
             first, last = self._brokers.log_bounds(tp)
-            raise OffsetOutOfRangeError(
-                tp.topic, tp.partition, position,
-                f"the log holds offsets {first} to {last}, so records of this batch are gone (retention, or the topic "
-                f"was deleted and made again). Start with a new checkpoint, or move the group's offset with "
-                f"kafka-consumer-groups --reset-offsets",
-            )  # fmt: skip
+            if first <= position < last:
+                return True  # there again
+            self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
+            return False
         if not fetched.retriable:
             raise ReadError(tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}")
         self._last_problem = f"{tp}: {fetched.error}"
         self._leaders.pop(tp, None)
         self._refresh = True
         return True
+
+    def _lost(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
+        """Records of this task are gone: an error, or on with what is there, as failOnDataLoss says."""
+        position, end = self._positions[tp], self._ends[tp]
+        go_on_at = min(go_on_at, end)
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                tp.topic, tp.partition, position,
+                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {problem}, so records of this batch "
+                f"are gone (retention, or the topic was deleted). Set failOnDataLoss=false to go on with what is "
+                f"there; or start with a new checkpoint, or move the group's offset with kafka-consumer-groups "
+                f"--reset-offsets",
+            )  # fmt: skip
+        log.warning(
+            "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE: %s: %s; skipping %d to %d, as failOnDataLoss is false",
+            tp, problem, position, go_on_at - 1,
+        )  # fmt: skip
+        if go_on_at < end:
+            self._positions[tp] = go_on_at
+        else:
+            del self._positions[tp]
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""
@@ -197,6 +231,6 @@ class Fetcher:
             return
         where = ", ".join(f"{tp}@{position}" for tp, position in sorted(self._positions.items()))
         raise BrokerTimeoutError(
-            f"no new record of {where} for {self._stalled_after_s:.0f} s (kafka.request.timeout.ms): "
+            f"no new record of {where} for {self._stalled_after_s:.0f} s (kafkaConsumer.pollTimeoutMs): "
             f"{self._last_problem}"
         )

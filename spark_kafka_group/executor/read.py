@@ -42,7 +42,9 @@ def _records(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
         unpacked_limit=max(LARGEST_BATCH, options.fetch_max_bytes),
         target_bytes=ARROW_BATCH_BYTES,
     )
-    fetcher = Fetcher(brokers_for(options), task.ranges, twin.scan, options.request_timeout_ms / 1000)
+    fetcher = Fetcher(
+        brokers_for(options), task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss
+    )
     try:
         for chunk in fetcher.chunks():
             yield from _decoded(chunk, builder)

@@ -53,6 +53,11 @@ class Brokers:
         leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
         return {tp: node for tp, node in leaders if node is not None and node >= 0}
 
+    def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
+        partitions_of = self._bootstrapped().cluster.partitions_for_topic
+        return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
+
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
         """First offset of a partition's log, and the one its next record will get.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -19,8 +20,6 @@ from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 T = TypeVar("T")
 
 RETRY_BACKOFF_S = 0.1
-RECONNECT_BACKOFF_MAX_MS = 1_000
-"""As Kafka's Java client has it; kafka-python would let a broker that is back wait for up to 30 s."""
 LARGEST_BATCH = 128 * 1024 * 1024
 """Bytes that one record batch may have, whatever the fetch options say, so that a large record still gets through."""
 
@@ -71,11 +70,15 @@ def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaEr
 
 def connection_configs(options: Options, role: str) -> dict[str, Any]:
     """What every connection needs, as kafka-python names it. Security settings will join here."""
-    return {
+    buffers = {socket.SO_RCVBUF: options.receive_buffer_bytes, socket.SO_SNDBUF: options.send_buffer_bytes}
+    return options.passed_on() | {
         "bootstrap_servers": options.bootstrap_servers.split(","),
         "client_id": f"{options.client_id}-{role}",
         "request_timeout_ms": options.request_timeout_ms,
-        "reconnect_backoff_max_ms": RECONNECT_BACKOFF_MAX_MS,
+        "socket_options": [
+            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+            *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
+        ],
     }
 
 

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin.groups import DescribeGroupsRequest
@@ -33,6 +33,8 @@ from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.reactions import Facts
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
@@ -106,7 +108,7 @@ class GroupClient:
             if cluster.unauthorized_topics:
                 raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
 
-        self._retried(doing, refresh)
+        self._again_and_again(lambda: self._retried(doing, refresh))
         return self.known_partitions(subscription)
 
     def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
@@ -141,19 +143,36 @@ class GroupClient:
 
     def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """First offset of each log; a partition that no longer exists is not in the result."""
-        return self._log_offsets(tps, self._consumer.beginning_offsets, "looking up first offsets")
+        found: dict[TopicPartition, int] = self._log_offsets(
+            tps, self._consumer.beginning_offsets, "looking up first offsets"
+        )
+        return found
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """First offset of each log whose record has this timestamp or a later one; None where there is none.
+
+        A partition that no longer exists is not in the result.
+        """
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            wanted_times = {tp: times_ms[TopicPartition(tp.topic, tp.partition)] for tp in wanted}
+            found = self._consumer.offsets_for_times(wanted_times, timeout_ms=timeout_ms)
+            return {tp: None if at is None or at.offset < 0 else at.offset for tp, at in found.items()}
+
+        return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
     def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset the next record will get, of each log; a partition that no longer exists is not in the result."""
-        return self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
+        found: dict[TopicPartition, int] = self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
+        return found
 
     def _log_offsets(
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, Any]:
         existing = list(tps)
         slice_ms = self._options.request_timeout_ms * LOOKUP_SLICE
 
-        def look_up(left_ms: float) -> dict[TopicPartition, int]:
+        def look_up(left_ms: float) -> dict[TopicPartition, Any]:
             wanted = [KafkaTopicPartition(*tp) for tp in existing]
             try:
                 found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
@@ -165,8 +184,17 @@ class GroupClient:
                 raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
-        found: dict[TopicPartition, int] = self._retried(f"{doing} of {_named(tps)}", look_up) if tps else {}
-        return found
+        return self._again_and_again(lambda: self._retried(f"{doing} of {_named(tps)}", look_up)) if tps else {}
+
+    def _again_and_again(self, call: Callable[[], T]) -> T:
+        """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""
+        for _ in range(self._options.fetch_offset_num_retries - 1):
+            try:
+                return call()
+            except BrokerTimeoutError as error:
+                log.warning("%s; asking again", error)
+                time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+        return call()
 
     def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group has committed; a partition without a committed offset is not in the result."""
@@ -187,8 +215,8 @@ class GroupClient:
         if subscription.manual:
             self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
         elif subscription.pattern is not None:
-            # kafka-python looks for a match at the start of a name, Spark and Java for one of the whole name.
-            self._consumer.subscribe(pattern=rf"(?:{subscription.pattern})\Z")
+            # kafka-python wants a match at the start of a name.
+            self._consumer.subscribe(pattern=f".*?{subscription.pattern}")
         else:
             self._consumer.subscribe(sorted(subscription.topics))
 

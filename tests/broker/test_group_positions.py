@@ -7,7 +7,7 @@ import time
 import pytest
 from support import commit_for, committed, numbered, produce, topic_with
 
-from spark_kafka_group import OffsetConflictError, OffsetOutOfRangeError
+from spark_kafka_group import DataLossError, OffsetConflictError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
 
@@ -90,9 +90,7 @@ class TestRestart:
             kafka.create_topic(topic)
             produce(kafka, topic, numbered(100, 1))
 
-        with pytest.raises(
-            OffsetOutOfRangeError, match="was deleted and made again, so this offset means another record"
-        ):
+        with pytest.raises(DataLossError, match="was deleted and made again, so this offset means another record"):
             restart(remake)
 
     def test_until_somebody_says_where_to_go_on(self, kafka, group, restart):
@@ -149,7 +147,7 @@ class TestRunning:
         def noticed():
             try:
                 driver.latest_offset(end, None)
-            except OffsetOutOfRangeError as error:
+            except DataLossError as error:
                 return str(error)
 
         assert "was deleted and made again" in wait_until(noticed, within=30)
@@ -283,7 +281,7 @@ def test_a_batch_is_not_replayed_from_a_topic_made_again(kafka, group, driver_of
     kafka.create_topic(topic)
     produce(kafka, topic, numbered(30, 1))
     again = driver_of(kafka, topic, group)
-    with pytest.raises(OffsetOutOfRangeError, match="was deleted and made again"):
+    with pytest.raises(DataLossError, match="was deleted and made again"):
         again.plan(again.initial_offset(), end)
 
 

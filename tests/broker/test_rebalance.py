@@ -117,7 +117,7 @@ class TestTriggers:
     def test_a_topic_that_is_deleted_is_given_up_and_the_others_go_on(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         doomed = topic_with(kafka, numbered(10, 1), partitions=1)
-        query = query_of(kafka, f"{topic},{doomed}", group, **BOTH)
+        query = query_of(kafka, f"{topic},{doomed}", group, **BOTH, failOnDataLoss=False)
         wait_until(lambda: len(query.owned()) == 3 and len(committed(kafka, group)) == 3, within=30)
         kafka.delete_topic(doomed)
         wait_until(lambda: len(query.owned()) == 2 or query.failure, within=60)
@@ -128,7 +128,8 @@ class TestTriggers:
     def test_a_topic_that_is_deleted_while_its_records_are_in_the_running_batch(self, kafka, group, driver_of, caplog):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         doomed = topic_with(kafka, numbered(10, 1), partitions=1)
-        driver = driver_of(kafka, f"{topic},{doomed}", group, **BOTH | {"kafka.request.timeout.ms": 3000})
+        brief = {"kafka.request.timeout.ms": 3000, "failOnDataLoss": False}
+        driver = driver_of(kafka, f"{topic},{doomed}", group, **BOTH | brief)
         end = driver.latest_offset(driver.initial_offset(), None)
         kafka.delete_topic(doomed)
         driver.latest_offset(end, None)

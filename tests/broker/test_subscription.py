@@ -46,15 +46,14 @@ def test_several_unrelated_topics_are_read_together(kafka, group, made):
 
 
 class TestPattern:
-    def test_topics_match_with_their_whole_name_also_one_made_just_before(self, kafka, group, made):
+    @pytest.mark.parametrize("whole", [False, True], ids=["anywhere", "whole names"])
+    def test_topics_in_whose_name_it_is_found_also_one_made_just_before(self, kafka, group, made, whole):
         prefix = name("p")
-        mine, longer = make(kafka, f"{prefix}.eu"), make(kafka, f"{prefix}.eu.old")
-        make(kafka, f"x{prefix}.eu")
-        driver = driver_for(made, kafka, group, {"subscribePattern": rf"{prefix}\.[a-z]+"})
+        mine, others = make(kafka, f"{prefix}.eu"), {make(kafka, f"{prefix}.eu.old"), make(kafka, f"x{prefix}.eu")}
+        pattern = rf"{prefix.upper()}\.[a-z]+"
+        driver = driver_for(made, kafka, group, {"subscribePattern": f"(?i)^{pattern}$" if whole else f"(?i){pattern}"})
         end = driver.latest_offset(driver.initial_offset(), None)
-        assert mine in end
-        assert longer not in end
-        assert set(end) == {mine, "@group"}
+        assert set(end) == {mine, "@group"} | (set() if whole else others)
 
     def test_a_topic_made_later_joins_without_a_restart_from_its_first_record(self, kafka, group, made):
         prefix = name("p")

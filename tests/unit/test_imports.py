@@ -7,14 +7,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
+VALUES = {"bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
 ALLOWED = {
     "errors": set(),
     "offsets": {"errors"},
     "subscription": {"offsets"},
-    "parsing": {"errors", "offsets"},
+    "bounds": {"errors", "offsets"},
+    "parsing": {"bounds", "offsets"},
     "plugins": {"errors"},
-    "options": {"errors", "offsets", "parsing", "plugins", "subscription"},
+    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "subscription"},
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver.positions import (
     Checkpoint,
     Start,
@@ -20,6 +21,11 @@ from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 OURS = commit_note("me", 3)
+
+
+def named(tp, offset):
+    """startingOffsets that name one partition."""
+    return Bound("startingOffsets", named=frozenset({(tp.topic, tp.partition, offset)}))
 
 
 def restart(committed, policy="auto", foreign=False):
@@ -40,26 +46,28 @@ def test_a_commit_without_our_note_is_somebody_elses(metadata):
 
 @pytest.mark.parametrize(("reset", "offset"), [("latest", LATEST), ("earliest", EARLIEST)])
 def test_a_new_query_starts_at_the_groups_offset_else_where_the_reset_policy_says(reset, offset):
-    starts = StartRules("group", reset).new([A, B], {A: Committed(90, "")})
+    starts = StartRules(Bound("startingOffsets", group=True), reset).new([A, B], {A: Committed(90, "")})
     assert starts == {A: Start(90), B: Start(offset)}
 
 
 def test_without_a_reset_policy_the_partitions_lacking_an_offset_are_named():
     with pytest.raises(NoOffsetForPartitionError, match="t-1"):
-        StartRules("group", "none").new([A, B], {A: Committed(90, "")})
-    assert StartRules("group", "none").new([A], {A: Committed(0, "")}) == {A: Start(0)}
+        StartRules(Bound("startingOffsets", group=True), "none").new([A, B], {A: Committed(90, "")})
+    assert StartRules(Bound("startingOffsets", group=True), "none").new([A], {A: Committed(0, "")}) == {A: Start(0)}
 
 
 def test_explicit_starting_offsets_win_over_the_group():
     committed = {A: Committed(90, "")}
-    assert StartRules("earliest", "latest").new([A], committed) == {A: Start(EARLIEST, commit=True)}
-    assert StartRules({A: 7}, "latest").new([A], committed) == {A: Start(7, commit=True)}
-    assert StartRules({A: 90}, "latest").new([A], committed) == {A: Start(90)}
+    assert StartRules(Bound("startingOffsets", every=EARLIEST), "latest").new([A], committed) == {
+        A: Start(EARLIEST, commit=True)
+    }
+    assert StartRules(named(A, 7), "latest").new([A], committed) == {A: Start(7, commit=True)}
+    assert StartRules(named(A, 90), "latest").new([A], committed) == {A: Start(90)}
 
 
 def test_starting_offsets_must_name_every_partition():
     with pytest.raises(OptionError, match="names no offset for t-1"):
-        StartRules({A: 7}, "latest").new([A, B], {})
+        StartRules(named(A, 7), "latest").new([A, B], {})
 
 
 def test_a_restart_goes_on_where_checkpoint_and_group_agree():
@@ -118,7 +126,7 @@ def test_a_missing_commit_of_its_own_is_no_reason_to_fail(committed):
 
 
 def test_a_partition_gained_goes_on_where_the_member_before_left_off_whatever_starting_offsets_say():
-    rules = StartRules("earliest", "latest")
+    rules = StartRules(Bound("startingOffsets", every=EARLIEST), "latest")
     assert rules.gained([A, B], {A: Committed(90, "")}) == {A: Start(90), B: Start(EARLIEST)}
 
 

@@ -1,0 +1,107 @@
+"""Where reading starts or ends, as options say it: words, offsets, or times; for all partitions, a topic's, or each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+
+
+@dataclass(frozen=True)
+class AtTime:
+    """The first record with this timestamp, or a later one; milliseconds since the epoch."""
+
+    ms: int
+
+    def __str__(self) -> str:
+        return f"timestamp {self.ms}"
+
+
+Position = int | AtTime
+"""An offset, EARLIEST, LATEST, or a time."""
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A start, or an end, of each partition.
+
+    Attributes
+    ----------
+    option
+        Name of the option that says so.
+    group
+        Whether the group's committed offsets say it: ``startingOffsets=group``.
+    every
+        The one position of all partitions; or
+    named
+        the positions of some partitions, and of all of a topic where the partition is None.
+    """
+
+    option: str
+    group: bool = False
+    every: Position | None = None
+    named: frozenset[tuple[str, int | None, Position]] = frozenset()
+
+    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Position]:
+        """The positions of `tps`.
+
+        Raises
+        ------
+        OptionError
+            When partitions are named, but not all of these.
+        """
+        found = {tp: self.get(tp) for tp in tps}
+        missing = [tp for tp, position in found.items() if position is None]
+        if missing:
+            raise OptionError(
+                f"{self.option} names no offset for {_listed(missing)}: name every partition, or all of a topic's at "
+                f'once, as in {{"{min(missing).topic}": "latest"}}'
+            )
+        return {tp: position for tp, position in found.items() if position is not None}
+
+    def get(self, tp: TopicPartition) -> Position | None:
+        """The position of a partition that may not be named."""
+        if self.every is not None:
+            return self.every
+        return self._by_name.get(tp, self._by_name.get((tp.topic, None)))
+
+    @cached_property
+    def _by_name(self) -> dict[tuple[str, int | None], Position]:
+        return {(topic, partition): position for topic, partition, position in self.named}
+
+    def check(self, existing: Collection[TopicPartition]) -> None:
+        """Refuse to start where partitions are named and these are not exactly those that exist, as Spark does.
+
+        Raises
+        ------
+        OptionError
+        """
+        if self.group or self.every is not None:
+            return
+        self.of(existing)
+        unknown = self.partitions() - set(existing)
+        if unknown:
+            raise OptionError(f"{self.option} names {_listed(unknown)}, which the cluster does not have: take it out")
+
+    def topics(self) -> set[str]:
+        """Topics that are named."""
+        return {topic for topic, _, _ in self.named}
+
+    def partitions(self) -> set[TopicPartition]:
+        """Partitions that are named one by one."""
+        return {TopicPartition(topic, partition) for topic, partition, _ in self.named if partition is not None}
+
+    def positions(self) -> Iterator[tuple[str, Position]]:
+        """Every position that is named, and for what."""
+        if self.every is not None:
+            yield "all partitions", self.every
+        for topic, partition, position in sorted(self.named, key=str):
+            yield topic if partition is None else str(TopicPartition(topic, partition)), position
+
+
+def _listed(tps: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(tps)))
