@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 INHERITED = ("HOME", "JAVA_HOME", "LANG", "PATH", "TMPDIR")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For the ten JVMs of these tests, which spend most of their time on compiling otherwise."""
 
 
 def build_wheel(directory: Path) -> Path:
@@ -51,7 +53,12 @@ class Installation:
 
     def environment(self, **more: str) -> dict[str, str]:
         """Variables of a process on this installation; none of the tests' own Python."""
-        own = {"PYSPARK_PYTHON": str(self.python), "SPARK_HOME": str(self.spark_home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        own = {
+            "PYSPARK_PYTHON": str(self.python),
+            "SPARK_HOME": str(self.spark_home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_TOOL_OPTIONS": SHORT_LIVED,
+        }
         return {name: os.environ[name] for name in INHERITED if name in os.environ} | own | more
 
 

@@ -49,7 +49,7 @@ def test_a_source_registered_by_the_client(client, kafka, group, tmp_path):
 def test_a_client_that_stops_its_session_takes_its_queries_out_of_their_groups(client, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(30, 3))
     client.start(options=options(kafka, topic, group), directory=str(tmp_path))
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=60)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=120)
     assert len(members(kafka, group)) == 1
     client.close()
     wait_until(lambda: members(kafka, group) == [], within=10)

@@ -26,7 +26,7 @@ def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, ins
         assert worker["package"] == str(installed.packages / "spark_kafka_group" / "__init__.py")
         assert worker["decoder"].startswith(str(installed.packages))
         assert worker["python"] == str(installed.python)
-        assert not [path for path in worker["path"] if os.path.exists(f"{path}/tests/cluster")]
+        assert not [path for path in worker["path"] if os.path.exists(os.path.join(worker["directory"], path, "tests"))]
 
 
 def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kafka, group, tmp_path):
@@ -34,10 +34,10 @@ def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kaf
     query = application.start(
         options=options(kafka, topic, group, minPartitions=6, maxOffsetsPerTrigger=2000), directory=str(tmp_path)
     )
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 500 for p in range(6)}, within=60)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 500 for p in range(6)}, within=120)
     assert [m["client_id"] for m in members(kafka, group)] == ["groupkafka-driver"]
     produce(kafka, topic, numbered(600, 6, first=3000))
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 600 for p in range(6)}, within=60)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 600 for p in range(6)}, within=120)
     progress = application.progress(query=query)
     assert sum(batch["rows"] for batch in progress) == 3600
     assert progress[-1]["latest"]["@group"]["group"] == group
@@ -73,10 +73,10 @@ def test_two_queries_share_a_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
     queries = {name: application.start(options=settings, directory=f"{tmp_path}/{name}") for name in "ab"}
-    wait_until(lambda: len(members(kafka, group)) == 2, within=60)
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=60)
+    wait_until(lambda: len(members(kafka, group)) == 2, within=120)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=120)
     produce(kafka, topic, numbered(400, 4, first=400))
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 200 for p in range(4)}, within=60)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 200 for p in range(4)}, within=120)
     for query in queries.values():
         application.stop(query=query)
     rows = {name: values(application.rows(directory=f"{tmp_path}/{name}/rows")) for name in queries}

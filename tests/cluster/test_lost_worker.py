@@ -29,7 +29,9 @@ def noted(marks):
     return found
 
 
-def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(on_standalone, two_workers, kafka, group, tmp_path):
+def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(
+    on_standalone, two_workers, kafka, group, tmp_path
+):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -39,7 +41,7 @@ def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(on_standalo
         hold={"marks": str(marks), "offset_to_hold": 99},
     )
     # Two tasks, one on each worker, have read all of their rows and are not done.
-    wait_until(lambda: [len(rows) for _, rows in noted(marks).values()] == [100, 100], within=60)
+    wait_until(lambda: [len(rows) for _, rows in noted(marks).values()] == [100, 100], within=120)
     held = noted(marks)
     produce(kafka, topic, numbered(40, 4, first=400))  # not theirs
 
@@ -52,11 +54,11 @@ def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(on_standalo
     victim.process.wait()
     stage, task, attempt = dead
     again = (stage, task, attempt + 1)
-    wait_until(lambda: len(noted(marks).get(again, ((), ()))[1]) == 100, within=60)
+    wait_until(lambda: len(noted(marks).get(again, ((), ()))[1]) == 100, within=120)
     assert committed(kafka, group) == {}
     (marks / "go").touch()
 
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 110 for p in range(4)}, within=60)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 110 for p in range(4)}, within=120)
     on_standalone.stop(query=query)
     found = noted(marks)
     assert found[again][1] == held[dead][1]
