@@ -120,8 +120,8 @@ class GroupKafkaListener(StreamingQueryListener):
     def __init__(self, spark: SparkSession, after_ms: int = 1_000) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise TypeError(
-                "GroupKafkaListener needs the options of queries, which Spark Connect does not show. Without it the source "
-                "commits a batch at the query's next trigger, or when the query is started again"
+                "GroupKafkaListener needs the options of queries, which Spark Connect does not show. Without it the "
+                "source commits a batch at the query's next trigger, or when the query is started again"
             )
         self.commits = 0
         self.failures = 0

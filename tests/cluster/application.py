@@ -1,4 +1,4 @@
-"""A user's program on a cluster, that does what the tests tell it: a line of JSON for each call, and one for its answer.
+"""A user's program on a cluster, which does what the tests tell it: a line of JSON for a call, and one for its answer.
 
 It is run in the environment that the wheel is installed in, and imports nothing of the tests.
 """

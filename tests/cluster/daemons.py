@@ -94,7 +94,8 @@ class Standalone:
         (ui,) = free_ports(1)
         worker = Worker(
             self._installed, directory, "spark-class", "org.apache.spark.deploy.worker.Worker",
-            "--host", "127.0.0.1", "--webui-port", ui, "--cores", 4, "--memory", "4g", "--work-dir", directory, self.url,
+            "--host", "127.0.0.1", "--webui-port", ui, "--cores", 4, "--memory", "4g", "--work-dir", directory,
+            self.url,
         )  # fmt: skip
         self.workers.append(worker)
         return worker

@@ -1,4 +1,4 @@
-"""The package as the nodes of a cluster have it: its wheel, in a Python of its own that sees nothing of the source tree."""
+"""The package as the nodes of a cluster have it: its wheel, in a Python that sees nothing of the source tree."""
 
 from __future__ import annotations
 

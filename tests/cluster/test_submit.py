@@ -1,5 +1,6 @@
 """jobs/ through spark-submit, as a newcomer submits them to a cluster."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -33,5 +34,8 @@ def test_stream_to_parquet_with_hooks_shipped_by_py_files(standalone, installed,
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
     workers = [str(worker.directory) for worker in standalone.alive()]
     (consumed,) = told.glob("consumed-*")
-    assert consumed.read_text().startswith(tuple(workers))
+    directory, python, package = json.loads(consumed.read_text())
+    assert directory.startswith(tuple(workers))
+    assert python == str(installed.python)
+    assert package == str(installed.packages / "spark_kafka_group/__init__.py")
     assert (told / "committed").read_text() == "[100, 100, 100]"
