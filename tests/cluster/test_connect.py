@@ -6,6 +6,8 @@ from support import committed, members, numbered, options, topic_with
 
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory, connect_client, connect_address):

@@ -7,6 +7,7 @@ from support import committed, members, numbered, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
 DEPLOYMENTS = ["on_standalone", "on_local_cluster", "on_connect"]
 
 

@@ -9,6 +9,8 @@ from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
+
 
 @pytest.fixture
 def two_workers(standalone):

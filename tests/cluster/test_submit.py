@@ -4,9 +4,11 @@ import json
 import subprocess
 from pathlib import Path
 
+import pytest
 from deployed import SETTINGS
 from support import committed, numbered, topic_with
 
+pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
 ROOT = Path(__file__).parents[2]
 
 
@@ -26,7 +28,7 @@ def test_stream_to_parquet_with_hooks_shipped_by_py_files(standalone, installed,
     ]  # fmt: skip
     ended = subprocess.run(
         [str(part) for part in command],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=240,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400,
         env=installed.environment(TOLD=str(told)),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
