@@ -119,7 +119,10 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def __init__(self, spark: SparkSession, after_ms: int = 1_000) -> None:
         if not hasattr(spark, "_jsparkSession"):
-            raise TypeError("GroupKafkaListener needs a SparkSession with a JVM of its own, and this is none")
+            raise TypeError(
+                "GroupKafkaListener needs the options of queries, which Spark Connect does not show. Without it the "
+                "source commits a batch at the query's next trigger, or when the query is started again"
+            )
         self.commits = 0
         self.failures = 0
         self._session = spark

@@ -1,4 +1,4 @@
-"""The process in which Spark runs a stream reader: how it ends, and where its log goes.
+"""The process in which Spark runs a stream reader: how it ends, what it can import, and where its log goes.
 
 Spark ends it with SIGTERM, often twice, and does not call stop(). Python would die of that without running the
 runner's ``finally: reader.stop()``, and the member would stay in the group until its session times out.
@@ -9,6 +9,7 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
+import importlib
 import logging
 import logging.config
 import os
@@ -39,6 +40,7 @@ def prepare() -> None:
         logging.config.fileConfig(path, disable_existing_loggers=False)
     directory = _session_directory()
     if directory is not None:
+        _find_shipped_modules(directory)
         watch = threading.Thread(target=_end_without, args=(directory,), name="groupkafka-session", daemon=True)
         watch.start()
 
@@ -49,6 +51,20 @@ def _session_directory() -> str | None:
     # For a streaming query Spark names a directory below it that need not exist.
     candidates = [files, os.path.dirname(files)] if files else []
     return next((path for path in candidates if os.path.isdir(path)), None)
+
+
+def _find_shipped_modules(directory: str) -> None:
+    """Let what the user shipped (--py-files, addPyFile) be imported.
+
+    Spark's Python path names it below the directory that need not exist; then it is in `directory` itself.
+    """
+    named = SparkFiles._root_directory
+    if named and named != directory:
+        shipped = [
+            directory + path[len(named) :] for path in sys.path if path == named or path.startswith(named + os.sep)
+        ]
+        sys.path += [path for path in shipped if path not in sys.path]
+        importlib.invalidate_caches()
 
 
 def _end_without(directory: str) -> None:

@@ -1,0 +1,164 @@
+"""A user's program on a cluster, which does what the tests tell it: a line of JSON for a call, and one for its answer.
+
+It is run in the environment that the wheel is installed in, and imports nothing of the tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import udf
+from pyspark.sql.streaming import StreamingQuery
+
+
+def text(df: DataFrame) -> DataFrame:
+    return df.selectExpr("string(value) AS value", "topic", "partition", "offset")
+
+
+def where_am_i(number: int) -> str:
+    """About the Python that runs this task."""
+    import spark_kafka_group
+    from spark_kafka_group.executor.decode import _decode_c
+
+    time.sleep(0.3)  # so that one executor cannot do all tasks before the others are asked
+    return json.dumps(
+        {
+            "package": spark_kafka_group.__file__, "decoder": _decode_c.__file__, "python": sys.executable,
+            "directory": os.getcwd(), "pid": os.getpid(), "path": sys.path,
+        }
+    )  # fmt: skip
+
+
+def held(marks: str, offset_to_hold: int) -> Callable[[str, int, int], str]:
+    """Values, each noted in `<stage>-<task>-<attempt>`; at one offset the task waits until there is a file `go`."""
+
+    def hold(value: str, partition: int, offset: int) -> str:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        with Path(marks, f"{task.stageId()}-{task.partitionId()}-{task.attemptNumber()}").open("a") as file:
+            print(json.dumps([os.getcwd(), partition, offset]), file=file)
+        while offset == offset_to_hold and not Path(marks, "go").exists():
+            time.sleep(0.02)
+        return value
+
+    return hold
+
+
+class Application:
+    """What can be called; all arguments and answers are JSON."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.queries: dict[str, StreamingQuery] = {}
+
+    def workers(self, tasks: int) -> list[dict[str, Any]]:
+        """Where so many tasks ran."""
+        rows = self.spark.range(0, tasks, 1, tasks).select(udf(where_am_i)("id").alias("found")).collect()
+        return [json.loads(row.found) for row in rows]
+
+    def modules(self) -> list[str]:
+        """What this program has imported."""
+        return sorted(sys.modules)
+
+    def register(self) -> None:
+        """As in a notebook."""
+        from spark_kafka_group import GroupKafkaDataSource
+
+        self.spark.dataSource.register(GroupKafkaDataSource)
+
+    def read(self, options: dict[str, str]) -> list[str]:
+        """The values of a batch read."""
+        return [row.value for row in text(self.spark.read.format("groupkafka").options(**options).load()).collect()]
+
+    def rows(self, directory: str) -> list[str]:
+        """The values in a query's parquet files, as Spark reads them: only those of batches that succeeded."""
+        return [row.value for row in self.spark.read.parquet(directory).select("value").collect()]
+
+    def group_batch(self, options: dict[str, str], output: str) -> dict[str, int]:
+        from spark_kafka_group import group_batch
+
+        with group_batch(self.spark, options) as batch:
+            text(batch.df).write.mode("overwrite").parquet(output)
+        return {"records": batch.records, "generation": batch.generation}
+
+    def start(
+        self, options: dict[str, str], directory: str, available_now: bool = False, hold: dict[str, Any] | None = None
+    ) -> str:
+        """Start a query from Kafka to parquet; returns its id."""
+        df = text(self.spark.readStream.format("groupkafka").options(**options).load())
+        if hold:
+            df = df.withColumn("value", udf(held(**hold))("value", "partition", "offset"))
+        query = (
+            df.writeStream.format("parquet")
+            .option("path", f"{directory}/rows")
+            .option("checkpointLocation", f"{directory}/checkpoint")
+            .trigger(**{"availableNow": True} if available_now else {"processingTime": "100 milliseconds"})
+            .start()
+        )
+        self.queries[str(query.runId)] = query
+        return str(query.runId)
+
+    def progress(self, query: str) -> list[dict[str, Any]]:
+        """Progress of the batches that had rows."""
+        return [
+            {"rows": p.numInputRows, "latest": json.loads(p.sources[0].latestOffset)}
+            for p in self.queries[query].recentProgress
+            if p.numInputRows
+        ]
+
+    def ends(self, query: str) -> bool:
+        return bool(self.queries[query].awaitTermination(120))
+
+    def stop(self, query: str) -> None:
+        self.queries[query].stop()
+
+    def schema(self, options: dict[str, str]) -> str:
+        return self.spark.readStream.format("groupkafka").options(**options).load().schema.simpleString()
+
+    def listener(self) -> None:
+        from spark_kafka_group import GroupKafkaListener
+
+        GroupKafkaListener(self.spark)
+
+
+def session(master: str, remote: str, conf: dict[str, str]) -> SparkSession:
+    builder = SparkSession.builder.remote(remote) if remote else SparkSession.builder.master(master)
+    for name, value in conf.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--master", default="")
+    parser.add_argument("--remote", default="")
+    parser.add_argument("--conf", type=json.loads, default={})
+    args = parser.parse_args()
+    # Answers go where nobody else writes: the JVM has our stdout too.
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    application = Application(session(args.master, args.remote, args.conf))
+    print(json.dumps({"answer": None}), file=answers)
+    for line in sys.stdin:
+        name, arguments = json.loads(line)
+        try:
+            answer = {"answer": getattr(application, name)(**arguments)}
+        except Exception as error:  # noqa: BLE001 - told to the test
+            traceback.print_exc()
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=answers)
+    application.spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""A standalone cluster, Spark's local-cluster, and Spark Connect, all with the wheel and none with the source tree."""
+
+import daemons
+import pytest
+from deployed import SETTINGS, Deployed
+from installation import Installation, build_wheel
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """Built from the source tree as it is."""
+    pytest.importorskip("Cython")
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory, wheel):
+    """What nodes of a cluster have."""
+    return Installation(tmp_path_factory.mktemp("installed") / "env", wheel)
+
+
+@pytest.fixture(scope="session")
+def standalone(tmp_path_factory, installed):
+    """A master and two workers."""
+    cluster = daemons.Standalone(installed, tmp_path_factory.mktemp("standalone"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def on_standalone(tmp_path_factory, installed, standalone):
+    """An application in client mode."""
+    application = Deployed(installed, tmp_path_factory.mktemp("application"), conf=SETTINGS, master=standalone.url)
+    yield application
+    application.close()
+
+
+@pytest.fixture(scope="session")
+def on_local_cluster(tmp_path_factory, installed):
+    """An application that has two workers in its own JVM, and executors as processes."""
+    directory = tmp_path_factory.mktemp("local-cluster")
+    application = Deployed(installed, directory, conf=SETTINGS, master="local-cluster[2,1,1024]")
+    yield application
+    application.close()
+
+
+@pytest.fixture(scope="session")
+def connect_address(tmp_path_factory, installed, standalone):
+    """A Spark Connect server whose executors are on the standalone cluster."""
+    settings = [f"{name}={value}" for name, value in (SETTINGS | {"spark.master": standalone.url}).items()]
+    server, address = daemons.connect_server(installed, tmp_path_factory.mktemp("server"), *settings)
+    yield address
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_client(tmp_path_factory, wheel):
+    """What the machine of somebody who uses Spark Connect has."""
+    return Installation(tmp_path_factory.mktemp("client") / "env", wheel, "pyspark[connect]")
+
+
+@pytest.fixture(scope="session")
+def on_connect(tmp_path_factory, connect_client, connect_address):
+    """An application that is a client of Spark Connect."""
+    pytest.importorskip("grpc_status")
+    application = Deployed(connect_client, tmp_path_factory.mktemp("remote"), conf={}, remote=connect_address)
+    yield application
+    application.close()

@@ -1,0 +1,91 @@
+"""The package as the nodes of a cluster have it: its wheel, in a Python that sees nothing of the source tree."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import Distribution, distribution, distributions
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+INHERITED = ("HOME", "JAVA_HOME", "LANG", "PATH", "TMPDIR")
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For the ten JVMs of these tests, which spend most of their time on compiling otherwise."""
+
+
+def build_wheel(directory: Path) -> Path:
+    """Build the wheel, compiled decoder included, from a copy of the source tree."""
+    tree = directory / "tree"
+    built_here = shutil.ignore_patterns("*.so", "_decode_c.c", "__pycache__")
+    for package in ("spark_kafka_group", "pyspark_groupkafka"):
+        shutil.copytree(ROOT / package, tree / package, ignore=built_here)
+    for file in ("setup.py", "pyproject.toml", "README.md"):
+        shutil.copy(ROOT / file, tree)
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", directory, tree)
+    return next(directory.glob("*.whl"))
+
+
+class Installation:
+    """A virtual environment with the wheel, what that requires, what `besides` requires, and nothing else.
+
+    Only the wheel is really installed: the others are links to those that the tests run with, as pyspark alone takes
+    a minute and 500 MB.
+    """
+
+    def __init__(self, directory: Path, wheel: Path, *besides: str) -> None:
+        self.directory = directory
+        self.python = directory / "bin" / "python"
+        _run(sys.executable, "-m", "venv", "--without-pip", directory)
+        _run(sys.executable, "-m", "pip", "--python", self.python, "install", "-q", "--no-deps", "--no-index", wheel)
+        self.packages = next(directory.glob("lib/python*/site-packages"))
+        (own,) = distributions(path=[str(self.packages)])
+        for found in _required([*(own.requires or ()), *besides]).values():
+            _link(found, self.packages)
+        # Workers make a folder in here.
+        self.spark_home = directory / "spark"
+        self.spark_home.mkdir()
+        for part in (self.packages / "pyspark").iterdir():
+            (self.spark_home / part.name).symlink_to(part.resolve())
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """Variables of a process on this installation; none of the tests' own Python."""
+        own = {
+            "PYSPARK_PYTHON": str(self.python),
+            "SPARK_HOME": str(self.spark_home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "JAVA_TOOL_OPTIONS": SHORT_LIVED,
+        }
+        return {name: os.environ[name] for name in INHERITED if name in os.environ} | own | more
+
+
+def _required(requirements: list[str]) -> dict[str, Distribution]:
+    """The distributions that satisfy these, and what they require in turn."""
+    found: dict[str, Distribution] = {}
+    seen = set()
+    todo = [(Requirement(text), "") for text in requirements]
+    while todo:
+        requirement, extra = todo.pop()
+        wanted = requirement.marker is None or requirement.marker.evaluate({"extra": extra})
+        if wanted and str(requirement) not in seen:
+            seen.add(str(requirement))
+            found[requirement.name] = distribution(requirement.name)
+            inner = [Requirement(text) for text in found[requirement.name].requires or ()]
+            todo += [(each, extra) for each in inner for extra in ("", *requirement.extras)]
+    return found
+
+
+def _link(found: Distribution, packages: Path) -> None:
+    """Link what a distribution has at the top level."""
+    for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
+        place = Path(str(found.locate_file(top)))
+        if not (packages / top).exists():
+            (packages / top).symlink_to(place)
+
+
+def _run(*command: object) -> None:
+    told = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
