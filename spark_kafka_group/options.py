@@ -20,6 +20,7 @@ from spark_kafka_group.subscription import Subscription
 
 GROUP = "group"
 CONNECTIONS_MAX_IDLE_MS = 540_000  # Kafka's connections.max.idle.ms, which requests must not outlive
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
@@ -211,6 +212,12 @@ class Options:
         "kafka.max.partition.fetch.bytes", parsing.integer(1),
         "Most bytes of one partition in one fetch response; a larger batch still comes through.", default=1_048_576,
     )  # fmt: skip
+    isolation_level: str = _option(
+        "kafka.isolation.level", parsing.choice(READ_UNCOMMITTED, READ_COMMITTED),
+        "`read_committed` hides records of aborted transactions and reads up to the last stable offset, where the "
+        "first transaction that is still open begins; `read_uncommitted` shows all records at once.",
+        default=READ_UNCOMMITTED,
+    )  # fmt: skip
     check_crcs: bool = _option(
         "kafka.check.crcs", parsing.boolean, "Whether the checksum of every record batch is checked.", default=True
     )
@@ -250,6 +257,11 @@ class Options:
     def subscription(self) -> Subscription:
         """What is read, whichever of the three options said it."""
         return Subscription(self.topics, self.topic_pattern, self.assigned)
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether records of transactions that are open, or were aborted, are not for this query."""
+        return self.isolation_level == READ_COMMITTED
 
     def __repr__(self) -> str:
         set_here = [f"{f.metadata['name']}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]

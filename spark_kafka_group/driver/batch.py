@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_group.driver import planner
+from spark_kafka_group.driver import planner, stable
 from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
@@ -48,7 +48,9 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
     starts = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
     ends = _ending(options, tps)
     first = client.beginning_offsets([tp for tp in tps if starts[tp] == EARLIEST])
-    last = client.end_offsets([tp for tp in tps if LATEST in (starts[tp], ends[tp])])
+    last = client.end_offsets([tp for tp in tps if options.committed_only or LATEST in (starts[tp], ends[tp])])
+    if options.committed_only:
+        stable.check_ends(ends, last)
     ranges = []
     for tp in sorted(tps):
         start = first.get(tp, starts[tp]) if starts[tp] != LATEST else last[tp]
@@ -57,6 +59,7 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
                 f"check startingOffsets, endingOffsets and the group's committed offset"
+                f"{stable.HINT if options.committed_only else ''}"
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges

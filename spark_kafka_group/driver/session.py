@@ -14,6 +14,7 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
+from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
     BrokerError,
@@ -78,6 +79,7 @@ class GroupSession:
         self._options = options
         self._rules = positions.StartRules(options.starting_offsets or GROUP, options.auto_offset_reset or "latest")
         self._paused = Paused(options.paused, options.pause_file)
+        self._unstable = Unstable()
         self._caps = caps
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
         self._topic_ids = dict(first.topic_ids)
@@ -370,6 +372,8 @@ class GroupSession:
         for attempt in range(BEHIND_LOOKUPS):
             self._ends = self.member.client.end_offsets(owned)
             behind = sorted(tp for tp, end in self._ends.items() if end < begin[tp])
+            if self._options.committed_only:
+                behind = self._unstable.lost(self.member.client, begin, behind)
             if not behind:
                 open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
                 return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
@@ -385,7 +389,7 @@ class GroupSession:
 
     def _capped(self, tp: TopicPartition, begin: int) -> int:
         end = self._ends[tp]
-        return end if self._caps is None else max(begin, min(end, self._caps.get(tp, begin)))
+        return max(begin, end if self._caps is None else min(end, self._caps.get(tp, begin)))
 
     def _end_of(self, start: GroupOffset, ranges: Collection[OffsetRange]) -> GroupOffset:
         generation = self.member.generation
