@@ -19,6 +19,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.subscription import Subscription
 
+READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
@@ -323,6 +324,12 @@ class Options:
         "kafka.max.partition.fetch.bytes", parsing.integer(1),
         "Most bytes of one partition in one fetch response; a larger batch still comes through.", default=1_048_576,
     )  # fmt: skip
+    isolation_level: str = _option(
+        "kafka.isolation.level", parsing.choice(READ_UNCOMMITTED, READ_COMMITTED),
+        "`read_committed` hides records of aborted transactions and reads up to the last stable offset, where the "
+        "first transaction that is still open begins; `read_uncommitted` shows all records at once.",
+        default=READ_UNCOMMITTED,
+    )  # fmt: skip
     check_crcs: bool = _option(
         "kafka.check.crcs", parsing.boolean, "Whether the checksum of every record batch is checked.", default=True
     )
@@ -377,6 +384,11 @@ class Options:
         """What kafka-python is to be told as it is, by its own names."""
         fields = (field for field in dataclasses.fields(self) if field.metadata["passed_on"])
         return {field.name: getattr(self, field.name) for field in fields}
+
+    @property
+    def committed_only(self) -> bool:
+        """Whether records of transactions that are open, or were aborted, are not for this query."""
+        return self.isolation_level == READ_COMMITTED
 
     def __repr__(self) -> str:
         set_here = [f"{f.metadata['name']}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from spark_kafka_group.bounds import Bound
-from spark_kafka_group.driver import planner
+from spark_kafka_group.driver import planner, stable
 from spark_kafka_group.driver.lookup import looked_up
+from spark_kafka_group.driver.losses import Losses
+from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
@@ -54,7 +58,9 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
     chosen = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
     # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
     starts = looked_up(client, chosen, options.starting_by_timestamp_strategy)
-    ends = looked_up(client, (options.ending or Bound("endingOffsets", every=LATEST)).of(tps))
+    ending = (options.ending or Bound("endingOffsets", every=LATEST)).of(tps)
+    ends = looked_up(client, ending)
+    ends |= _within_logs(options, client, {tp: end for tp, end in ends.items() if end == ending[tp]})
     ranges = []
     for tp in sorted(tps):
         start, end = starts[tp], ends[tp]
@@ -62,6 +68,20 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
                 f"check startingOffsets, endingOffsets and the group's committed offset"
+                f"{stable.HINT if options.committed_only else ''}"
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges
+
+
+def _within_logs(
+    options: Options, client: GroupClient, named: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Ends that options name, which logs must have reached: a read would wait for what may never come."""
+    last = client.end_offsets(named)
+    if options.committed_only:
+        stable.check_ends(named, last)
+    losses = Losses(options.fail_on_data_loss, Metrics())
+    for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
+        losses.report("COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read is to end at {named[tp]}, the log at {last[tp]}")
+    return {tp: min(end, last.get(tp, end)) for tp, end in named.items()}

@@ -18,6 +18,7 @@ from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
+from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
     BrokerError,
@@ -78,6 +79,7 @@ class GroupSession:
         self._losses = Losses(options.fail_on_data_loss, self.metrics)
         self._holding = Holding(options.max_trigger_delay_ms)
         self._paused = Paused(options.paused, options.pause_file)
+        self._unstable = Unstable()
         self._caps = caps
         self._stops: dict[TopicPartition, int] = {}  # where the options say that reading ends, as far as it is known
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
@@ -450,8 +452,7 @@ class GroupSession:
         paused = self._paused.partitions()
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
-        self._ends = self._log_ends(begin)
-        behind = sorted(tp for tp, end in self._ends.items() if end < begin[tp])
+        self._ends, behind = self._log_ends(begin)
         if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
             return None
         for tp in behind:
@@ -466,18 +467,20 @@ class GroupSession:
         open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
         return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
 
-    def _log_ends(self, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Ends of logs; those below where reading is to begin have been doubted."""
+    def _log_ends(self, begin: Mapping[TopicPartition, int]) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
+        """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
         for attempt in range(DOUBTED_LOOKUPS):
             ends = self.member.client.end_offsets(begin)
-            behind = [tp for tp, end in ends.items() if end < begin[tp]]
+            behind = sorted(tp for tp, end in ends.items() if end < begin[tp])
+            if self._options.committed_only:
+                behind = self._unstable.lost(self.member.client, begin, behind)
             if not behind:
                 break
             self.member.client.existing(behind)  # which asks for their topics' ids, too
             # A leader just elected may not know yet how far its log is committed.
             if attempt < DOUBTED_LOOKUPS - 1:
                 time.sleep(DOUBTED_PAUSE_S)
-        return ends
+        return ends, behind
 
     def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """New starts of partitions whose next records are gone."""

@@ -29,6 +29,8 @@ class Chunk:
     start: int
     end: int
     records: bytes
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer id and first offset of each transaction in them that was aborted."""
 
 
 class Fetcher:
@@ -149,6 +151,8 @@ class Fetcher:
                     moved |= self._failed(partition)
                 elif partition.records:
                     chunks.append(self._advance(partition))
+                else:
+                    self._check_not_at_end(partition)
             except ReadError as error:
                 self._error = error  # raised when what came before it has been handed out
                 return chunks
@@ -173,7 +177,21 @@ class Fetcher:
             )  # fmt: skip
         if next_offset < end:
             self._positions[tp] = next_offset
-        return Chunk(tp, start, end, fetched.records)
+        return Chunk(tp, start, end, fetched.records, fetched.aborted)
+
+    def _check_not_at_end(self, fetched: FetchedPartition) -> None:
+        """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""
+        if fetched.high_watermark <= self._positions[fetched.tp] and self._stalled():
+            self._lost(fetched.tp, self._ends[fetched.tp], f"the log ends at {fetched.high_watermark}")
+            return
+        position, end, stable = self._positions[fetched.tp], self._ends[fetched.tp], fetched.last_stable_offset
+        if stable is not None and stable <= position and self._stalled():
+            raise ReadError(
+                fetched.tp.topic, fetched.tp.partition, position,
+                f"kafka.isolation.level=read_committed reads up to the last stable offset, {stable}, where a "
+                f"transaction is open, and the range to read ends at {end}. Wait until the transaction has ended (its "
+                f"transaction.timeout.ms bounds that), or set read_uncommitted",
+            )  # fmt: skip
 
     def _failed(self, fetched: FetchedPartition) -> bool:
         """Take note of a partition's error; True when it is worth asking again."""
@@ -226,8 +244,11 @@ class Fetcher:
         self._check_stalled()
         time.sleep(RETRY_BACKOFF_S)
 
+    def _stalled(self) -> bool:
+        return self._clock() - self._last_progress >= self._stalled_after_s
+
     def _check_stalled(self) -> None:
-        if self._clock() - self._last_progress < self._stalled_after_s:
+        if not self._stalled():
             return
         where = ", ".join(f"{tp}@{position}" for tp, position in sorted(self._positions.items()))
         raise BrokerTimeoutError(

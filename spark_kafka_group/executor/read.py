@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import Options
@@ -59,9 +60,10 @@ def _records(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
 def _decoded(chunk: Chunk, builder: decode.RecordBatchBuilder) -> Iterator[pa.RecordBatch]:
     """Decode a chunk; yield when the builder is full."""
     tp, position = chunk.tp, 0
+    aborted = AbortedTransactions(chunk.aborted) if chunk.aborted else None
     while True:
         before = position
-        position = builder.append(tp.topic, tp.partition, chunk.records, position, chunk.start, chunk.end)
+        position = builder.append(tp.topic, tp.partition, chunk.records, position, chunk.start, chunk.end, aborted)
         if builder.nbytes >= ARROW_BATCH_BYTES:
             yield builder.finish()
         elif position == before:

@@ -67,7 +67,7 @@ class Brokers:
         """
         client = GroupClient(self._options)
         try:
-            return client.beginning_offsets([tp])[tp], client.end_offsets([tp])[tp]
+            return client.beginning_offsets([tp])[tp], client.log_ends([tp])[tp]
         finally:
             client.close()
 

@@ -25,6 +25,13 @@ class FetchedPartition:
     error: str | None
     """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
     retriable: bool
+    high_watermark: int
+    """Where the log ends for consumers."""
+    last_stable_offset: int | None
+    """Under read_committed, where the first transaction that is open begins, else the log ends: nothing is sent from
+    there on. None under read_uncommitted."""
+    aborted: tuple[tuple[int, int], ...]
+    """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
     records: bytes
 
 
@@ -75,7 +82,7 @@ class FetchConnection:
             max_wait_ms=self._options.fetch_max_wait_ms,
             min_bytes=self._options.fetch_min_bytes,
             max_bytes=self._options.fetch_max_bytes,
-            isolation_level=0,
+            isolation_level=int(self._options.committed_only),
             session_id=0,
             session_epoch=-1,
             topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
@@ -114,7 +121,12 @@ class FetchConnection:
             self._not_before = time.monotonic() + response.throttle_time_ms / 1000
         if response.error_code:
             raise ConnectionError(f"fetch refused: {kafka_errors.for_code(response.error_code).__name__}")
-        return [_fetched_partition(topic.topic, data) for topic in response.responses for data in topic.partitions]
+        committed_only = self._options.committed_only
+        return [
+            _fetched_partition(topic.topic, data, committed_only)
+            for topic in response.responses
+            for data in topic.partitions
+        ]
 
     def _receive_into(self, view: memoryview) -> None:
         received, size = 0, len(view)
@@ -129,11 +141,15 @@ class FetchConnection:
         self._sock.close()
 
 
-def _fetched_partition(topic: str, data: Any) -> FetchedPartition:
+def _fetched_partition(topic: str, data: Any, committed_only: bool) -> FetchedPartition:
     error = kafka_errors.for_code(data.error_code) if data.error_code else None
+    aborted = (data.aborted_transactions or ()) if committed_only else ()
     return FetchedPartition(
         tp=TopicPartition(topic, data.partition_index),
         error=error.__name__ if error else None,
         retriable=error is not None and issubclass(error, kafka_errors.RetriableError),
+        high_watermark=data.high_watermark,
+        last_stable_offset=data.last_stable_offset if committed_only else None,
+        aborted=tuple((transaction.producer_id, transaction.first_offset) for transaction in aborted),
         records=data.records or b"",
     )

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import LeaveGroupRequest
+from kafka.protocol.consumer import IsolationLevel, LeaveGroupRequest
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -74,6 +74,7 @@ class GroupClient:
             "max_poll_interval_ms": options.max_poll_interval_ms,
             "fetch_max_wait_ms": options.fetch_max_wait_ms,
             "metadata_max_age_ms": options.metadata_max_age_ms,
+            "isolation_level": options.isolation_level,
         }
         if strategies:
             configs["partition_assignment_strategy"] = self._rounds.assignors
@@ -162,9 +163,19 @@ class GroupClient:
         return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
     def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset the next record will get, of each log; a partition that no longer exists is not in the result."""
+        """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
+        offset. A partition that no longer exists is not in the result."""
         found: dict[TopicPartition, int] = self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
         return found
+
+    def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Offset the next record will get, of each log, whatever kafka.isolation.level is; as :meth:`end_offsets`."""
+        fetcher = self._consumer._fetcher
+        configured, fetcher._isolation_level = fetcher._isolation_level, IsolationLevel.READ_UNCOMMITTED
+        try:
+            return self.end_offsets(tps)
+        finally:
+            fetcher._isolation_level = configured
 
     def _log_offsets(
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder
+from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.schema import arrow_schema
 
 ALL = 2**63 - 1
@@ -41,13 +43,21 @@ def builder(twin: Decoder, **options: Any) -> Any:
 
 
 def decode(
-    twin: Decoder, data: bytes, start: int = 0, end: int = ALL, position: int = 0, topic: str = "orders", **options: Any
+    twin: Decoder,
+    data: bytes,
+    start: int = 0,
+    end: int = ALL,
+    position: int = 0,
+    topic: str = "orders",
+    aborted: Iterable[tuple[int, int]] | None = None,
+    **options: Any,
 ) -> Outcome:
-    """All of `data` in one call; the error, if any, as its text."""
+    """All of `data` in one call; the error, if any, as its text. `aborted` are producer ids and first offsets."""
     b = builder(twin, **options)
     error = stopped_at = None
     try:
-        stopped_at = b.append(topic, 3, data, position, start, end)
+        hidden = None if aborted is None else AbortedTransactions(aborted)
+        stopped_at = b.append(topic, 3, data, position, start, end, hidden)
     except ReadError as raised:
         error = f"{type(raised).__name__}: {raised}"
     rows, nbytes = b.rows, b.nbytes

@@ -78,12 +78,12 @@ def batch_of(
     attributes: int = 0,
     base_timestamp: int = 1_700_000_000_000,
     max_timestamp: int = 1_700_000_000_000,
+    producer_id: int = -1,
     crc: int | None = None,
 ) -> bytes:
     """A record batch of magic 2 around any payload."""
-    covered = (
-        struct.pack(">hiqqqhii", attributes, last_delta, base_timestamp, max_timestamp, -1, -1, -1, count) + payload
-    )
+    header = attributes, last_delta, base_timestamp, max_timestamp, producer_id, -1, -1, count
+    covered = struct.pack(">hiqqqhii", *header) + payload
     crc = crc32c(covered) if crc is None else crc
     return struct.pack(">qiibI", base_offset, 9 + len(covered), 0, 2, crc) + covered
 
@@ -96,6 +96,7 @@ def batch(
     attributes: int = 0,
     last_delta: int | None = None,
     max_timestamp: int | None = None,
+    producer_id: int = -1,
     crc: int | None = None,
 ) -> bytes:
     """A record batch of magic 2."""
@@ -112,8 +113,16 @@ def batch(
         attributes=attributes | codec,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
+        producer_id=producer_id,
         crc=crc,
     )
+
+
+def marker(kind: int, *, producer_id: int, base_offset: int, key: bytes | None = b"") -> bytes:
+    """The control batch that ends a transaction: `kind` 0 aborts, 1 commits; or a control batch with another key."""
+    key = struct.pack(">hh", 0, kind) if key == b"" else key
+    record = Rec(key, struct.pack(">hi", 0, 0))
+    return batch([record], base_offset=base_offset, attributes=TRANSACTIONAL | CONTROL, producer_id=producer_id)
 
 
 def sized32(data: bytes | None) -> bytes:

@@ -1,6 +1,7 @@
 import pyarrow as pa
 
 from spark_kafka_group.executor.decode.contract import Buffer
+from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 
 class RecordBatchBuilder:
     def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None: ...
@@ -12,7 +13,16 @@ class RecordBatchBuilder:
     def check_crcs(self) -> bool: ...
     @property
     def unpacked_limit(self) -> int: ...
-    def append(self, topic: str, partition: int, records: Buffer, position: int, start: int, end: int) -> int: ...
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Buffer,
+        position: int,
+        start: int,
+        end: int,
+        aborted: AbortedTransactions | None = None,
+    ) -> int: ...
     def append_row(
         self, offset: int, timestamp_ms: int, timestamp_type: int, key: Buffer | None, value: Buffer | None
     ) -> None: ...

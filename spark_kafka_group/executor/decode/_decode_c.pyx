@@ -11,7 +11,7 @@ from libc.string cimport memcpy, memset
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
+from spark_kafka_group.executor.decode import codecs, contract, isolation, legacy, problems
 from spark_kafka_group.executor.decode.topics import TopicColumn
 from spark_kafka_group.schema import HEADER, arrow_schema
 
@@ -41,6 +41,7 @@ cdef enum:
     HEADER_SIZE = 61
     CODEC_MASK = 0b111
     LOG_APPEND_BIT = 0b1000
+    TRANSACTIONAL_BIT = 0b10000
     CONTROL_BIT = 0b100000
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -49,6 +50,8 @@ cdef int64_t ROW_COST = contract.ROW_COST
 cdef int64_t HEADER_COST = contract.HEADER_COST
 cdef int64_t MAX_OFFSET = contract.MAX_OFFSET
 cdef int64_t MAX_TIMESTAMP_MS = contract.MAX_TIMESTAMP_MS
+cdef int ABORT = isolation.ABORT
+cdef Py_ssize_t MARKER_KEY_SIZE = isolation.MARKER_KEY_SIZE
 
 cdef int32_t FIRST_ROWS = 1024
 cdef Py_ssize_t FIRST_BYTES = 65536
@@ -476,7 +479,16 @@ cdef class RecordBatchBuilder:
     def rows(self):
         return self.row_count
 
-    def append(self, str topic not None, int32_t partition, records, Py_ssize_t position, int64_t start, int64_t end):
+    def append(
+        self,
+        str topic not None,
+        int32_t partition,
+        records,
+        Py_ssize_t position,
+        int64_t start,
+        int64_t end,
+        aborted=None,
+    ):
         cdef _View view = view_of(records, position)
         cdef Frame frame
         cdef Py_ssize_t rows_before = self.row_count
@@ -489,7 +501,7 @@ cdef class RecordBatchBuilder:
             while read_frame(topic, partition, view.data, view.size, position, start, &frame):
                 if frame.magic == 2:
                     if frame.next_offset > start and frame.base_offset < end:
-                        self._append_batch(view, position, &frame, start, end)
+                        self._append_batch(view, position, &frame, start, end, aborted)
                 else:
                     if entries is None:
                         entries = memoryview(records).cast("B")
@@ -504,16 +516,16 @@ cdef class RecordBatchBuilder:
         return position
 
     cdef int _append_batch(
-        self, _View view, Py_ssize_t position, const Frame *frame, int64_t start, int64_t end
+        self, _View view, Py_ssize_t position, const Frame *frame, int64_t start, int64_t end, aborted
     ) except -1:
         cdef Cursor cursor = cursor_over(view.data, view.size)
         cdef Span batch
         cdef uint32_t stored_crc, crc
         cdef int16_t attributes
-        cdef int64_t base_timestamp, max_timestamp
+        cdef int64_t base_timestamp, max_timestamp, producer_id
         cdef int32_t count
         cdef int codec
-        cdef bint log_append
+        cdef bint log_append, control, transactional, judged, within_aborted
         cdef _View unpacked
         cdef int64_t first_unread = max(start, frame.base_offset)
         take(&cursor, position)
@@ -529,11 +541,16 @@ cdef class RecordBatchBuilder:
         take(&cursor, 4)  # last offset delta
         base_timestamp = <int64_t>big_endian(&cursor, 8)
         max_timestamp = <int64_t>big_endian(&cursor, 8)
-        take(&cursor, 14)  # producer id and epoch, base sequence
+        producer_id = <int64_t>big_endian(&cursor, 8)
+        take(&cursor, 6)  # producer epoch, base sequence
         count = <int32_t>big_endian(&cursor, 4)
         if cursor.failed:
             raise SystemError("read_frame lets no batch through that is shorter than its header")
-        if attributes & CONTROL_BIT:
+        control = attributes & CONTROL_BIT != 0
+        transactional = attributes & TRANSACTIONAL_BIT != 0
+        judged = aborted is not None and producer_id >= 0
+        within_aborted = judged and aborted.reached(producer_id, frame.next_offset - 1)
+        if not judged if control else within_aborted and transactional:
             return 0
         if count < 0:
             raise self._corrupt(first_unread, problems.record_count(frame.base_offset, count))
@@ -551,9 +568,29 @@ cdef class RecordBatchBuilder:
                 text = problems.codec_failed(frame.base_offset, str(problem))
                 raise self._corrupt(first_unread, text) from problem.__cause__
             cursor = cursor_over(unpacked.data, unpacked.size)
+        if control:
+            if count and self._is_abort(&cursor, frame, first_unread):
+                aborted.ended(producer_id)
+            return 0
         return self._append_records(
             &cursor, frame, count, base_timestamp, max_timestamp, log_append, start, end, first_unread
         )
+
+    cdef bint _is_abort(self, Cursor *batch, const Frame *frame, int64_t first_unread) except -1:
+        """Whether a control batch ends an aborted transaction, as its first record tells."""
+        cdef Record record
+        cdef Cursor key
+        cdef int problem = read_record(batch, False, &record)
+        cdef int version
+        if problem:
+            raise self._corrupt(first_unread, problems.record(frame.base_offset, 0, problem))
+        if record.key.size < MARKER_KEY_SIZE:
+            raise self._corrupt(first_unread, problems.marker_size(frame.base_offset, record.key.size))
+        key = cursor_over(record.key.at, record.key.size)
+        version = <int16_t>big_endian(&key, 2)
+        if version < 0:
+            raise self._corrupt(first_unread, problems.marker_version(frame.base_offset, version))
+        return <int16_t>big_endian(&key, 2) == ABORT
 
     cdef int _append_records(
         self,

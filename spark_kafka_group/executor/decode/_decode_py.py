@@ -17,6 +17,7 @@ from spark_kafka_group.executor.decode.contract import (
     ROW_COST,
     Buffer,
 )
+from spark_kafka_group.executor.decode.isolation import ABORT, MARKER_KEY_SIZE, AbortedTransactions
 from spark_kafka_group.executor.decode.problems import MalformedError
 from spark_kafka_group.executor.decode.topics import TopicColumn
 from spark_kafka_group.schema import arrow_schema
@@ -28,7 +29,8 @@ _HEADER = Struct(">qiibIhiqqqhii")  # of a record batch of magic 2, up to its re
 _LAST_OFFSET_DELTA = Struct(">i")
 _LAST_OFFSET_DELTA_AT = 23
 _CRC_FROM = 21  # the CRC covers the attributes and all after them
-_CODEC_MASK, _LOG_APPEND_BIT, _CONTROL_BIT = 0b111, 0b1000, 0b100000
+_CODEC_MASK, _LOG_APPEND_BIT, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0b111, 0b1000, 0b10000, 0b100000
+_MARKER_KEY = Struct(">hh")  # version, type
 
 Header = tuple[bytes, bytes | None]
 
@@ -144,6 +146,20 @@ def _read_record(cursor: _Cursor, include_headers: bool) -> _Record:
     return _Record(timestamp_delta, offset_delta, key, value, headers)
 
 
+def _is_abort(cursor: _Cursor, base_offset: int) -> bool:
+    """Whether a control batch ends an aborted transaction, as its first record tells."""
+    try:
+        key = _read_record(cursor, False).key
+    except _BadRecordError as bad:
+        raise MalformedError(problems.record(base_offset, 0, bad.code)) from None
+    if key is None or len(key) < MARKER_KEY_SIZE:
+        raise MalformedError(problems.marker_size(base_offset, -1 if key is None else len(key)))
+    version, kind = _MARKER_KEY.unpack_from(key)
+    if version < 0:
+        raise MalformedError(problems.marker_version(base_offset, version))
+    return bool(kind == ABORT)
+
+
 class _Frame(NamedTuple):
     base_offset: int
     magic: int
@@ -226,7 +242,16 @@ class RecordBatchBuilder:
     def rows(self) -> int:
         return len(self._offsets)
 
-    def append(self, topic: str, partition: int, records: Buffer, position: int, start: int, end: int) -> int:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Buffer,
+        position: int,
+        start: int,
+        end: int,
+        aborted: AbortedTransactions | None = None,
+    ) -> int:
         view = _view(records, position)
         self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
         rows_before = self.rows
@@ -234,7 +259,7 @@ class RecordBatchBuilder:
         try:
             while frame := _read_frame(topic, partition, view, position, start):
                 if frame.magic == 2:
-                    self._append_batch(frame, view[position : frame.end], start, end)
+                    self._append_batch(frame, view[position : frame.end], start, end, aborted)
                 else:
                     legacy.append_message(self, topic, partition, view[position : frame.end], reached, start, end)
                 position, reached = frame.end, max(reached, frame.next_offset)
@@ -244,19 +269,23 @@ class RecordBatchBuilder:
             self._runs.append((topic, self.rows - rows_before))
         return position
 
-    def _append_batch(self, frame: _Frame, batch: memoryview, start: int, end: int) -> None:
+    def _append_batch(
+        self, frame: _Frame, batch: memoryview, start: int, end: int, aborted: AbortedTransactions | None
+    ) -> None:
         if frame.next_offset <= start or frame.base_offset >= end:
             return
-        base_offset, *_, stored_crc, attributes, last_offset_delta, base_timestamp, max_timestamp, _, _, _, count = (
-            _HEADER.unpack_from(batch)
-        )
+        base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(batch)
+        base_timestamp, max_timestamp, producer_id, _, _, count = rest
         first_unread = max(start, base_offset)
         try:
             if self.check_crcs:
                 computed = crc32c(batch[_CRC_FROM:])
                 if computed != stored_crc:
                     raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
-            if attributes & _CONTROL_BIT:
+            control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
+            transactions = aborted if producer_id >= 0 else None
+            within_aborted = transactions is not None and transactions.reached(producer_id, frame.next_offset - 1)
+            if transactions is None if control else within_aborted and transactional:
                 return
             if count < 0:
                 raise MalformedError(problems.record_count(base_offset, count))
@@ -272,6 +301,10 @@ class RecordBatchBuilder:
                 except MalformedError as problem:
                     raise MalformedError(problems.codec_failed(base_offset, str(problem))) from problem.__cause__
             cursor = _Cursor(payload, 0, len(payload))
+            if transactions is not None and control:
+                if count and _is_abort(cursor, base_offset):
+                    transactions.ended(producer_id)
+                return
             for index in range(count):
                 try:
                     record = _read_record(cursor, self._include_headers)

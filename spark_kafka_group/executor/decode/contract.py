@@ -3,7 +3,7 @@
 ``_decode_py`` is the readable twin, ``_decode_c`` the quick one. For the same bytes they give the same rows or the
 same error text; a property test feeds both the same generated and mutated bytes. Message format v2 is decoded by each
 twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``) and the
-wording of errors (``problems``) are shared.
+wording of errors (``problems``) are shared, and so is what is known of aborted transactions (``isolation``).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 
 Buffer = bytes | bytearray | memoryview
 
@@ -73,7 +75,16 @@ class RecordBatchBuilder(Protocol):
     def unpacked_limit(self) -> int:
         """As given."""
 
-    def append(self, topic: str, partition: int, records: Buffer, position: int, start: int, end: int) -> int:
+    def append(
+        self,
+        topic: str,
+        partition: int,
+        records: Buffer,
+        position: int,
+        start: int,
+        end: int,
+        aborted: AbortedTransactions | None = None,
+    ) -> int:
         """Decode record batches and keep the rows with ``start <= offset < end``.
 
         Control batches are never shown. Record batches that lie wholly below `start` or at and after `end` are hopped
@@ -90,6 +101,10 @@ class RecordBatchBuilder(Protocol):
             Byte of `records` to begin at: 0, or what an earlier call returned.
         start, end
             Offsets wanted.
+        aborted
+            Hides the transactions that were aborted: those that the response with these `records` names, and the same
+            object in every call for them. With it a control batch that has a producer must begin with a marker.
+            None hides nothing.
 
         Returns
         -------

@@ -69,6 +69,15 @@ def record_count(base_offset: int, count: int) -> str:
     return f"the batch at offset {base_offset} gives its number of records as {count}"
 
 
+def marker_size(base_offset: int, size: int) -> str:
+    told = "none" if size < 0 else f"one of {size} bytes"
+    return f"the control batch at offset {base_offset} must have a key of at least 4 bytes, and has {told}"
+
+
+def marker_version(base_offset: int, version: int) -> str:
+    return f"the control batch at offset {base_offset} has a key of version {version}, which Kafka does not have"
+
+
 def batch_timestamp(base_offset: int) -> str:
     return f"the batch at offset {base_offset} has a log append time that does not fit microseconds"
 
