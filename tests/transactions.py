@@ -32,9 +32,9 @@ class Writer:
     def __init__(self, kafka: Any, topic: str, **configs: Any) -> None:
         self._topic = topic
         self._consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
-        self.producer = KafkaProducer(
-            bootstrap_servers=kafka.bootstrap_servers, transactional_id=name("writer"), **configs
-        )
+        # On a slow machine a transaction is not to be aborted for its age.
+        always = {"bootstrap_servers": kafka.bootstrap_servers, "transaction_timeout_ms": 600_000}
+        self.producer = KafkaProducer(transactional_id=name("writer"), **always, **configs)
         self.producer.init_transactions()
         self.open = False
 
