@@ -32,9 +32,9 @@ class Writer:
     def __init__(self, kafka: Any, topic: str, **configs: Any) -> None:
         self._topic = topic
         self._consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
-        self.producer = KafkaProducer(
-            bootstrap_servers=kafka.bootstrap_servers, transactional_id=name("writer"), **configs
-        )
+        # On a slow machine a transaction is not to be aborted for its age.
+        always = {"bootstrap_servers": kafka.bootstrap_servers, "transaction_timeout_ms": 600_000}
+        self.producer = KafkaProducer(transactional_id=name("writer"), **always, **configs)
         self.producer.init_transactions()
         self.open = False
 
@@ -47,12 +47,12 @@ class Writer:
         self.producer.close()
         self._consumer.close()
 
-    def write(self, *values: int | str) -> Writer:
+    def write(self, *values: int) -> Writer:
         """Write values, all in one record batch if it has room; the log has them afterwards."""
         if not self.open:
             self.producer.begin_transaction()
             self.open = True
-        sent = [self.producer.send(self._topic, partition=0, value=str(value).encode()) for value in values]
+        sent = [self.producer.send(self._topic, partition=0, key=b"k", value=b"%d" % value) for value in values]
         self.producer.flush()
         for future in sent:
             future.get(timeout=30)

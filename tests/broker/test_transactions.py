@@ -17,7 +17,7 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing import KafkaCluster, wait_until
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 UNCOMMITTED = {"kafka.isolation.level": "read_uncommitted"}
@@ -328,6 +328,30 @@ def test_any_range_and_any_parts_of_it_show_what_was_committed(kafka, random_log
         assert rows_of(kafka, random_log, [[whole]], **COMMITTED) == wanted
         parts = planner.divide([whole], 3)
         assert rows_of(kafka, random_log, [[part] for part in parts], **COMMITTED, **SMALL) == wanted
+
+
+def test_ranges_end_although_their_last_offsets_were_compacted_away(rows_of):
+    configs = {"cleanup.policy": "compact", "segment.ms": "300", "min.cleanable.dirty.ratio": "0.0001",
+               "delete.retention.ms": "0"}  # fmt: skip
+    with KafkaCluster(properties={"log.cleaner.backoff.ms": "200"}) as kafka:
+        topic = kafka.create_topic(name("compacted"), partitions=1, configs=configs)
+        kafka.produce(topic, [(b"%d" % (n % 2), b"%d" % n) for n in range(10)], partition=0)
+        with Writer(kafka, topic) as writer:
+            for _ in range(3):
+                writer.write(7).abort()
+        kafka.produce(topic, [(b"0", None)] * 3, partition=0)
+        end = log_end(kafka, topic)
+        assert end == 19
+
+        def cleaned():
+            kafka.produce(topic, [(b"later", b"")], partition=0)  # a segment is rolled when the next record comes
+            return [offset for offset, _ in consumed(kafka, topic, "read_uncommitted") if offset < end] == [9]
+
+        wait_until(cleaned, within=60)
+        for level in (COMMITTED, UNCOMMITTED):
+            for start, stop in [(0, end), (0, 5), (9, end), (10, end), (end - 1, end)]:
+                found = rows_of(kafka, topic, [[span(topic, start, stop)]], **level)
+                assert found == ([(9, b"9")] if start <= 9 < stop else [])
 
 
 def test_all_of_a_log_is_what_javas_consumer_gets(kafka, random_log):

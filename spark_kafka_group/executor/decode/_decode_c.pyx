@@ -541,14 +541,18 @@ cdef class RecordBatchBuilder:
         take(&cursor, 4)  # last offset delta
         base_timestamp = <int64_t>big_endian(&cursor, 8)
         max_timestamp = <int64_t>big_endian(&cursor, 8)
-        producer_id = <int64_t>big_endian(&cursor, 8)
+        producer_id = -1
+        if aborted is None:
+            take(&cursor, 8)
+        else:
+            producer_id = <int64_t>big_endian(&cursor, 8)
         take(&cursor, 6)  # producer epoch, base sequence
         count = <int32_t>big_endian(&cursor, 4)
         if cursor.failed:
             raise SystemError("read_frame lets no batch through that is shorter than its header")
         control = attributes & CONTROL_BIT != 0
         transactional = attributes & TRANSACTIONAL_BIT != 0
-        judged = aborted is not None and producer_id >= 0
+        judged = producer_id >= 0
         within_aborted = judged and aborted.reached(producer_id, frame.next_offset - 1)
         if not judged if control else within_aborted and transactional:
             return 0
