@@ -1,0 +1,151 @@
+"""How much a micro-batch takes: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay, availableNow."""
+
+import time
+
+import pytest
+from support import name
+from triggers import send, send_anywhere
+
+from spark_kafka_group.testing import wait_until
+
+EARLIEST = {"startingOffsets": "earliest"}
+
+
+def topic_holding(kafka, *values_of_partitions):
+    """A new topic with these values, by partition."""
+    topic = name("limits")
+    kafka.create_topic(topic, partitions=len(values_of_partitions))
+    for partition, values in enumerate(values_of_partitions):
+        send(kafka, topic, partition, values)
+    return topic
+
+
+def test_a_limit_is_shared_as_sparks_own_source_shares_it_and_once_ignores_it(kafka, stream_of):
+    topic = topic_holding(kafka, range(100, 201), range(10, 21), [1])
+    limited = {"maxOffsetsPerTrigger": 10} | EARLIEST
+    stream = stream_of(kafka, {"subscribe": topic}, **limited)
+    assert stream.trigger() == [1, 10, *range(100, 108)]
+    assert stream.trigger() == [11, *range(108, 117)]
+    stream.restart()
+    assert stream.trigger() == [12, *range(117, 126)]
+    assert stream.trigger() == [13, *range(126, 135)]
+
+    once = stream_of(kafka, {"subscribe": topic}, **limited)
+    assert once.once() == [1, *range(10, 21), *range(100, 201)]
+    send_anywhere(kafka, topic, range(1000, 1011), 3)
+    once.restart()
+    assert once.once() == list(range(1000, 1011))
+
+
+def test_the_largest_limit_of_all_does_not_overflow(kafka, stream_of):
+    topic = topic_holding(kafka, range(5))
+    start = f'{{"{topic}": {{"0": 5}}}}'
+    stream = stream_of(kafka, {"subscribe": topic}, startingOffsets=start, maxOffsetsPerTrigger=2**63 - 1)
+    assert stream.trigger() is None
+    send(kafka, topic, 0, range(30, 35))
+    assert stream.trigger() == list(range(30, 35))
+
+
+def test_a_batch_waits_for_its_minimum_but_not_longer_than_the_delay(kafka, stream_of):
+    topic = topic_holding(kafka, range(100, 110), range(10, 15), [1])
+    least = {"minOffsetsPerTrigger": 15, "maxTriggerDelay": "2s"} | EARLIEST
+    stream = stream_of(kafka, {"subscribe": topic}, **least)
+    assert stream.trigger() == [1, *range(10, 15), *range(100, 110)]  # the first batch of a run never waits
+    send(kafka, topic, 1, range(15, 21))
+    assert stream.trigger() is None
+    send(kafka, topic, 0, range(110, 121))
+    send(kafka, topic, 2, [2])
+    assert stream.trigger() == [2, *range(15, 21), *range(110, 121)]
+    began = time.monotonic()
+    send(kafka, topic, 0, range(121, 126))
+    send(kafka, topic, 1, range(21, 26))
+    assert stream.trigger() is None
+    assert wait_until(stream.trigger, within=10) == [*range(21, 26), *range(121, 126)]
+    assert time.monotonic() - began > 1.5
+
+    once = stream_of(kafka, {"subscribe": topic}, **least)
+    assert once.once() == [1, 2, *range(10, 26), *range(100, 126)]
+    send_anywhere(kafka, topic, range(1000, 1011), 3)
+    once.restart()
+    assert once.once() == list(range(1000, 1011))
+
+
+def test_minimum_and_limit_go_together(kafka, stream_of):
+    topic = topic_holding(kafka, range(100, 121), range(10, 21), [1])
+    both = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "2s"} | EARLIEST
+    stream = stream_of(kafka, {"subscribe": topic}, **both)
+    # Spark's own source rounds down to 12 of the first partition, 19 in all; here the limit is used up.
+    assert stream.trigger() == [1, *range(10, 16), *range(100, 113)]
+    assert stream.trigger() is None  # 13 are left
+    send(kafka, topic, 0, range(121, 129))
+    send(kafka, topic, 1, range(21, 31))
+    send(kafka, topic, 2, [2])
+    assert stream.trigger() == [2, *range(16, 25), *range(113, 123)]
+    assert stream.trigger() is None  # 12 are left
+    assert wait_until(stream.trigger, within=10) == [*range(25, 31), *range(123, 129)]
+
+    once = stream_of(kafka, {"subscribe": topic}, **both)
+    assert once.once() == [1, 2, *range(10, 31), *range(100, 129)]
+
+
+def test_partitions_that_are_new_count_towards_the_minimum(kafka, stream_of):
+    topic = topic_holding(kafka, range(5))
+    stream = stream_of(kafka, {"subscribe": topic}, minOffsetsPerTrigger=8, **EARLIEST)
+    assert stream.trigger() == list(range(5))
+    kafka.add_partitions(topic, 2)
+    send(kafka, topic, 1, range(10, 17))
+    assert stream.trigger() is None
+    send(kafka, topic, 0, [5])
+    assert wait_until(stream.trigger, within=10) == [5, *range(10, 17)]
+
+
+class TestAvailableNow:
+    """15 records in one of five partitions, five a batch."""
+
+    @pytest.fixture
+    def topic(self, kafka):
+        return topic_holding(kafka, range(15), [], [], [], [])
+
+    @pytest.fixture
+    def stream(self, kafka, topic, stream_of):
+        return stream_of(kafka, {"subscribe": topic}, maxOffsetsPerTrigger=5, **EARLIEST)
+
+    def test_it_is_three_batches_and_no_record_that_came_later(self, kafka, topic, stream):
+        stream.reader.prepareForTriggerAvailableNow()
+        assert stream.trigger() == list(range(5))
+        send(kafka, topic, 0, range(15, 20))
+        assert stream.trigger() == list(range(5, 10))
+        kafka.add_partitions(topic, 6)
+        send(kafka, topic, 5, [100])
+        assert stream.trigger() == list(range(10, 15))
+        assert stream.trigger() is None
+        stream.restart()
+        assert sorted(sum(stream.available_now(), [])) == [*range(15, 20), 100]
+
+    @pytest.mark.parametrize(
+        ("partitions", "records"), [(3, 15), (5, 10)], ids=["with fewer partitions", "with fewer records"]
+    )
+    def test_a_topic_that_is_made_anew_meanwhile_is_an_error(self, kafka, topic, stream, partitions, records):
+        stream.reader.prepareForTriggerAvailableNow()
+        assert stream.trigger() == list(range(5))
+        kafka.delete_topic(topic)
+        kafka.create_topic(topic, partitions=partitions)
+        send(kafka, topic, 0, range(records))
+        with pytest.raises(Exception, match=f"{topic}-.*deleted and made again"):
+            while True:
+                stream.trigger()
+
+    def test_a_batch_that_failed_is_read_again_although_partitions_were_added(self, kafka, topic, stream):
+        stream.reader.prepareForTriggerAvailableNow()
+        end, tasks = stream.plan()
+        stream.restart()  # its tasks failed
+        kafka.add_partitions(topic, 7)
+        start = stream.reader.initialOffset()  # of a first batch that did not finish Spark knows no start
+        stream.reader.prepareForTriggerAvailableNow()
+        assert stream.reader.partitions(start, end) == tasks
+
+    def test_a_rest_below_the_minimum_is_read(self, kafka, topic, stream_of):
+        stream = stream_of(
+            kafka, {"subscribe": topic}, minOffsetsPerTrigger=7, maxOffsetsPerTrigger=10, **EARLIEST
+        )
+        assert stream.available_now() == [list(range(10)), list(range(10, 15))]
