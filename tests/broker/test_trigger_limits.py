@@ -145,7 +145,5 @@ class TestAvailableNow:
         assert stream.reader.partitions(start, end) == tasks
 
     def test_a_rest_below_the_minimum_is_read(self, kafka, topic, stream_of):
-        stream = stream_of(
-            kafka, {"subscribe": topic}, minOffsetsPerTrigger=7, maxOffsetsPerTrigger=10, **EARLIEST
-        )
+        stream = stream_of(kafka, {"subscribe": topic}, minOffsetsPerTrigger=7, maxOffsetsPerTrigger=10, **EARLIEST)
         assert stream.available_now() == [list(range(10)), list(range(10, 15))]
