@@ -1,14 +1,15 @@
 """What a batch read reads: offsets, timestamps, their order, and the parts its tasks get."""
 
 import json
+import threading
 
 import pytest
 from support import Record, name, numbered, produce, topic_with
-from triggers import batch, batch_values, by_partition, cuts, send, send_anywhere
+from triggers import FIRST, batch, batch_values, by_partition, cuts, fill, send, send_anywhere
 
+from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import wait_until
 
-FIRST = 1_700_000_000_000
 TIMES = [FIRST, FIRST + 1000, FIRST + 2000, FIRST + 3000]
 NEVER = 2**63 - 1
 
@@ -32,8 +33,7 @@ def three(kafka):
     """0 to 9, 10 to 19 and 20 in three partitions."""
     topic = name("batch")
     kafka.create_topic(topic, partitions=3)
-    for partition, numbers in enumerate([range(10), range(10, 20), [20]]):
-        send(kafka, topic, partition, numbers)
+    fill(kafka, topic, enumerate([range(10), range(10, 20), [20]]))
     return topic
 
 
@@ -42,10 +42,12 @@ def timed(kafka):
     """0 to 29, dealt to three partitions; ten at each of three times."""
     topic = name("batch")
     kafka.create_topic(topic, partitions=3)
-    for decade, timestamp in enumerate(TIMES[:3]):
-        for partition in range(3):
-            numbers = [n for n in range(10 * decade, 10 * decade + 10) if n % 3 == partition]
-            send(kafka, topic, partition, numbers, timestamp)
+    decades = [(range(10 * n, 10 * n + 10), timestamp) for n, timestamp in enumerate(TIMES[:3])]
+    fill(
+        kafka,
+        topic,
+        {(p, timestamp): [n for n in decade if n % 3 == p] for decade, timestamp in decades for p in range(3)},
+    )
     return topic
 
 
@@ -118,7 +120,7 @@ class TestTimestamps:
 
     def test_a_start_later_than_every_record_is_an_error_or_the_end(self, kafka, timed):
         late = {"startingOffsetsByTimestamp": at(timed, TIMES[1], TIMES[1], NEVER)}
-        with pytest.raises(Exception, match=f"{timed}-2.*{NEVER}|{NEVER}.*{timed}-2"):
+        with pytest.raises(GroupKafkaError, match=f"{timed}-2.*{NEVER}|{NEVER}.*{timed}-2"):
             values(kafka, timed, **late)
         found = values(kafka, timed, **late, startingOffsetsByTimestampStrategy="latest")
         assert found == [n for n in range(10, 30) if n % 3 != 2]
@@ -131,7 +133,7 @@ class TestTimestamps:
     @pytest.mark.parametrize("side", ["starting", "ending"])
     def test_must_be_given_for_the_partitions_there_are(self, kafka, timed, side, count):
         some = {f"{side}OffsetsByTimestamp": at(timed, *[FIRST] * count)}
-        with pytest.raises(Exception, match=f"{side}OffsetsByTimestamp .*{timed}-{2 if count == 2 else 3}"):
+        with pytest.raises(GroupKafkaError, match=f"{side}OffsetsByTimestamp .*{timed}-{2 if count == 2 else 3}"):
             values(kafka, timed, **some)
 
 
@@ -143,7 +145,7 @@ class TestStartAndEnd:
             "startingOffsets": by_partition(three, dict.fromkeys(range(3), 1)),
             "endingOffsets": by_partition(three, dict.fromkeys(range(2), 1)),
         }
-        with pytest.raises(Exception, match=f"{three}-2"):
+        with pytest.raises(GroupKafkaError, match=f"{three}-2"):
             values(kafka, three, **ends)
 
     def test_the_start_is_not_after_the_end(self, kafka, three):
@@ -151,26 +153,26 @@ class TestStartAndEnd:
             "startingOffsets": by_partition(three, dict.fromkeys(range(3), 1)),
             "endingOffsets": by_partition(three, dict.fromkeys(range(3), 0)),
         }
-        with pytest.raises(Exception, match=rf"{three}-0.*\b1\b.*\b0\b"):
+        with pytest.raises(GroupKafkaError, match=rf"{three}-0.*\b1\b.*\b0\b"):
             values(kafka, three, **ends)
 
     def test_nor_after_an_end_that_had_to_be_looked_up(self, kafka, timed):
         ends = {"startingOffsets": by_partition(timed, dict.fromkeys(range(3), 9)), "endingTimestamp": TIMES[1]}
-        with pytest.raises(Exception, match=rf"{timed}-0.*\b9\b.*\b4\b"):
+        with pytest.raises(GroupKafkaError, match=rf"{timed}-0.*\b9\b.*\b4\b"):
             values(kafka, timed, **ends)
 
     @pytest.mark.parametrize("loss", ["true", "false"])
     def test_nor_after_the_end_of_the_log(self, kafka, loss):
         topic = topic_with(kafka, [], partitions=3)
         start = by_partition(topic, dict.fromkeys(range(3), 1))
-        with pytest.raises(Exception, match=rf"{topic}-0.*\b1\b.*\b0\b"):
+        with pytest.raises(GroupKafkaError, match=rf"{topic}-0.*\b1\b.*\b0\b"):
             values(kafka, topic, startingOffsets=start, failOnDataLoss=loss)
 
     @pytest.mark.parametrize("side", ["starting", "ending"])
     def test_name_every_partition_there_is_and_no_other(self, kafka, three, side):
         for partitions, told in ((range(2), f"{three}-2"), (range(4), f"{three}-3")):
             offsets = by_partition(three, dict.fromkeys(partitions, 1))
-            with pytest.raises(Exception, match=f"{side}Offsets .*{told}"):
+            with pytest.raises(GroupKafkaError, match=f"{side}Offsets .*{told}"):
                 values(kafka, three, **{f"{side}Offsets": offsets})
 
 
@@ -196,8 +198,7 @@ class TestTasks:
         assert ranges(kafka, topic, minPartitions=4, **ends) == [(0, 0, 33), (0, 33, 66), (0, 66, 100), (1, 0, 3)]
 
     def test_at_least_as_many_as_asked_for_and_every_record_once(self, kafka, three):
-        reader, tasks = batch(settings(kafka, three, minPartitions=6))
-        assert len(tasks) >= 6
+        assert len(batch(settings(kafka, three, minPartitions=6))[1]) >= 6
         assert values(kafka, three, minPartitions=6) == list(range(21))
         send_anywhere(kafka, three, range(21, 31), 3)
         assert values(kafka, three, minPartitions=6) == list(range(31))
@@ -209,10 +210,11 @@ class TestTasks:
         assert values(kafka, three, maxRecordsPerPartition=4) == list(range(21))
 
 
+IMPATIENT = {"kafka.request.timeout.ms": 1000, "kafka.fetch.max.wait.ms": 100, "fetchOffset.retryIntervalMs": 100}
+
+
 class TestRetries:
     """A broker that does not answer while offsets are looked up."""
-
-    IMPATIENT = {"kafka.request.timeout.ms": 1000, "kafka.fetch.max.wait.ms": 100, "fetchOffset.retryIntervalMs": 100}
 
     @pytest.fixture
     def silent(self, kafka, three):
@@ -222,15 +224,13 @@ class TestRetries:
         wait_until(lambda: three in kafka.admin.list_topics(), within=30)
 
     def test_is_an_error_after_so_many_tries(self, kafka, three, silent):
-        with pytest.raises(Exception, match=r"127\.0\.0\.1|time"):
-            values(kafka, three, **self.IMPATIENT, **{"fetchOffset.numRetries": 1})
+        with pytest.raises(GroupKafkaError, match=r"127\.0\.0\.1|time"):
+            values(kafka, three, **IMPATIENT, **{"fetchOffset.numRetries": 1})
 
     def test_and_none_when_it_answers_before(self, kafka, three, silent):
-        import threading
-
         back = threading.Timer(1.5, kafka.node(0).resume)
         back.start()
         try:
-            assert values(kafka, three, **self.IMPATIENT, **{"fetchOffset.numRetries": 5}) == list(range(21))
+            assert values(kafka, three, **IMPATIENT, **{"fetchOffset.numRetries": 5}) == list(range(21))
         finally:
             back.join()

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka.structs import TopicPartition
@@ -40,6 +41,13 @@ def loss(condition, topic=""):
     return pytest.raises(
         GroupKafkaError, match=rf"(?s)KAFKA_DATA_LOSS\.{condition}\b.*{topic}|{topic}.*\.{condition}\b"
     )
+
+
+def at_once(*streams):
+    """What the next trigger of each stream gives, or raises: a loss is doubted for seconds before it is believed."""
+    with ThreadPoolExecutor() as pool:
+        futures = [pool.submit(stream.trigger) for stream in streams]
+    return [future.exception() or future.result() for future in futures]
 
 
 class TestRecordsThatExpired:
@@ -126,12 +134,13 @@ class TestTopicsMadeAnew:
 def test_a_start_after_the_end_of_the_log(kafka, stream_of):
     topic = topic_holding(kafka, range(10))
     start = {"startingOffsets": by_partition(topic, {0: 50})}
+    stops, goes_on = (stream_of(kafka, {"subscribe": topic}, **start, **more) for more in ({}, GOES_ON))
+    error, none = at_once(stops, goes_on)
     with loss("PARTITION_OFFSET_CHANGED", topic):
-        stream_of(kafka, {"subscribe": topic}, **start).trigger()
-    stream = stream_of(kafka, {"subscribe": topic}, **start, **GOES_ON)
-    assert stream.trigger() is None
+        raise error
+    assert none is None
     send(kafka, topic, 0, [10])
-    assert stream.trigger() == [10]
+    assert goes_on.trigger() == [10]
 
 
 class TestTopicsDeleted:
@@ -160,10 +169,10 @@ class TestTopicsDeleted:
             assert stream.trigger() == [1, 2]
             stream.restart()
         kafka.delete_topic(other)
-        with loss("PARTITIONS_DELETED", f"{other}-0"):
-            streams[0].trigger()
-        with loss("PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT", f"{other}-0"):
-            streams[1].trigger()
+        conditions = "PARTITIONS_DELETED", "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT"
+        for condition, error in zip(conditions, at_once(*streams), strict=True):
+            with loss(condition, f"{other}-0"):
+                raise error
 
 
 @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])

@@ -2,35 +2,33 @@
 
 import pytest
 from support import name
-from triggers import by_partition, send, send_anywhere
+from triggers import FIRST, by_partition, fill, send, send_anywhere
 
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.testing import wait_until
 
-FIRST = 1_700_000_000_000
 SECOND = FIRST + 1000
 
 
-@pytest.fixture(params=["subscribe", "subscribePattern", "assign"])
+WAYS = {"subscribe": "true", "subscribePattern": "false", "assign": "true"}
+"""To subscribe, each with a failOnDataLoss: a start loses nothing, whatever that is."""
+
+
+@pytest.fixture(params=WAYS)
 def way(request):
-    """A topic's name, and each way to subscribe to it."""
+    """A topic's name, and options that subscribe to it."""
     topic = name("start")
     told = {"subscribe": topic, "subscribePattern": f"{topic[:-1]}.", "assign": f'{{"{topic}": [0, 1, 2, 3, 4]}}'}
-    return topic, {request.param: told[request.param]}
-
-
-@pytest.fixture(params=["true", "false"])
-def loss(request):
-    """Whether a loss would be an error: starting loses nothing."""
-    return {"failOnDataLoss": request.param}
+    return topic, {request.param: told[request.param], "failOnDataLoss": WAYS[request.param]}
 
 
 def with_timestamps(kafka, topic):
     """Partitions 0 to 3 have records at both times, partition 4 only at the first."""
     kafka.create_topic(topic, partitions=5)
-    for partition, values in enumerate([[-20], [-10], [0, 1], [10, 11], [20, 21, 22]]):
-        send(kafka, topic, partition, values, FIRST)
-    for partition, values in enumerate([[-21, -22], [-11, -12], [2], [12]]):
-        send(kafka, topic, partition, values, SECOND)
+    at_first = enumerate([[-20], [-10], [0, 1], [10, 11], [20, 21, 22]])
+    at_second = enumerate([[-21, -22], [-11, -12], [2], [12]])
+    values = {(partition, FIRST): values for partition, values in at_first}
+    fill(kafka, topic, values | {(partition, SECOND): values for partition, values in at_second})
 
 
 def goes_on(kafka, topic, way, stream):
@@ -48,55 +46,53 @@ def goes_on(kafka, topic, way, stream):
     stream.wait_for(*range(40, 50))
 
 
-def test_from_the_ends_of_the_logs(kafka, way, loss, stream_of):
+def test_from_the_ends_of_the_logs(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
     send(kafka, topic, 0, [-1])
-    stream = stream_of(kafka, subscription, startingOffsets="latest", **loss)
+    stream = stream_of(kafka, subscription, startingOffsets="latest")
     assert stream.trigger() is None
     send_anywhere(kafka, topic, [1, 2, 3], 5)
     assert stream.trigger() == [1, 2, 3]
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_the_first_records(kafka, way, loss, stream_of):
+def test_from_the_first_records(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
     send_anywhere(kafka, topic, [1, 2, 3], 5)
-    stream = stream_of(kafka, subscription, startingOffsets="earliest", **loss)
+    stream = stream_of(kafka, subscription, startingOffsets="earliest")
     send_anywhere(kafka, topic, [4, 5, 6], 5)
     assert stream.trigger() == [1, 2, 3, 4, 5, 6]
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_an_offset_of_each_partition(kafka, way, loss, stream_of):
+def test_from_an_offset_of_each_partition(kafka, way, stream_of):
     topic, subscription = way
     kafka.create_topic(topic, partitions=5)
-    for partition, first in enumerate([-20, -10, 0, 10, 20]):
-        step = -1 if first < 0 else 1
-        send(kafka, topic, partition, [first, first + step, first + 2 * step])
+    fill(kafka, topic, enumerate([[-20, -21, -22], [-10, -11, -12], [0, 1, 2], [10, 11, 12], [20, 21, 22]]))
     offsets = by_partition(topic, {0: -2, 1: -1, 2: 0, 3: 1, 4: 2})
-    stream = stream_of(kafka, subscription, startingOffsets=offsets, **loss)
+    stream = stream_of(kafka, subscription, startingOffsets=offsets)
     assert stream.trigger() == [-22, -21, -20, 0, 1, 2, 11, 12, 22]
     assert stream.positions(topic) == dict.fromkeys(range(5), 3)
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_a_timestamp_of_each_partition(kafka, way, loss, stream_of):
+def test_from_a_timestamp_of_each_partition(kafka, way, stream_of):
     topic, subscription = way
     with_timestamps(kafka, topic)
     timestamps = by_partition(topic, dict.fromkeys(range(4), SECOND) | {4: FIRST})
-    stream = stream_of(kafka, subscription, startingOffsetsByTimestamp=timestamps, **loss)
+    stream = stream_of(kafka, subscription, startingOffsetsByTimestamp=timestamps)
     assert stream.trigger() == [-22, -21, -12, -11, 2, 12, 20, 21, 22]
     assert stream.positions(topic) == dict.fromkeys(range(5), 3)
     goes_on(kafka, topic, subscription, stream)
 
 
-def test_from_one_timestamp(kafka, way, loss, stream_of):
+def test_from_one_timestamp(kafka, way, stream_of):
     topic, subscription = way
     with_timestamps(kafka, topic)
     send(kafka, topic, 4, [23, 24], SECOND)
-    stream = stream_of(kafka, subscription, startingTimestamp=SECOND, **loss)
+    stream = stream_of(kafka, subscription, startingTimestamp=SECOND)
     assert stream.trigger() == [-22, -21, -12, -11, 2, 12, 23, 24]
     assert stream.positions(topic) == dict.fromkeys(range(4), 3) | {4: 5}
     goes_on(kafka, topic, subscription, stream)
@@ -112,7 +108,7 @@ def test_without_a_record_as_new_as_the_timestamp_a_stream_fails_or_starts_at_th
         else {"startingTimestamp": SECOND}
     )
     for strategy in ({}, {"startingOffsetsByTimestampStrategy": "error"}):
-        with pytest.raises(Exception, match=f"{topic}-4.*{SECOND}|{SECOND}.*{topic}-4"):
+        with pytest.raises(OptionError, match=f"{topic}-4.*{SECOND}|{SECOND}.*{topic}-4"):
             stream_of(kafka, subscription, **start, **strategy).trigger()
     stream = stream_of(kafka, subscription, **start, startingOffsetsByTimestampStrategy="latest")
     assert stream.trigger() == [-22, -21, -12, -11, 2, 12]
@@ -145,18 +141,16 @@ def test_a_start_for_all_of_a_topic(kafka, stream_of):
 def test_a_start_must_be_given_for_the_partitions_there_are(kafka, start, stream_of):
     topic = name("start")
     kafka.create_topic(topic, partitions=3)
-    for partition in range(3):
-        send(kafka, topic, partition, [1], FIRST)
+    fill(kafka, topic, {partition: [1] for partition in range(3)})
     ((option, values),) = start.items()
-    with pytest.raises(Exception, match=f"{option} .*{topic}-{3 if 3 in values else 2}"):
+    with pytest.raises(OptionError, match=f"{option} .*{topic}-{3 if 3 in values else 2}"):
         stream_of(kafka, {"subscribe": topic}, **{option: by_partition(topic, values)}).trigger()
 
 
 def test_an_offset_wins_over_nothing_and_timestamps_over_offsets(kafka, stream_of):
     topic = name("start")
     kafka.create_topic(topic)
-    for n, timestamp in enumerate((FIRST, SECOND, SECOND + 1000)):
-        send(kafka, topic, 0, [n], timestamp)
+    fill(kafka, topic, {(0, FIRST): [0], (0, SECOND): [1], (0, SECOND + 1000): [2]})
     offsets = {"startingOffsets": "earliest"}
     each = offsets | {"startingOffsetsByTimestamp": by_partition(topic, {0: SECOND})}
     for given, values in ((offsets, [0, 1, 2]), (each, [1, 2]), (each | {"startingTimestamp": SECOND + 1000}, [2])):
@@ -169,8 +163,7 @@ class TestSubscription:
     def test_assign_is_the_partitions_named_whatever_else_there_is(self, kafka, stream_of):
         topic = name("start")
         kafka.create_topic(topic, partitions=3)
-        for partition in range(3):
-            send(kafka, topic, partition, [partition])
+        fill(kafka, topic, {partition: [partition] for partition in range(3)})
         stream = stream_of(kafka, {"assign": f'{{"{topic}": [0, 2]}}'}, startingOffsets="earliest")
         assert stream.trigger() == [0, 2]
         assert stream.positions(topic) == {0: 1, 2: 1}

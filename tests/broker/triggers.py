@@ -10,6 +10,8 @@ from spark_kafka_group.testing import wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": "300"}
 """New topics and partitions are noticed soon."""
+FIRST = 1_700_000_000_000
+"""The timestamp of records that need none in particular."""
 
 
 class Stream:
@@ -88,9 +90,18 @@ def cuts(tasks):
     return sorted((r.tp.partition, r.start, r.end) for task in tasks for r in task.ranges)
 
 
-def send(kafka, topic, partition, values, timestamp_ms=1_700_000_000_000):
+def send(kafka, topic, partition, values, timestamp_ms=FIRST):
     """Produce `values`, numbers, to one partition."""
-    produce(kafka, topic, [Record(partition, None, b"%d" % value, (), timestamp_ms) for value in values])
+    fill(kafka, topic, {(partition, timestamp_ms): values})
+
+
+def fill(kafka, topic, values):
+    """Produce numbers, by partition, or by partition and timestamp; with one producer, as each takes a while."""
+    records = []
+    for where, numbers in dict(values).items():
+        partition, timestamp_ms = where if isinstance(where, tuple) else (where, FIRST)
+        records += [Record(partition, None, b"%d" % number, (), timestamp_ms) for number in numbers]
+    produce(kafka, topic, records)
 
 
 def send_anywhere(kafka, topic, values, partitions):

@@ -1,5 +1,7 @@
 """How minPartitions and maxRecordsPerPartition cut ranges: as Spark's own source does, with its numbers."""
 
+import itertools
+
 import pytest
 
 from spark_kafka_group.driver import planner
@@ -20,7 +22,7 @@ def cut(ranges, **options):
 
 def steps(*offsets):
     """Ranges that follow one another."""
-    return list(zip(offsets, offsets[1:], strict=False))
+    return list(itertools.pairwise(offsets))
 
 
 @pytest.mark.parametrize("options", [{}, {"minPartitions": 3}, {"minPartitions": 1}])
