@@ -1,7 +1,7 @@
 """Where a stream starts, for each way to subscribe: the ends of the logs, offsets, timestamps."""
 
 import pytest
-from support import name
+from support import committed, members, name
 from triggers import FIRST, by_partition, fill, send, send_anywhere
 
 from spark_kafka_group.errors import OptionError
@@ -126,6 +126,8 @@ def test_a_start_for_all_of_a_topic(kafka, stream_of):
     offsets = f'{{"{one}": "latest", "{other}": {{"0": 1, "1": -2}}}}'
     stream = stream_of(kafka, {"subscribe": f"{one},{other}"}, startingOffsets=offsets)
     assert stream.trigger() == [1, 2, 3, 4, 5]
+    with pytest.raises(OptionError, match=f"startingOffsets .*{other}"):
+        stream_of(kafka, {"subscribe": one}, startingOffsets=offsets).trigger()
 
 
 @pytest.mark.parametrize(
@@ -177,3 +179,56 @@ class TestSubscription:
         stream = stream_of(kafka, {"subscribePattern": f"{prefix}-."}, startingOffsets="earliest")
         assert wait_until(stream.trigger, within=10) == [0, 1]
         assert set(stream.offset) == {*topics[:2], "@group"}
+
+
+class TestEnd:
+    """Where a stream stops to read, if it is told to."""
+
+    def test_of_a_stream(self, kafka, stream_of):
+        topic = name("end")
+        kafka.create_topic(topic, partitions=2)
+        fill(kafka, topic, {0: range(5), 1: range(10, 13)})
+        ends = {"endingOffsets": by_partition(topic, {0: 2, 1: -1})}
+        stream = stream_of(kafka, {"subscribe": topic}, startingOffsets="earliest", **ends)
+        assert stream.trigger() == [0, 1, 10, 11, 12]
+        fill(kafka, topic, {0: [5], 1: [13]})
+        assert stream.trigger() is None
+
+    @pytest.mark.parametrize("each", [True, False], ids=["a timestamp of each partition", "one timestamp"])
+    def test_by_timestamp_is_at_the_first_record_as_new_whenever_it_comes(self, kafka, each, stream_of):
+        topic = name("end")
+        kafka.create_topic(topic, partitions=2)
+        fill(kafka, topic, {(0, FIRST): [0, 1], (0, SECOND): [2], (1, FIRST): [10]})
+        at = {"endingOffsetsByTimestamp": by_partition(topic, {0: SECOND, 1: SECOND})}
+        ends = at if each else {"endingTimestamp": SECOND}
+        stream = stream_of(kafka, {"subscribe": topic}, startingOffsets="earliest", **ends)
+        assert stream.trigger() == [0, 1, 10]
+        fill(kafka, topic, {(0, FIRST): [3], (1, FIRST): [11], (1, SECOND): [12]})
+        assert stream.trigger() == [11]
+        fill(kafka, topic, {(1, FIRST): [13]})
+        assert stream.trigger() is None
+
+
+class TestGroup:
+    """The group of a query that names none."""
+
+    def test_is_named_by_a_prefix_and_an_id_in_the_checkpoint(self, kafka, stream_of):
+        topic, prefix = name("group"), name("prefix")
+        kafka.create_topic(topic)
+        send(kafka, topic, 0, [0])
+        stream = stream_of(kafka, {"subscribe": topic}, startingOffsets="earliest", groupIdPrefix=prefix)
+        assert stream.trigger() == [0]
+        assert stream.trigger() is None
+        group = f"{prefix}-{stream.offset['@group']['reader']}"
+        assert committed(kafka, group) == {(topic, 0): 1}
+        assert len(members(kafka, group)) == 1
+
+    def test_named_by_the_user_has_no_prefix(self, kafka, group, stream_of):
+        topic = name("group")
+        kafka.create_topic(topic)
+        send(kafka, topic, 0, [0])
+        both = {"groupIdPrefix": "unused", "kafka.group.id": group}
+        stream = stream_of(kafka, {"subscribe": topic}, startingOffsets="earliest", **both)
+        assert stream.trigger() == [0]
+        assert stream.trigger() is None
+        assert committed(kafka, group) == {(topic, 0): 1}

@@ -96,6 +96,19 @@ def test_partitions_that_are_new_count_towards_the_minimum(kafka, stream_of):
     assert wait_until(stream.trigger, within=10) == [5, *range(10, 17)]
 
 
+def test_before_the_first_batch_there_is_no_progress_to_tell(kafka, stream_of):
+    topic = topic_holding(kafka, range(3))
+    stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST)
+    assert stream.reader.reportLatestOffset() is None
+    stream.reader.initialOffset()
+    assert stream.reader.reportLatestOffset() is None
+    end, _ = stream.plan()
+    assert stream.reader.reportLatestOffset()[topic] == {"0": 3}
+    stream.restart()
+    stream.reader.partitions({}, end)  # a batch that is read again: no ends have been looked up
+    assert stream.reader.reportLatestOffset() is None
+
+
 class TestAvailableNow:
     """15 records in one of five partitions, five a batch."""
 

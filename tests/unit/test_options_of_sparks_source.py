@@ -109,6 +109,14 @@ def test_settings_of_kafkas_consumer_that_would_change_what_is_read_are_not_supp
 
 
 @pytest.mark.parametrize("load", [load_stream, load_batch])
+def test_the_reset_policy_is_one_of_kafkas(load):
+    for policy in ("earliest", "latest", "none"):
+        load(TOPIC | {"kafka.auto.offset.reset": policy})
+    with pytest.raises(OptionError, match=r"kafka.auto.offset.reset \(someValue\) must be one of"):
+        load(TOPIC | {"kafka.auto.offset.reset": "someValue"})
+
+
+@pytest.mark.parametrize("load", [load_stream, load_batch])
 def test_brokers_must_be_named(load):
     with pytest.raises(OptionError, match="option kafka.bootstrap.servers is missing"):
         load({"subscribe": "t"})
