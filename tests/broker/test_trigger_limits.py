@@ -1,12 +1,14 @@
 """How much a micro-batch takes: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay, availableNow."""
 
+import functools
 import itertools
-import time
 
 import pytest
 from support import name
 from triggers import fill, send, send_anywhere
 
+from spark_kafka_group.driver import session
+from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import wait_until
 
@@ -19,6 +21,14 @@ def topic_holding(kafka, *values_of_partitions):
     kafka.create_topic(topic, partitions=len(values_of_partitions))
     fill(kafka, topic, enumerate(values_of_partitions))
     return topic
+
+
+@pytest.fixture
+def seconds(monkeypatch):
+    """The time that maxTriggerDelay goes by; appending a number lets so many seconds pass."""
+    passed = [1000.0]
+    monkeypatch.setattr(session, "Holding", functools.partial(Holding, clock=lambda: sum(passed)))
+    return passed
 
 
 def test_a_limit_is_shared_as_sparks_own_source_shares_it_and_once_ignores_it(kafka, stream_of):
@@ -47,20 +57,20 @@ def test_the_largest_limit_of_all_does_not_overflow(kafka, stream_of):
     assert stream.trigger() == list(range(30, 35))
 
 
-def test_a_batch_waits_for_its_minimum_but_not_longer_than_the_delay(kafka, stream_of):
+def test_a_batch_waits_for_its_minimum_but_not_longer_than_the_delay(kafka, stream_of, seconds):
     topic = topic_holding(kafka, range(100, 110), range(10, 15), [1])
-    least = {"minOffsetsPerTrigger": 15, "maxTriggerDelay": "2s"} | EARLIEST
+    least = {"minOffsetsPerTrigger": 15, "maxTriggerDelay": "5s"} | EARLIEST
     stream = stream_of(kafka, {"subscribe": topic}, **least)
     assert stream.trigger() == [1, *range(10, 15), *range(100, 110)]  # the first batch of a run never waits
     send(kafka, topic, 1, range(15, 21))
     assert stream.trigger() is None
     fill(kafka, topic, {0: range(110, 121), 2: [2]})
     assert stream.trigger() == [2, *range(15, 21), *range(110, 121)]
-    began = time.monotonic()
     fill(kafka, topic, {0: range(121, 126), 1: range(21, 26)})
+    seconds.append(4)
     assert stream.trigger() is None
-    assert wait_until(stream.trigger, within=10) == [*range(21, 26), *range(121, 126)]
-    assert time.monotonic() - began > 1.5
+    seconds.append(1)
+    assert stream.trigger() == [*range(21, 26), *range(121, 126)]
 
     once = stream_of(kafka, {"subscribe": topic}, **least)
     assert once.once() == [1, 2, *range(10, 26), *range(100, 126)]
@@ -69,9 +79,9 @@ def test_a_batch_waits_for_its_minimum_but_not_longer_than_the_delay(kafka, stre
     assert once.once() == list(range(1000, 1011))
 
 
-def test_minimum_and_limit_go_together(kafka, stream_of):
+def test_minimum_and_limit_go_together(kafka, stream_of, seconds):
     topic = topic_holding(kafka, range(100, 121), range(10, 21), [1])
-    both = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "2s"} | EARLIEST
+    both = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "5s"} | EARLIEST
     stream = stream_of(kafka, {"subscribe": topic}, **both)
     # Spark's own source rounds down to 12 of the first partition, 19 in all; here the limit is used up.
     assert stream.trigger() == [1, *range(10, 16), *range(100, 113)]
@@ -79,7 +89,8 @@ def test_minimum_and_limit_go_together(kafka, stream_of):
     fill(kafka, topic, {0: range(121, 129), 1: range(21, 31), 2: [2]})
     assert stream.trigger() == [2, *range(16, 25), *range(113, 123)]
     assert stream.trigger() is None  # 12 are left
-    assert wait_until(stream.trigger, within=10) == [*range(25, 31), *range(123, 129)]
+    seconds.append(5)
+    assert stream.trigger() == [*range(25, 31), *range(123, 129)]
 
     once = stream_of(kafka, {"subscribe": topic}, **both)
     assert once.once() == [1, 2, *range(10, 31), *range(100, 129)]

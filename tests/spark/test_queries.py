@@ -1,5 +1,6 @@
 """Queries as people write them over Spark's own kafka source: windows, joins, unions, limits, losses."""
 
+import itertools
 import json
 
 import pytest
@@ -52,6 +53,11 @@ def run(tmp_path):
         query.stop()
 
 
+def rows_read(query):
+    """Rows of each micro-batch, as the query's progress counts them."""
+    return [p.numInputRows for p in query.recentProgress if p.numInputRows]
+
+
 def test_windows_over_the_records_timestamps_with_a_watermark(kafka, load, run):
     topic = topic_with(kafka, numbers([1, 2]) + numbers([3], timestamp_ms=NOW + 7000), partitions=1)
     counted = load(topic).withWatermark("timestamp", "10 seconds").groupBy(window("timestamp", "5 seconds")).count()
@@ -65,7 +71,7 @@ def test_a_stream_joined_with_itself_is_one_source(kafka, load, run):
     keyed = load(topic).selectExpr("value", "value % 5 as key")
     query, batches = run(keyed.join(keyed, "key"))
     query.awaitTermination()
-    assert sorted(sum(batches, [])) == [(1, 1, 1), (1, 1, 6), (1, 6, 1), (1, 6, 6), (2, 2, 2), (3, 3, 3)]  # noqa: RUF017
+    assert sorted(itertools.chain(*batches)) == [(1, 1, 1), (1, 1, 6), (1, 6, 1), (1, 6, 6), (2, 2, 2), (3, 3, 3)]
     progress = [p for p in query.recentProgress if p.numInputRows]
     assert {len(p.sources) for p in progress} == {1}
     assert progress[0].numInputRows in (4, 8)  # Spark reads it once where it can use one exchange twice
@@ -88,13 +94,11 @@ def test_a_minimum_holds_a_running_query_back_until_the_delay_and_once_takes_all
     topic = topic_with(kafka, numbers(range(3)), partitions=1)
     df = load(topic, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=6, maxTriggerDelay="2s").select("value")
     query, batches = run(df, {"processingTime": "50 milliseconds"})
-    wait_until(lambda: sum(batches, []), within=60)  # noqa: RUF017
-    produce(kafka, topic, numbers(range(3, 5)))
-    produce(kafka, topic, numbers(range(5, 11)))
-    wait_until(lambda: len(sum(batches, [])) == 11, within=60)  # noqa: RUF017
+    wait_until(lambda: batches, within=60)
+    produce(kafka, topic, numbers(range(3, 11)))
+    read = wait_until(lambda: (p := rows_read(query)) and sum(p) == 11 and p, within=60)
     query.stop()
-    assert [len(rows) for rows in batches] == [3, 6, 2]
-    assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [3, 6, 2]
+    assert read == [len(rows) for rows in batches] == [3, 6, 2]
     once, rows = run(df, {"once": True})
     once.awaitTermination()
     assert len(rows[0]) == 11
@@ -134,7 +138,7 @@ def test_a_query_whose_progress_spark_logs_late(kafka, load, tmp_path):
     writer = load(topic, maxOffsetsPerTrigger=5).writeStream.format("noop").options(**late)
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(processingTime="50 milliseconds").start()
     try:
-        wait_until(lambda: sum(p.numInputRows for p in query.recentProgress) >= 15, within=60)
-        assert [p.numInputRows for p in query.recentProgress if p.numInputRows] == [5, 5, 5]
+        wait_until(lambda: sum(rows_read(query)) >= 15, within=60)
+        assert rows_read(query) == [5, 5, 5]
     finally:
         query.stop()
