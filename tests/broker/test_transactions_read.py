@@ -1,4 +1,4 @@
-"""Micro-batches of three offsets over transactions: markers and aborted records take offsets and are not shown.
+"""Batch reads between transactions, timestamps, and a planned batch that more transactions follow.
 
 The value of each record is its offset.
 """
@@ -66,59 +66,6 @@ def log(kafka):
     transactions = Transactions(kafka)
     yield transactions
     transactions.close()
-
-
-def of_three(kafka, log, stream_of, level):
-    """A stream that takes three offsets a batch."""
-    more = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": 3, "kafka.isolation.level": level}
-    return stream_of(kafka, {"subscribe": log.topic}, **more)
-
-
-def test_committed_records_are_read_when_their_transaction_has_ended_and_aborted_ones_never(kafka, log, stream_of):
-    stream = of_three(kafka, log, stream_of, "read_committed")
-    assert stream.trigger() is None
-    log.begin(0, 1, 2, 3, 4)
-    assert stream.trigger() is None
-    log.commit(end=6)
-    assert stream.trigger() == [0, 1, 2]
-    assert stream.trigger() == [3, 4]  # and the marker, 5
-    log.begin(6, 7, 8, 9, 10)
-    log.abort(end=12)
-    assert stream.trigger() == []
-    assert stream.trigger() == []
-    assert stream.trigger() is None
-    log.whole(18, 12, 13, 14, 15, 16)
-    assert stream.trigger() == [12, 13, 14]
-    assert stream.trigger() == [15, 16]
-    log.whole(20, 18)
-    log.whole(22, 20)
-    log.whole(25, 22, 23)
-    assert stream.trigger() == [18, 20]
-    assert stream.trigger() == [22, 23]
-    assert stream.trigger() == []
-    assert stream.trigger() is None
-
-
-def test_uncommitted_records_are_read_at_once_and_aborted_ones_too(kafka, log, stream_of):
-    stream = of_three(kafka, log, stream_of, "read_uncommitted")
-    assert stream.trigger() is None
-    log.begin(0, 1, 2, 3, 4)
-    assert stream.trigger() == [0, 1, 2]
-    log.commit(end=6)
-    assert stream.trigger() == [3, 4]
-    log.begin(6, 7, 8, 9, 10)
-    log.abort(end=12)
-    assert stream.trigger() == [6, 7, 8]
-    assert stream.trigger() == [9, 10]
-    log.whole(18, 12, 13, 14, 15, 16)
-    assert stream.trigger() == [12, 13, 14]
-    assert stream.trigger() == [15, 16]
-    log.whole(20, 18)
-    log.whole(22, 20)
-    log.whole(25, 22, 23)
-    assert stream.trigger() == [18, 20]
-    assert stream.trigger() == [22, 23]
-    assert stream.trigger() == []
 
 
 def test_a_batch_read_between_transactions(kafka, log):
