@@ -229,6 +229,7 @@ class Fetcher:
             self._positions[tp] = go_on_at
         else:
             del self._positions[tp]
+        self._last_progress = self._clock()  # what is left, if anything, has not been waited for
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""

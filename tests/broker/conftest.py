@@ -3,6 +3,7 @@
 import pytest
 from running import Neighbour, Query
 from support import options
+from triggers import QUICK, Stream
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
@@ -50,3 +51,18 @@ def neighbour_of():
     yield make
     for neighbour in made:
         neighbour.close()
+
+
+@pytest.fixture
+def stream_of():
+    """Makes streams, as Spark has them without a group of the user's own, and stops them; `more` wins."""
+    made = []
+
+    def make(kafka, subscription, **more):
+        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
+        made.append(Stream(servers | QUICK | subscription | {name: str(value) for name, value in more.items()}))
+        return made[-1]
+
+    yield make
+    for stream in made:
+        stream.reader.stop()
