@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
+VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task", "timing"}
 ALLOWED = {
     "errors": set(),
     "offsets": {"errors"},
@@ -19,6 +19,7 @@ ALLOWED = {
     "notes": set(),
     "offsets_topic": {"offsets"},
     "task": {"offsets"},
+    "timing": set(),
     "wire": VALUES,
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
