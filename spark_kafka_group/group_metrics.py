@@ -88,7 +88,7 @@ METRICS = (
         "failed-rebalance-total",
         COUNTER,
         "requests",
-        "JoinGroups and SyncGroups that were refused.",
+        "JoinGroups and SyncGroups that were refused, and not only while the coordinator was looked for.",
         "failedRebalances",
     ),
     Metric(

@@ -320,6 +320,8 @@ class GroupKafkaListener(StreamingQueryListener):
             self._own = {key: commits for key, commits in self._own.items() if key[0] != event.runId}
             self._waiting |= {key: (NOW, batch) for key, (_, batch) in self._waiting.items() if key[0] == event.runId}
             self._changed.notify_all()
+        if self._exporter is not None:
+            self._exporter.changed()
 
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)

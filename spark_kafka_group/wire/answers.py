@@ -90,7 +90,7 @@ class Answers:
     timings
         Requests that were answered without an error, from sending to the answer.
     failed_rebalances
-        JoinGroups and SyncGroups that were refused.
+        JoinGroups and SyncGroups that were refused, and not only while the coordinator is looked for.
     """
 
     def __init__(self, coordinator: Any, facts: Facts) -> None:
@@ -133,8 +133,8 @@ class Answers:
         if refusal is None and request in SENT_AT:
             now_s = time.monotonic()
             self.timings[request].record((now_s - arguments[SENT_AT[request]]) * 1000, now_s)
-        elif request in (Request.JOIN, Request.SYNC) and refusal is not None and refusal.error != MEMBER_ID_REQUIRED:
-            self.failed_rebalances += 1
+        elif request in (Request.JOIN, Request.SYNC) and refusal is not None:
+            self.failed_rebalances += refusal.error != MEMBER_ID_REQUIRED and refusal.reaction not in RETRIED
 
 
 def refusal_of(error: Exception) -> Refusal | None:

@@ -293,7 +293,7 @@ class GroupClient:
 
     @property
     def failed_rebalances(self) -> int:
-        """JoinGroups and SyncGroups that the coordinator refused."""
+        """JoinGroups and SyncGroups that a coordinator refused, other than because it is none, or not yet."""
         return self._answers.failed_rebalances
 
     def current(self) -> Generation:

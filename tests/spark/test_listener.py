@@ -194,15 +194,20 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone(spark, kafk
     assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
 
 
-def test_a_broker_that_is_away_is_a_warning_and_no_error_of_the_query(spark, group, start, caplog):
+def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query(spark, group, start, caplog):
     with KafkaCluster() as own, said(caplog) as texts:
         topic = topic_with(own, numbered(10, 1), partitions=1)
         settings = options(own, topic, group) | {"kafka.request.timeout.ms": "1500"}
         with GroupKafkaListener(spark) as listener:
-            query = start(settings, ONCE, during=own.node(0).kill)
-            query.awaitTermination()
+            query = start(settings, FAR_APART, during=own.node(0).kill)
+            wait_until(lambda: listener.failures, within=120)
+            (counted,) = listener.metrics()[query.id]
+            assert (counted["commit-total"], counted["failed-commit-total"]) == (0, 1)
+            assert counted["last-commit-seconds-ago"] is None
+            assert query.isActive
+            query.stop()
         assert query.exception() is None
-    assert (listener.commits, listener.failures) == (0, 1)
+    assert (listener.commits, listener.failures, listener.metrics()) == (0, 1, {})
     (warning,) = [text for text in texts() if "not committed" in text]
     assert f"group {group}: generation 1: not committed: {topic}-0[0,10): connecting to" in warning
 
