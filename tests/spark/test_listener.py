@@ -123,17 +123,27 @@ def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark
         assert {json.loads(c.metadata)["reader"] for c in commits} == {end_of(query)["@group"]["reader"]}
 
 
-def test_each_source_of_a_query_is_committed_in_its_own_group(spark, kafka, group, tmp_path):
+def test_each_source_of_a_query_is_committed_in_its_own_group_and_has_its_own_numbers(spark, kafka, group, tmp_path):
+    seen = []
+
+    class Watching(GroupKafkaListener):
+        def onQueryProgress(self, event):
+            super().onQueryProgress(event)
+            seen.extend(self.metrics()[str(event.progress.id)])
+
     groups = [group, name("group")]
     topics = [topic_with(kafka, numbered(10, 1), partitions=1) for _ in groups]
     parts = [
         spark.readStream.format("groupkafka").options(**options(kafka, topic, own)).load()
         for topic, own in zip(topics, groups, strict=True)
     ]
-    with GroupKafkaListener(spark):
+    with Watching(spark):
         query = parts[0].union(parts[1]).writeStream.format("noop").trigger(**ONCE)
         query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
     assert [committed(kafka, own) for own in groups] == [{(topic, 0): 10} for topic in topics]
+    assert [(one.group, set(one.partitions)) for one in seen] == [
+        (own, {TopicPartition(topic, 0)}) for topic, own in zip(topics, groups, strict=True)
+    ]
 
 
 def test_a_query_of_another_source_is_ignored(spark, start, caplog):
