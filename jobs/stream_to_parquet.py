@@ -70,6 +70,7 @@ def lag(end_offset: str, latest_offset: str) -> int:
     return sum(
         offset - end[topic][partition]
         for topic, partitions in latest.items()
+        if topic != "@group"
         for partition, offset in partitions.items()
         if partition in end.get(topic, {})
     )

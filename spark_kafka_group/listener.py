@@ -1,4 +1,4 @@
-"""Commits of batches of which Spark tells the user's process earlier than the source.
+"""Commits of batches of which Spark tells the user's process earlier than the source, and numbers of its queries.
 
 Spark tells a source that batch N has succeeded when it asks for batch N+1: at the next trigger. It posts a
 QueryProgressEvent about batch N as soon as the batch is in its commit log, and a QueryTerminatedEvent after the last of
@@ -12,15 +12,18 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.group_metrics import GroupMetrics, ListenersCommits, metrics_of
 from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -28,6 +31,7 @@ from spark_kafka_group.options import Options
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import (
+        QueryIdleEvent,
         QueryProgressEvent,
         QueryStartedEvent,
         QueryTerminatedEvent,
@@ -82,6 +86,25 @@ class Succeeded:
         return own or group.offset == batch.start
 
 
+@dataclass(frozen=True)
+class Reported:
+    """What a query's progress last said of one groupkafka source.
+
+    Attributes
+    ----------
+    query
+        The query's name, or its id.
+    reader
+        The source's, whichever it has in its checkpoint.
+    latest
+        Its ``latestOffset``; empty if there is none.
+    """
+
+    query: str
+    reader: str
+    latest: Mapping[str, Any]
+
+
 class GroupKafkaListener(StreamingQueryListener):
     """Commits each batch of a session's groupkafka queries soon after it, the last one included.
 
@@ -99,25 +122,48 @@ class GroupKafkaListener(StreamingQueryListener):
     A failure to commit is a warning in the log, and never an error of the query: the source commits at its next trigger
     or start.
 
+    It also keeps the newest numbers of each query that runs: :meth:`metrics`, and for Prometheus, if asked.
+
     Parameters
     ----------
     spark
         The session in which the queries are started.
     after_ms
         How long to leave a commit to the source. Queries whose triggers come faster are committed by the source alone.
+    prometheus_port
+        Port on which Prometheus may scrape, from :meth:`attach` to :meth:`close`; 0 takes any free one.
+    prometheus_address
+        Address it is on; all of this machine's if not given.
+    prometheus_file
+        File with the same text, for node_exporter's textfile collector, which reads names that end in ``.prom``.
+        Replaced as a whole when there are new numbers, and every 15 seconds; removed by :meth:`close`.
 
     Attributes
     ----------
     commits, failures
         How many batches this listener has committed, and how many it could not.
+    prometheus_port
+        The port that Prometheus may scrape; None without one.
 
     Raises
     ------
     TypeError
         With a session of Spark Connect, which does not show its queries' options.
+    ImportError
+        When Prometheus is asked for and ``prometheus_client`` is not installed.
+    OSError
+        From :meth:`attach`, when the port is taken or the file cannot be written.
     """
 
-    def __init__(self, spark: SparkSession, after_ms: int = 1_000) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        after_ms: int = 1_000,
+        *,
+        prometheus_port: int | None = None,
+        prometheus_address: str = "0.0.0.0",
+        prometheus_file: str | Path | None = None,
+    ) -> None:
         if not hasattr(spark, "_jsparkSession"):
             raise TypeError(
                 "GroupKafkaListener needs the options of queries, which Spark Connect does not show. Without it the "
@@ -125,22 +171,61 @@ class GroupKafkaListener(StreamingQueryListener):
             )
         self.commits = 0
         self.failures = 0
+        self._exporter: prometheus.Exporter | None = None
+        if prometheus_port is not None or prometheus_file is not None:
+            file = None if prometheus_file is None else Path(prometheus_file)
+            self._exporter = prometheus.Exporter(
+                lambda: list(self.metrics().values()), lambda: (self.commits, self.failures),
+                prometheus_port, prometheus_address, file,
+            )  # fmt: skip
         self._session = spark
         self._after_s = after_ms / 1000
         self._changed = threading.Condition()
         # Below: under that lock.
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
         self._waiting: dict[tuple[uuid.UUID, str], tuple[float, Succeeded]] = {}  # by run and reader: when due, what
+        self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
+        self._own: dict[tuple[uuid.UUID, str], ListenersCommits] = {}  # by run and reader
         self._committing = False
         self._closed = False
         self._thread: threading.Thread | None = None
+
+    @property
+    def prometheus_port(self) -> int | None:
+        return None if self._exporter is None else self._exporter.port
 
     # Life
 
     def attach(self) -> Self:
         """Begin to listen."""
-        self._session.streams.addListener(self)
+        if self._exporter is not None:
+            self._exporter.start()
+        try:
+            self._session.streams.addListener(self)
+        except BaseException:
+            if self._exporter is not None:
+                self._exporter.close()
+            raise
         return self
+
+    def metrics(self) -> dict[str, list[GroupMetrics]]:
+        """Numbers of the queries that run and have made progress, by the query's name, or its id if it has none.
+
+        Returns
+        -------
+        dict
+            Of each query its groupkafka sources, in the order of ``sources`` in its progress. The numbers are those of
+            the query's last trigger that Spark told of: of every micro-batch, and while there is no data every ten
+            seconds (``spark.sql.streaming.noDataProgressEventInterval``). Ages are as of now.
+        """
+        now_ms = time.time() * 1000
+        none = ListenersCommits()
+        with self._changed:
+            return {
+                reported[0].query: [metrics_of(r.query, r.latest, self._own.get((run, r.reader), none), now_ms)
+                                    for r in reported]
+                for run, reported in self._reported.items()
+            }  # fmt: skip
 
     def __enter__(self) -> Self:
         return self.attach()
@@ -176,10 +261,13 @@ class GroupKafkaListener(StreamingQueryListener):
             log.info("the Spark session is gone: %s", error)
         with self._changed:
             self._closed = True
+            self._reported.clear()
             self._changed.notify_all()
             thread = self._thread
         if thread is not None:
             thread.join(timeout_s)
+        if self._exporter is not None:
+            self._exporter.close()
 
     def _running(self) -> set[uuid.UUID]:
         """Runs that have not ended: their QueryTerminatedEvent is not on its way."""
@@ -200,6 +288,7 @@ class GroupKafkaListener(StreamingQueryListener):
         sources = [source for source in progress.sources if _is_ours(source)]
         if not sources:
             return
+        self._report(progress, sources)
         with self._changed:
             known = progress.runId in self._runs
         if not known:  # it was started before this listener
@@ -214,11 +303,40 @@ class GroupKafkaListener(StreamingQueryListener):
         for source, own in zip(sources, options, strict=True):
             self._note(progress, source, own)
 
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        """Without new data Spark tells of progress nowhere but in the query itself."""
+        try:
+            query = self._session.streams.get(str(event.id))
+            progress = None if query is None else query.lastProgress
+        except SPARK_ERRORS as error:
+            log.info("query %s: its progress cannot be read: %s", event.id, error)
+            return
+        if progress is not None and progress.runId == event.runId:
+            sources = [source for source in progress.sources if _is_ours(source)]
+            if sources:
+                self._report(progress, sources)
+
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         with self._changed:
             self._runs.pop(event.runId, None)
+            self._reported.pop(event.runId, None)
+            self._own = {key: commits for key, commits in self._own.items() if key[0] != event.runId}
             self._waiting |= {key: (NOW, batch) for key, (_, batch) in self._waiting.items() if key[0] == event.runId}
             self._changed.notify_all()
+        if self._exporter is not None:
+            self._exporter.changed()
+
+    def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
+        query = progress.name or str(progress.id)
+        reported = [
+            Reported(query, _offset_json(s.endOffset)[GROUP_KEY].get("reader", ""), _offset_json(s.latestOffset))
+            for s in sources
+        ]
+        with self._changed:
+            if not self._closed:
+                self._reported[progress.runId] = reported
+        if self._exporter is not None:
+            self._exporter.changed()
 
     def _follow(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
         try:
@@ -253,18 +371,19 @@ class GroupKafkaListener(StreamingQueryListener):
     # Commits, in a thread of our own
 
     def _work(self) -> None:
-        while (batch := self._next()) is not None:
+        while (due := self._next()) is not None:
+            run, batch = due
             try:
-                self._commit(batch)
+                self._commit(run, batch)
             except Exception:
-                self.failures += 1
+                self._count(run, batch, None)
                 log.exception("group %s: not committed; the source commits at its next trigger", batch.group_id)
             finally:
                 with self._changed:
                     self._committing = False
                     self._changed.notify_all()
 
-    def _next(self) -> Succeeded | None:
+    def _next(self) -> tuple[uuid.UUID, Succeeded] | None:
         """The next batch that is due, once it is; None after close()."""
         with self._changed:
             while not self._closed:
@@ -272,7 +391,7 @@ class GroupKafkaListener(StreamingQueryListener):
                 left_s = None if first is None else self._waiting[first][0] - time.monotonic()
                 if first is not None and left_s is not None and left_s <= 0:
                     self._committing = True
-                    return self._waiting.pop(first)[1]
+                    return first[0], self._waiting.pop(first)[1]
                 self._changed.wait(left_s)
         return None
 
@@ -280,7 +399,22 @@ class GroupKafkaListener(StreamingQueryListener):
         """Whether something is, or should be, committed at this moment."""
         return self._committing or any(due == NOW for due, _ in self._waiting.values())
 
-    def _commit(self, batch: Succeeded) -> None:
+    def _count(self, run: uuid.UUID, batch: Succeeded, latency_ms: float | None) -> None:
+        """Count a commit, which took so long; None for one that failed."""
+        with self._changed:
+            own = self._own.get((run, batch.reader), ListenersCommits())
+            if latency_ms is None:
+                self.failures += 1
+                own = replace(own, failed=own.failed + 1)
+            else:
+                self.commits += 1
+                own = replace(own, done=own.done + 1, last_ms=time.time() * 1000, last_latency_ms=latency_ms)
+            if run in self._runs:
+                self._own[run, batch.reader] = own
+        if self._exporter is not None:
+            self._exporter.changed()
+
+    def _commit(self, run: uuid.UUID, batch: Succeeded) -> None:
         # Importing kafka-python takes a while, and every Python worker imports this package.
         from spark_kafka_group.wire.outside import OutsideCommitter
 
@@ -291,9 +425,10 @@ class GroupKafkaListener(StreamingQueryListener):
                 offsets = batch.lacking(group.committed([r.tp for r in batch.ranges]))
                 if not offsets:
                     return
+                began = time.monotonic()
                 done = group.commit(offsets, batch.note, generation, batch.instance_id)
         except GroupKafkaError as error:
-            self.failures += 1
+            self._count(run, batch, None)
             log.warning(
                 "%s: not committed: %s: %s. The rows are in the sink: the source commits them at its next trigger or "
                 "start, and a consumer that takes these partitions over before that reads them again",
@@ -301,7 +436,7 @@ class GroupKafkaListener(StreamingQueryListener):
             )  # fmt: skip
             return
         if done:
-            self.commits += 1
+            self._count(run, batch, (time.monotonic() - began) * 1000)
             log.info("%s: committed %s", where, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
         else:
             log.info("%s is over: the source commits for itself", where)
@@ -316,8 +451,13 @@ def _is_ours(source: SourceProgress) -> bool:
 
 
 def _offset(text: str | None) -> GroupOffset:
-    """An offset in a source's progress. Before the first batch there is none, which pyspark turns into "None"."""
-    return GroupOffset() if text in (None, "None") else GroupOffset.from_json(json.loads(text))
+    """An offset in a source's progress. Before the first batch there is none."""
+    return GroupOffset.from_json(_offset_json(text))
+
+
+def _offset_json(text: str | None) -> dict[str, Any]:
+    """As :func:`_offset`; pyspark turns none into "None", and some versions into "null"."""
+    return {} if text is None or text == "None" else json.loads(text) or {}
 
 
 def _options_of(query: StreamingQuery) -> list[Options]:

@@ -180,12 +180,13 @@ class Committer:
         try:
             client.commit(offsets, commit_note(self._reader, generation, batch), generation)
         except GroupKafkaError as error:
+            self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)
             raise
-        self._metrics.commit_latency_ms = (time.monotonic() - began) * 1000
+        ended = time.monotonic()
+        self._metrics.commit.record((ended - began) * 1000, ended)
 
     def _noted(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
-        self._metrics.commits += 1
         self.in_group |= offsets
         self._hooks.committed(offsets, None)
         log.info(

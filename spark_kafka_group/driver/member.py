@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import time
 
 from spark_kafka_group.driver.assignors import resolve
 from spark_kafka_group.driver.events import EventLog
@@ -52,6 +53,7 @@ class Member:
         self._used = True  # whether a batch was planned under the current generation
         self._preparing = False  # listeners have been told of a rebalance that is not over
         self._lost = False
+        self._rebalancing_since_s = 0.0
         self.client = GroupClient(options, group_id, static_id, resolve(options.assignment_strategy))
         self.client.subscribe(options.subscription)
         self._generation: Generation | None = None
@@ -105,10 +107,13 @@ class Member:
         before = self._generation
         if not self._preparing:
             self._preparing = True
+            self._rebalancing_since_s = time.monotonic()
             self._prepare(before)
         joined = self.client.join() if patience_ms is None else self.client.join_within(patience_ms)
         if joined is None:
             return Joined.NOT_YET
+        settled_s = time.monotonic()
+        self._metrics.rebalance.record((settled_s - self._rebalancing_since_s) * 1000, settled_s)
         was_lost = self._lost
         self._preparing = self._lost = False
         self._enter(joined)

@@ -9,6 +9,7 @@ from typing import Any
 
 from spark_kafka_group.bounds import AtTime, Bound
 from spark_kafka_group.driver import planner, positions
+from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.holding import Holding
@@ -18,6 +19,7 @@ from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
+from spark_kafka_group.driver.progress import Progress
 from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
@@ -33,7 +35,6 @@ from spark_kafka_group.offsets import (
     GroupOffset,
     OffsetRange,
     TopicPartition,
-    positions_to_json,
 )
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import Committed
@@ -94,6 +95,8 @@ class GroupSession:
         self._positioned: set[TopicPartition] = set()  # owned partitions whose start has been decided
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
         self._ends: dict[TopicPartition, int] = {}
+        self._looked = False  # at the ends of logs, at least once
+        self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
         self._turn = 0
         self._held: int | None = None  # latest generation in which this process took positions or planned
@@ -158,21 +161,26 @@ class GroupSession:
         self._be_member(patience_ms)
 
     def progress(self) -> dict[str, Any] | None:
-        """For the query's progress: ends of the owned partitions' logs as last looked up, and what the group knows."""
-        if not self._ends:
+        """For the query's progress: ends of the owned partitions' logs as last looked up, and what the group knows.
+
+        None before the first look. Without a partition it is not None: Spark would go on showing the ends of before.
+        """
+        if not self._looked:
             return None
-        generation, committed = self.member.generation, self.committer.in_group
-        owned = {tp: committed[tp] for tp in generation.assignment if tp in committed}
-        group = {
-            "group": self.committer.group_id,
-            "member": generation.member_id,
-            "role": "leader" if generation.leader else "follower",
-            "generation": generation.id,
-            "strategy": generation.strategy,
-            "lag": sum(max(0, self._ends[tp] - owned.get(tp, 0)) for tp in self._ends),
-            "committed": positions_to_json(owned),
-        }
-        return positions_to_json(self._ends) | {GROUP_KEY: group | self.metrics.to_json()}
+        generation, planned = self.member.generation, self.committer.planned
+        owned = generation.assignment & self._positioned & self._ends.keys()
+        starts = {tp: self._position(self._start, tp) for tp in owned}
+        ahead = planned.end.positions if planned is not None else {}
+        at = {tp: ahead.get(tp, start) for tp, start in starts.items()}
+        since = {tp: self._ages.since_ms(tp, at[tp]) for tp in owned}
+        client, now_ms = self.member.client, time.time() * 1000
+        shown = Progress(
+            self.committer.group_id, generation, starts, at, {tp: self._ends[tp] for tp in owned},
+            {tp: offset for tp, offset in self.committer.in_group.items() if tp in owned},
+            {tp: ms for tp, ms in since.items() if ms is not None}, now_ms,
+        ).to_json()  # fmt: skip
+        shown[GROUP_KEY] |= self.metrics.to_json(client.timings, client.failed_rebalances, time.monotonic(), now_ms)
+        return shown
 
     def stop(self) -> None:
         """Leave the group and close connections. Never hangs on a dead broker."""
@@ -453,6 +461,8 @@ class GroupSession:
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
         self._ends, behind = self._log_ends(begin)
+        self._looked = True
+        self._ages.observe(self._ends, time.time() * 1000)
         if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
             return None
         for tp in behind:

@@ -89,8 +89,12 @@ class StreamDriver:
                 self._session.succeeded(GroupOffset.from_json(end_json))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
-        """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress."""
-        return None if self._session is None else self._session.progress()
+        """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress.
+
+        Spark asks right after latest_offset(), so it is of the batch that was just planned.
+        """
+        with self._lock:
+            return None if self._session is None else self._session.progress()
 
     def stop(self) -> None:
         """Leave the group and close connections. Harmless when repeated or when nothing was started."""

@@ -6,6 +6,7 @@ for several partitions, and notes a heartbeat that is refused for good in its lo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice
 
 HANDLERS = {
@@ -24,6 +26,11 @@ HANDLERS = {
     Request.OFFSET_FETCH: "_handle_offset_fetch_response",
 }
 """kafka-python's methods that take a response and raise its error."""
+
+SENT_AT = {Request.JOIN: 1, Request.SYNC: 1, Request.HEARTBEAT: 1, Request.COMMIT: 1}
+"""Which of their arguments says when the request was sent, by time.monotonic()."""
+MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
+"""How every new dynamic member's first JoinGroup is answered: part of joining, and no failure."""
 
 
 @dataclass(frozen=True)
@@ -80,12 +87,18 @@ class Answers:
         The last error since :meth:`forget` that made kafka-python ask again, if that has not been answered without one.
     heartbeats_refused
         Why heartbeats fail for good, as long as they do; kafka-python sends them on and on.
+    timings
+        Requests that were answered without an error, from sending to the answer.
+    failed_rebalances
+        JoinGroups and SyncGroups that were refused, and not only while the coordinator is looked for.
     """
 
     def __init__(self, coordinator: Any, facts: Facts) -> None:
         self.facts = facts
         self.last: Refusal | None = None
         self.heartbeats_refused: Refusal | None = None
+        self.timings = {request: Timing() for request in SENT_AT}
+        self.failed_rebalances = 0
         for request, handler in HANDLERS.items():
             setattr(coordinator, handler, self._listening(request, getattr(coordinator, handler)))
 
@@ -106,6 +119,7 @@ class Answers:
                 refusal = error.refusal = _refusal(error, request, arguments[-1])
                 raise
             finally:
+                self._count(request, arguments, refusal)
                 if request is Request.HEARTBEAT:
                     self.heartbeats_refused = refusal if refusal and refusal.reaction is Reaction.FATAL else None
                 elif refusal is not None and refusal.reaction in RETRIED:
@@ -114,6 +128,13 @@ class Answers:
                     self.last = None
 
         return heard
+
+    def _count(self, request: Request, arguments: tuple[Any, ...], refusal: Refusal | None) -> None:
+        if refusal is None and request in SENT_AT:
+            now_s = time.monotonic()
+            self.timings[request].record((now_s - arguments[SENT_AT[request]]) * 1000, now_s)
+        elif request in (Request.JOIN, Request.SYNC) and refusal is not None:
+            self.failed_rebalances += refusal.error != MEMBER_ID_REQUIRED and refusal.reaction not in RETRIED
 
 
 def refusal_of(error: Exception) -> Refusal | None:

@@ -26,11 +26,12 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire.answers import Answers
 from spark_kafka_group.wire.connect import connected_consumer, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
-from spark_kafka_group.wire.reactions import Facts
+from spark_kafka_group.wire.reactions import Facts, Request
 
 log = logging.getLogger(__name__)
 
@@ -323,6 +324,16 @@ class GroupClient:
                 f"another process has joined group {self._group_id} as {coordinator.group_instance_id}: "
                 f"this query must not go on"
             )
+
+    @property
+    def timings(self) -> Mapping[Request, Timing]:
+        """What the coordinator answered without an error, by time.monotonic()."""
+        return self._answers.timings
+
+    @property
+    def failed_rebalances(self) -> int:
+        """JoinGroups and SyncGroups that a coordinator refused, other than because it is none, or not yet."""
+        return self._answers.failed_rebalances
 
     def current(self) -> Generation:
         """The generation this member is in; without membership, what was assigned by hand."""

@@ -123,17 +123,27 @@ def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark
         assert {json.loads(c.metadata)["reader"] for c in commits} == {end_of(query)["@group"]["reader"]}
 
 
-def test_each_source_of_a_query_is_committed_in_its_own_group(spark, kafka, group, tmp_path):
+def test_each_source_of_a_query_is_committed_in_its_own_group_and_has_its_own_numbers(spark, kafka, group, tmp_path):
+    seen = []
+
+    class Watching(GroupKafkaListener):
+        def onQueryProgress(self, event):
+            super().onQueryProgress(event)
+            seen.extend(self.metrics()[str(event.progress.id)])
+
     groups = [group, name("group")]
     topics = [topic_with(kafka, numbered(10, 1), partitions=1) for _ in groups]
     parts = [
         spark.readStream.format("groupkafka").options(**options(kafka, topic, own)).load()
         for topic, own in zip(topics, groups, strict=True)
     ]
-    with GroupKafkaListener(spark):
+    with Watching(spark):
         query = parts[0].union(parts[1]).writeStream.format("noop").trigger(**ONCE)
         query.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
     assert [committed(kafka, own) for own in groups] == [{(topic, 0): 10} for topic in topics]
+    assert [(one.group, set(one.partitions)) for one in seen] == [
+        (own, {TopicPartition(topic, 0)}) for topic, own in zip(topics, groups, strict=True)
+    ]
 
 
 def test_a_query_of_another_source_is_ignored(spark, start, caplog):
@@ -194,15 +204,20 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone(spark, kafk
     assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
 
 
-def test_a_broker_that_is_away_is_a_warning_and_no_error_of_the_query(spark, group, start, caplog):
+def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query(spark, group, start, caplog):
     with KafkaCluster() as own, said(caplog) as texts:
         topic = topic_with(own, numbered(10, 1), partitions=1)
         settings = options(own, topic, group) | {"kafka.request.timeout.ms": "1500"}
         with GroupKafkaListener(spark) as listener:
-            query = start(settings, ONCE, during=own.node(0).kill)
-            query.awaitTermination()
+            query = start(settings, FAR_APART, during=own.node(0).kill)
+            wait_until(lambda: listener.failures, within=120)
+            (counted,) = listener.metrics()[query.id]
+            assert (counted["commit-total"], counted["failed-commit-total"]) == (0, 1)
+            assert counted["last-commit-seconds-ago"] is None
+            assert query.isActive
+            query.stop()
         assert query.exception() is None
-    assert (listener.commits, listener.failures) == (0, 1)
+    assert (listener.commits, listener.failures, listener.metrics()) == (0, 1, {})
     (warning,) = [text for text in texts() if "not committed" in text]
     assert f"group {group}: generation 1: not committed: {topic}-0[0,10): connecting to" in warning
 

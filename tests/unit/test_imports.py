@@ -7,7 +7,9 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {"bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
+VALUES = {
+    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task", "timing",
+}  # fmt: skip
 ALLOWED = {
     "errors": set(),
     "offsets": {"errors"},
@@ -20,12 +22,15 @@ ALLOWED = {
     "notes": set(),
     "offsets_topic": {"offsets"},
     "task": {"offsets"},
+    "timing": set(),
     "wire": VALUES,
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "source": VALUES | {"driver", "executor"},
     "batch": VALUES | {"wire", "driver"},
-    "listener": VALUES | {"wire"},
+    "group_metrics": {"offsets"},
+    "prometheus": {"group_metrics"},
+    "listener": VALUES | {"wire", "group_metrics", "prometheus"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
     "__init__": VALUES | {"source", "batch", "listener"},

@@ -1,0 +1,72 @@
+"""What a query's progress shows in ``latestOffset``: the ends of logs, and under ``@group`` its place in the group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_to_json
+from spark_kafka_group.wire import Generation
+
+
+@dataclass(frozen=True)
+class Progress:
+    """A query at one trigger, its micro-batch planned.
+
+    Attributes
+    ----------
+    starts
+        Where each owned partition stands before that batch.
+    positions
+        Where it stands when the batch has succeeded.
+    ends
+        Ends of the logs of owned partitions, as last looked up.
+    committed
+        What the group has, of owned partitions.
+    since_ms
+        Of partitions that are behind: when the record at their position was appended, as far as known.
+    now_ms
+        The moment of all this.
+    """
+
+    group_id: str
+    generation: Generation
+    starts: Mapping[TopicPartition, int]
+    positions: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
+    since_ms: Mapping[TopicPartition, float]
+    now_ms: float
+
+    @property
+    def behind(self) -> dict[TopicPartition, int]:
+        """Offsets between positions and ends: Spark's offsets behind latest, Kafka's records-lag."""
+        return {tp: max(0, end - self.positions[tp]) for tp, end in self.ends.items()}
+
+    @property
+    def lag(self) -> int:
+        """Offsets that are not committed; of a partition of which nothing is, those that are not read."""
+        return sum(max(0, end - self.committed.get(tp, self.starts[tp])) for tp, end in self.ends.items())
+
+    def to_json(self) -> dict[str, Any]:
+        """By the names that the progress shows."""
+        behind = list(self.behind.values())
+        group = {
+            "group": self.group_id,
+            "member": self.generation.member_id,
+            "role": "leader" if self.generation.leader else "follower",
+            "generation": self.generation.id,
+            "strategy": self.generation.strategy,
+            "timestampMs": round(self.now_ms),
+            "assignedPartitions": len(self.generation.assignment),
+            "minOffsetsBehindLatest": min(behind, default=0),
+            "maxOffsetsBehindLatest": max(behind, default=0),
+            "avgOffsetsBehindLatest": sum(behind) / len(behind) if behind else 0.0,
+            "lag": self.lag,
+            "lagSeconds": max((round((self.now_ms - ms) / 1000, 3) for ms in self.since_ms.values()), default=0.0),
+            "behindSinceMs": positions_to_json({tp: round(ms) for tp, ms in self.since_ms.items()}),
+            "positions": positions_to_json(self.positions),
+            "committed": positions_to_json(self.committed),
+        }
+        return positions_to_json(self.ends) | {GROUP_KEY: group}

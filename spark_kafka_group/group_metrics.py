@@ -1,0 +1,293 @@
+"""A query's place in its group as numbers, under the names of Kafka's consumer metrics. Values only, no I/O.
+
+They come from the progress of Spark's query, in which the source shows them under the names that Spark's style has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_from_json
+
+GAUGE, COUNTER = "gauge", "counter"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number of a query, or of each of its partitions.
+
+    Attributes
+    ----------
+    name
+        Kafka's name of it, where Kafka has it.
+    kind
+        Whether it goes up and down, or only up while the query runs.
+    unit, doc
+        For people.
+    key
+        Where the progress has it, or what it is worked out from.
+    """
+
+    name: str
+    kind: str
+    unit: str
+    doc: str
+    key: str
+
+
+METRICS = (
+    Metric(
+        "minOffsetsBehindLatest",
+        GAUGE,
+        "records",
+        "Least of the partitions' `records-lag`; as Spark's own source has it.",
+        "minOffsetsBehindLatest",
+    ),
+    Metric("maxOffsetsBehindLatest", GAUGE, "records", "Most of them.", "maxOffsetsBehindLatest"),
+    Metric("avgOffsetsBehindLatest", GAUGE, "records", "Their average.", "avgOffsetsBehindLatest"),
+    Metric(
+        "records-lag-max",
+        GAUGE,
+        "records",
+        "Most of the partitions' `records-lag`, by Kafka's name.",
+        "maxOffsetsBehindLatest",
+    ),
+    Metric("records-lag-seconds-max", GAUGE, "seconds", "Most of the partitions' `records-lag-seconds`.", "lagSeconds"),
+    Metric("assigned-partitions", GAUGE, "partitions", "Partitions of the query's assignment.", "assignedPartitions"),
+    Metric("generation", GAUGE, "-", "The group's generation.", "generation"),
+    Metric(
+        "commit-total",
+        COUNTER,
+        "commits",
+        "Commits that succeeded: the source's, and this listener's for the query.",
+        "commits",
+    ),
+    Metric("failed-commit-total", COUNTER, "commits", "Commits that failed for good, of both.", "failedCommits"),
+    Metric("commit-latency-avg", GAUGE, "ms", "Of the source's commits, with retries.", "commitLatencyAvgMs"),
+    Metric("commit-latency-max", GAUGE, "ms", "The longest of them.", "commitLatencyMaxMs"),
+    Metric("last-commit-latency", GAUGE, "ms", "Of the last commit, whoever of both made it.", "commitLatencyMs"),
+    Metric(
+        "last-commit-seconds-ago",
+        GAUGE,
+        "seconds",
+        "Since the last commit that succeeded, whoever of both made it.",
+        "lastCommitMs",
+    ),
+    Metric(
+        "rebalance-total",
+        COUNTER,
+        "rebalances",
+        "Rebalances that the group asked for; generations that a query alone in its group starts for its "
+        "micro-batches are none.",
+        "rebalances",
+    ),
+    Metric(
+        "failed-rebalance-total",
+        COUNTER,
+        "requests",
+        "JoinGroups and SyncGroups that were refused, and not only while the coordinator was looked for.",
+        "failedRebalances",
+    ),
+    Metric(
+        "memberships-lost-total",
+        COUNTER,
+        "times",
+        "How often the group had thrown the query out, which then joined as new.",
+        "membershipsLost",
+    ),
+    Metric(
+        "rebalance-latency-avg",
+        GAUGE,
+        "ms",
+        "From giving partitions back to the new assignment.",
+        "rebalanceLatencyAvgMs",
+    ),
+    Metric("rebalance-latency-max", GAUGE, "ms", "The longest of them.", "rebalanceLatencyMaxMs"),
+    Metric("rebalance-latency-total", COUNTER, "ms", "All of them.", "rebalanceLatencyTotalMs"),
+    Metric("last-rebalance-seconds-ago", GAUGE, "seconds", "Since the last rebalance ended.", "lastRebalanceMs"),
+    Metric(
+        "join-total",
+        COUNTER,
+        "requests",
+        "JoinGroups that were answered; a micro-batch's own generation takes one.",
+        "joins",
+    ),
+    Metric("join-time-avg", GAUGE, "ms", "From JoinGroup to its answer.", "joinTimeAvgMs"),
+    Metric("join-time-max", GAUGE, "ms", "The longest of them.", "joinTimeMaxMs"),
+    Metric("sync-total", COUNTER, "requests", "SyncGroups that were answered.", "syncs"),
+    Metric("sync-time-avg", GAUGE, "ms", "From SyncGroup to its answer.", "syncTimeAvgMs"),
+    Metric("sync-time-max", GAUGE, "ms", "The longest of them.", "syncTimeMaxMs"),
+    Metric("heartbeat-total", COUNTER, "requests", "Heartbeats that were answered.", "heartbeats"),
+    Metric(
+        "heartbeat-response-time-max",
+        GAUGE,
+        "ms",
+        "From a heartbeat to its answer, the longest.",
+        "heartbeatResponseTimeMaxMs",
+    ),
+    Metric(
+        "last-heartbeat-seconds-ago",
+        GAUGE,
+        "seconds",
+        "From the last heartbeat that was answered to the query's last progress: between triggers nobody looks.",
+        "lastHeartbeatMs",
+    ),
+    Metric(
+        "offset-conflicts-total",
+        COUNTER,
+        "partitions",
+        "Partitions for which checkpoint and group disagreed at the start.",
+        "offsetConflicts",
+    ),
+    Metric("hook-errors-total", COUNTER, "errors", "Exceptions of the user's own hooks.", "hookErrors"),
+    Metric(
+        "last-progress-seconds-ago",
+        GAUGE,
+        "seconds",
+        "Age of all the other numbers: since the trigger they were looked up in.",
+        "timestampMs",
+    ),
+)
+"""What there is of a query."""
+
+PARTITION_METRICS = (
+    Metric(
+        "records-lag",
+        GAUGE,
+        "records",
+        "End of the log, as looked up when the last micro-batch was planned, minus the query's position.",
+        "latestOffset",
+    ),
+    Metric(
+        "records-lag-seconds",
+        GAUGE,
+        "seconds",
+        "Age of the first record not processed; 0 when there is none.",
+        "behindSinceMs",
+    ),
+    Metric(
+        "position", GAUGE, "offset", "Where the query stands: after the last micro-batch that succeeded.", "positions"
+    ),
+    Metric("log-end-offset", GAUGE, "offset", "The end of the log, when looked up.", "latestOffset"),
+)
+"""What there is of each of its partitions."""
+
+
+@dataclass(frozen=True)
+class ListenersCommits:
+    """Commits that the listener made for one source of a query.
+
+    Attributes
+    ----------
+    done, failed
+        How many.
+    last_ms, last_latency_ms
+        When the last one succeeded, by the clock on the wall, and how long it took.
+    """
+
+    done: int = 0
+    failed: int = 0
+    last_ms: float | None = None
+    last_latency_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupMetrics:
+    """One groupkafka source of a query, as a member of its group.
+
+    Attributes
+    ----------
+    query
+        The query's name, or its id if it has none.
+    group, member, role, strategy
+        Of the consumer group; empty where the query's progress has not told yet, as after a replayed batch.
+    values
+        Numbers by the names of :data:`METRICS`; None is what is not known, or has not happened (lately).
+    partitions
+        Numbers by the names of :data:`PARTITION_METRICS`, of each assigned partition.
+    """
+
+    query: str
+    group: str = ""
+    member: str = ""
+    role: str = ""
+    strategy: str = ""
+    values: Mapping[str, float | None] = field(default_factory=dict)
+    partitions: Mapping[TopicPartition, Mapping[str, float]] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> float | None:
+        """A number by its name, such as ``"records-lag-max"``."""
+        return self.values[name]
+
+
+def metrics_of(query: str, latest: Mapping[str, Any], listeners: ListenersCommits, now_ms: float) -> GroupMetrics:
+    """A source's numbers at this moment.
+
+    Parameters
+    ----------
+    latest
+        What the query's last progress has for the source under ``latestOffset``; empty if it has nothing.
+    listeners
+        What the listener has committed since that source began.
+    """
+    group = latest.get(GROUP_KEY, {})
+    partitions = _partitions(latest, now_ms)
+    values: dict[str, float | None] = {m.name: group.get(m.key) for m in METRICS}
+    values["commit-total"] = (values["commit-total"] or 0) + listeners.done
+    values["failed-commit-total"] = (values["failed-commit-total"] or 0) + listeners.failed
+    last_commit_ms = group.get("lastCommitMs")
+    if last_commit_ms is None:
+        values["last-commit-latency"] = None
+    if listeners.last_ms is not None and listeners.last_ms > (last_commit_ms or 0):
+        last_commit_ms, values["last-commit-latency"] = listeners.last_ms, listeners.last_latency_ms
+    seen_ms = group.get("timestampMs")
+    values["records-lag-seconds-max"] = (
+        max((p["records-lag-seconds"] for p in partitions.values()), default=0.0) if group else None
+    )
+    values["last-commit-seconds-ago"] = _seconds(last_commit_ms, now_ms)
+    values["last-rebalance-seconds-ago"] = _seconds(group.get("lastRebalanceMs"), now_ms)
+    values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
+    values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
+    return GroupMetrics(
+        query,
+        group.get("group", ""),
+        group.get("member", ""),
+        group.get("role", ""),
+        group.get("strategy", ""),
+        MappingProxyType({m.name: values[m.name] for m in METRICS}),
+        MappingProxyType(partitions),
+    )
+
+
+def _partitions(latest: Mapping[str, Any], now_ms: float) -> dict[TopicPartition, Mapping[str, float]]:
+    group = latest.get(GROUP_KEY, {})
+    ends = positions_from_json({topic: ends for topic, ends in latest.items() if topic != GROUP_KEY}, "latestOffset")
+    positions = positions_from_json(group.get("positions", {}), "positions")
+    since_ms = positions_from_json(group.get("behindSinceMs", {}), "behindSinceMs")
+    return {
+        tp: MappingProxyType(
+            {
+                "records-lag": max(0, end - positions[tp]),
+                "records-lag-seconds": _seconds(since_ms.get(tp), now_ms) or 0.0,
+                "position": positions[tp],
+                "log-end-offset": end,
+            }
+        )
+        for tp, end in ends.items()
+        if tp in positions
+    }
+
+
+def _seconds(from_ms: float | None, to_ms: float | None) -> float | None:
+    return None if from_ms is None or to_ms is None else round(max(0.0, to_ms - from_ms) / 1000, 3)
+
+
+def markdown_table() -> str:
+    """The README's table of metrics."""
+    lines = ["| metric | unit | in the progress | what |", "|---|---|---|---|"]
+    for metric, suffix in [*((m, "") for m in METRICS), *((m, ", per partition") for m in PARTITION_METRICS)]:
+        lines.append(f"| `{metric.name}` | {metric.unit}{suffix} | `{metric.key}` | {metric.doc} |")
+    return "\n".join(lines)

@@ -1,0 +1,143 @@
+"""Numbers of the progress and of the listener: formulas, with values."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spark_kafka_group.driver.ages import MOST_SEEN, BacklogAges
+from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.driver.progress import Progress
+from spark_kafka_group.group_metrics import METRICS, PARTITION_METRICS, ListenersCommits, markdown_table, metrics_of
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.prometheus import prometheus_name
+from spark_kafka_group.timing import Timing
+from spark_kafka_group.wire import Generation
+from spark_kafka_group.wire.reactions import Request
+
+ONE, TWO, THREE = (TopicPartition("orders", number) for number in range(3))
+NOW_MS = 1_000_000.0
+
+
+def progress(starts, positions, ends, committed=None, since_ms=None):
+    tps = frozenset(ends)
+    generation = Generation(7, "me-1", True, None, tps, "range", tps)
+    return Progress("billing", generation, starts, positions, ends, committed or {}, since_ms or {}, NOW_MS)
+
+
+class TestBacklogAges:
+    @pytest.fixture
+    def ages(self):
+        return BacklogAges()
+
+    def test_records_between_two_looks_are_taken_to_have_come_evenly(self, ages):
+        for now_ms, end in ((1000, 100), (2000, 100), (3000, 200)):
+            ages.observe({ONE: end}, now_ms)
+        assert [ages.since_ms(ONE, position) for position in (100, 125, 199)] == [2000, 2250, 2990]
+        assert ages.since_ms(ONE, 200) is None
+
+    def test_what_was_there_before_the_first_look_counts_from_that_look(self, ages):
+        ages.observe({ONE: 100}, 1000)
+        ages.observe({ONE: 300}, 5000)
+        assert [ages.since_ms(ONE, position) for position in (0, 99, 100)] == [1000, 1000, 1000]
+        assert ages.since_ms(ONE, 200) == 3000
+
+    def test_a_partition_that_goes_or_whose_log_is_cut_begins_anew(self, ages):
+        ages.observe({ONE: 100, TWO: 100}, 1000)
+        ages.observe({TWO: 50}, 2000)
+        ages.observe({ONE: 100, TWO: 60}, 3000)
+        assert ages.since_ms(ONE, 10) == 3000
+        assert ages.since_ms(TWO, 10) == 2000
+
+    def test_a_long_backlog_takes_bounded_memory_and_stays_exact_within_two_looks(self, ages):
+        for n in range(10_000):  # ten records each second, of which none is read
+            ages.observe({ONE: 10 * n}, 1000.0 * n)
+        assert len(ages._seen[ONE]) <= MOST_SEEN
+        assert ages.since_ms(ONE, 1234) == pytest.approx(123_400, abs=1000)
+
+
+class TestTiming:
+    def test_average_and_maximum_are_of_this_window_and_the_one_before(self):
+        timing = Timing()
+        assert (timing.avg_ms(0), timing.max_ms(0), timing.ago_s(0)) == (None, None, None)
+        for now_s, duration_ms in ((0, 90), (1, 30), (35, 10), (40, 20)):
+            timing.record(duration_ms, now_s)
+        assert (timing.avg_ms(40), timing.max_ms(40), timing.ago_s(42)) == (37.5, 90, 2)
+        assert (timing.avg_ms(61), timing.max_ms(61)) == (15, 20)
+        assert (timing.avg_ms(100), timing.max_ms(100)) == (None, None)
+        assert (timing.count, timing.total_ms, timing.last_ms) == (4, 150, 20)
+
+
+class TestProgress:
+    def test_behind_latest_is_as_sparks_own_source_has_it(self):
+        ends = {ONE: 100, TWO: 50, THREE: 7}
+        shown = progress({ONE: 0, TWO: 0, THREE: 7}, {ONE: 40, TWO: 49, THREE: 7}, ends).to_json()["@group"]
+        behind = {name: shown[f"{name}OffsetsBehindLatest"] for name in ("min", "max", "avg")}
+        assert behind == {"min": 0, "max": 60, "avg": pytest.approx(61 / 3)}
+
+    def test_the_lag_counts_from_the_commit_and_without_one_from_where_the_batch_starts(self):
+        ends = {ONE: 100, TWO: 1050}
+        assert progress({ONE: 30, TWO: 1000}, ends, ends, {ONE: 20}).lag == 80 + 50
+
+    def test_without_partitions_everything_is_zero(self):
+        shown = progress({}, {}, {}).to_json()
+        assert list(shown) == ["@group"]
+        assert {k: v for k, v in shown["@group"].items() if "OffsetsBehind" in k or k.startswith("lag")} == {
+            "minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 0, "avgOffsetsBehindLatest": 0.0,
+            "lag": 0, "lagSeconds": 0.0,
+        }  # fmt: skip
+
+
+class TestMetricsOf:
+    @pytest.fixture
+    def latest(self):
+        metrics, requests = Metrics(rebalances=3, lost=1, failed_commits=2), {r: Timing() for r in Request}
+        metrics.commit.record(4.0, 90.0)
+        metrics.rebalance.record(250.0, 70.0)
+        requests[Request.HEARTBEAT].record(1.5, 98.0)
+        at, ends = {ONE: 40, TWO: 50}, {ONE: 100, TWO: 50}
+        shown = progress(at, at, ends, at, {ONE: NOW_MS - 8000}).to_json()
+        shown["@group"] |= metrics.to_json(requests, 5, 100.0, NOW_MS)
+        return json.loads(json.dumps(shown))
+
+    def test_ages_are_as_of_now_and_the_rest_as_of_the_trigger(self, latest):
+        one = metrics_of("q", latest, ListenersCommits(), NOW_MS + 20_000)
+        assert (one.query, one.group, one.member, one.role, one.strategy) == ("q", "billing", "me-1", "leader", "range")
+        expected = {
+            "records-lag-max": 60, "records-lag-seconds-max": 28.0, "assigned-partitions": 2, "generation": 7,
+            "commit-total": 1, "failed-commit-total": 2, "commit-latency-avg": 4.0, "last-commit-latency": 4.0,
+            "last-commit-seconds-ago": 30.0, "rebalance-total": 3, "failed-rebalance-total": 5,
+            "memberships-lost-total": 1, "rebalance-latency-max": 250.0, "rebalance-latency-total": 250.0,
+            "last-rebalance-seconds-ago": 50.0, "join-total": 0, "join-time-avg": None, "heartbeat-total": 1,
+            "last-heartbeat-seconds-ago": 2.0, "last-progress-seconds-ago": 20.0,
+        }  # fmt: skip
+        assert {name: one[name] for name in expected} == expected
+        assert one.partitions == {
+            ONE: {"records-lag": 60, "records-lag-seconds": 28.0, "position": 40, "log-end-offset": 100},
+            TWO: {"records-lag": 0, "records-lag-seconds": 0.0, "position": 50, "log-end-offset": 50},
+        }
+
+    def test_commits_of_the_listener_count_as_well(self, latest):
+        newer = metrics_of("q", latest, ListenersCommits(2, 1, NOW_MS - 1000, 9.0), NOW_MS)
+        assert (newer["commit-total"], newer["failed-commit-total"]) == (3, 3)
+        assert (newer["last-commit-seconds-ago"], newer["last-commit-latency"]) == (1.0, 9.0)
+        older = metrics_of("q", latest, ListenersCommits(2, 1, NOW_MS - 11_000, 9.0), NOW_MS)
+        assert (older["last-commit-seconds-ago"], older["last-commit-latency"]) == (10.0, 4.0)
+
+    def test_of_a_replayed_batch_nothing_is_known_but_the_listeners_commits(self):
+        one = metrics_of("q", {}, ListenersCommits(1), NOW_MS)
+        assert {name: value for name, value in one.values.items() if value is not None} == {
+            "commit-total": 1, "failed-commit-total": 0,
+        }  # fmt: skip
+        assert one.partitions == {}
+
+
+def test_names_are_legal_for_prometheus_and_each_has_its_own():
+    names = [prometheus_name(metric.name) for metric in (*METRICS, *PARTITION_METRICS)]
+    assert len(set(names)) == len(names)
+    assert {"kafka_consumer_records_lag", "kafka_consumer_min_offsets_behind_latest"} <= set(names)
+    assert all(name.replace("_", "").isalpha() and name.islower() for name in names)
+
+
+def test_the_readme_has_the_table_of_metrics():
+    assert markdown_table() in (Path(__file__).parents[2] / "README.md").read_text()
