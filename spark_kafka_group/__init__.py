@@ -20,6 +20,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.listener import GroupKafkaListener
 from spark_kafka_group.source import GroupKafkaDataSource
+from spark_kafka_group.where import read_where
 
 __all__ = [
     "BrokerError",
@@ -41,4 +42,5 @@ __all__ = [
     "OptionError",
     "ReadError",
     "group_batch",
+    "read_where",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_group.driver import planner
+from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
@@ -15,13 +16,15 @@ def default_start(options: Options) -> str:
     return GROUP if options.group_id is not None else "earliest"
 
 
-def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
-    """The tasks of a batch read. Joins no group.
+def plan(options: Options, constraints: Constraints = Constraints()) -> list[tuple[OffsetRange, ...]]:  # noqa: B008
+    """The tasks of a batch read of what can pass `constraints`. Joins no group; asks nobody if nothing can pass.
 
     Raises
     ------
     OptionError, NoOffsetForPartitionError, BrokerError
     """
+    if constraints.contradictory:
+        return []
     client = GroupClient(options, options.group_id)
     try:
         tps = client.partitions(options.subscription)
@@ -29,7 +32,7 @@ def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
         if missing:
             named = "assign" if options.subscription.manual else "subscribe"
             raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have")
-        ranges = batch_ranges(options, client, tps)
+        ranges = narrow(batch_ranges(options, client, tps), constraints, client.offsets_at)
     finally:
         client.close()
     return planner.tasks(ranges, options, {})[0]

@@ -141,19 +141,36 @@ class GroupClient:
 
     def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """First offset of each log; a partition that no longer exists is not in the result."""
-        return self._log_offsets(tps, self._consumer.beginning_offsets, "looking up first offsets")
+        found: dict[TopicPartition, int] = self._log_offsets(
+            tps, self._consumer.beginning_offsets, "looking up first offsets"
+        )
+        return found
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """First offset of each log whose record has this timestamp or a later one; None where there is none.
+
+        A partition that no longer exists is not in the result.
+        """
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            wanted_times = {tp: times_ms[TopicPartition(tp.topic, tp.partition)] for tp in wanted}
+            found = self._consumer.offsets_for_times(wanted_times, timeout_ms=timeout_ms)
+            return {tp: None if at is None or at.offset < 0 else at.offset for tp, at in found.items()}
+
+        return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
     def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset the next record will get, of each log; a partition that no longer exists is not in the result."""
-        return self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
+        found: dict[TopicPartition, int] = self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
+        return found
 
     def _log_offsets(
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, Any]:
         existing = list(tps)
         slice_ms = self._options.request_timeout_ms * LOOKUP_SLICE
 
-        def look_up(left_ms: float) -> dict[TopicPartition, int]:
+        def look_up(left_ms: float) -> dict[TopicPartition, Any]:
             wanted = [KafkaTopicPartition(*tp) for tp in existing]
             try:
                 found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
@@ -165,7 +182,7 @@ class GroupClient:
                 raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
-        found: dict[TopicPartition, int] = self._retried(f"{doing} of {_named(tps)}", look_up) if tps else {}
+        found: dict[TopicPartition, Any] = self._retried(f"{doing} of {_named(tps)}", look_up) if tps else {}
         return found
 
     def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:

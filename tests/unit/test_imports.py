@@ -24,10 +24,11 @@ ALLOWED = {
     "executor": VALUES | {"wire"},
     "source": VALUES | {"driver", "executor"},
     "batch": VALUES | {"wire", "driver"},
+    "where": VALUES,
     "listener": VALUES | {"wire"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
-    "__init__": VALUES | {"source", "batch", "listener"},
+    "__init__": VALUES | {"source", "batch", "listener", "where"},
     "testing": {"offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
