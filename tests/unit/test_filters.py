@@ -53,6 +53,8 @@ def test_topics_and_partitions_are_dropped_offsets_are_cut_and_nothing_is_left_f
     assert narrowed(*filters, LessThanOrEqual(OFFSET, 20)) == ("o1[10,21)", [])
     assert narrowed(StringStartsWith(TOPIC, "ord"), Not(EqualTo(PARTITION, 0)), EqualTo(OFFSET, 7)) == ("o1[7,8)", [])
     assert narrowed(Not(StringContains(TOPIC, "lick")), LessThan(OFFSET, 5))[0] == "o0[0,5) o1[0,5)"
+    # Neither true nor false is what SQL says of these.
+    assert narrowed(Not(In(PARTITION, [0, None]))) == narrowed(Not(EqualTo(TOPIC, None))) == ("", [])
 
 
 def test_a_list_of_offsets_is_read_from_its_first_to_its_last_and_spark_picks():
@@ -86,7 +88,7 @@ def test_a_lower_bound_of_the_timestamp_starts_the_read_and_an_upper_one_does_no
 )
 def test_timestamps_are_rounded_to_the_milliseconds_that_records_can_have(filters, first_ms):
     constraints, left = understood(filters)
-    assert (constraints.timestamp_ms.low, left) == (first_ms, filters)
+    assert (constraints.timestamp_ms.low, left, constraints.contradictory) == (first_ms, filters, False)
 
 
 @pytest.mark.parametrize(
