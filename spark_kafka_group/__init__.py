@@ -21,6 +21,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.listener import GroupKafkaListener
 from spark_kafka_group.source import GroupKafkaDataSource
+from spark_kafka_group.where import read_where
 
 __all__ = [
     "BrokerError",
@@ -43,4 +44,5 @@ __all__ = [
     "OptionError",
     "ReadError",
     "group_batch",
+    "read_where",
 ]

@@ -92,6 +92,11 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         raise OptionError("group_batch needs kafka.group.id: it commits to that group")
     if parsed.subscription.manual:
         raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
+    if parsed.push_down_predicate:
+        raise OptionError(
+            "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
+            "which would then miss records that are committed all the same"
+        )
     hooks = Hooks(parsed, Metrics())
     client = GroupClient(parsed, group_id, parsed.group_instance_id, resolve(parsed.assignment_strategy))
     try:

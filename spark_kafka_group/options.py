@@ -217,6 +217,12 @@ class Options:
     max_tasks: int | None = _option(
         "maxTasks", parsing.integer(1), "Most tasks of one micro-batch or batch read.", shown="number of partitions"
     )
+    push_down_predicate: bool = _option(
+        "pushDownPredicate", parsing.boolean,
+        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow what is read; see "
+        "Exploring for what Spark needs for that, and for `read_where`, which does it by itself.",
+        default=False,
+    )  # fmt: skip
     decoder: str = _option(
         "decoder", parsing.choice("auto", "c", "python"),
         "`c` is compiled, `python` gives the same rows slowly, `auto` takes `c` where it was built.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -47,7 +47,7 @@ class GroupKafkaDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_for_batch(self._parsed)
-        return GroupKafkaReader(self._parsed)
+        return (PushDownReader if self._parsed.push_down_predicate else GroupKafkaReader)(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return GroupKafkaStreamReader(self._parsed)
@@ -58,15 +58,36 @@ class GroupKafkaReader(DataSourceReader):
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self._filters: list[Filter] = []
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_filters": []}
 
     def partitions(self) -> Sequence[ReadTask]:
-        from spark_kafka_group.driver import batch
+        from spark_kafka_group.driver import batch, filters, process
 
+        process.log_as_told()
+        tasks = batch.plan(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
-        return [ReadTask(ranges) for ranges in batch.plan(self._options)] or [ReadTask(())]
+        return [ReadTask(ranges) for ranges in tasks] or [ReadTask(())]
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return _read(partition, self._options)
+
+
+class PushDownReader(GroupKafkaReader):
+    """A batch read of less than all, where the query's filters allow.
+
+    A class of its own, because Spark refuses readers that have pushFilters while its own setting is off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        from spark_kafka_group.driver.filters import understood
+
+        if self._options.interceptors:
+            return filters  # they may change what filters look at
+        self._filters = filters
+        return understood(filters)[1]
 
 
 class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

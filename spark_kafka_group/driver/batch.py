@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver import planner, stable
+from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.metrics import Metrics
@@ -23,13 +24,15 @@ def starting(options: Options) -> Bound:
     )
 
 
-def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
-    """The tasks of a batch read. Joins no group.
+def plan(options: Options, constraints: Constraints = Constraints()) -> list[tuple[OffsetRange, ...]]:  # noqa: B008
+    """The tasks of a batch read of what can pass `constraints`. Joins no group; asks nobody if nothing can pass.
 
     Raises
     ------
     OptionError, NoOffsetForPartitionError, BrokerError
     """
+    if constraints.contradictory:
+        return []
     client = GroupClient(options, options.group_id)
     try:
         tps = client.partitions(options.subscription)
@@ -40,7 +43,7 @@ def plan(options: Options) -> list[tuple[OffsetRange, ...]]:
         for bound in (options.starting, options.ending):
             if bound is not None:
                 bound.check(tps)
-        ranges = batch_ranges(options, client, tps)
+        ranges = narrow(batch_ranges(options, client, tps), constraints, client.offsets_at)
     finally:
         client.close()
     return planner.tasks(ranges, options, {})[0]

@@ -35,14 +35,19 @@ def prepare() -> None:
         return
     for number in ENDING:
         signal.signal(number, _exit_once)
-    path = os.environ.get(LOGGING_CONFIG)
-    if path:
-        logging.config.fileConfig(path, disable_existing_loggers=False)
+    log_as_told()
     directory = _session_directory()
     if directory is not None:
         _find_shipped_modules(directory)
         watch = threading.Thread(target=_end_without, args=(directory,), name="groupkafka-session", daemon=True)
         watch.start()
+
+
+def log_as_told() -> None:
+    """Log where the environment says; a no-op outside Spark's own Python processes."""
+    path = os.environ.get(LOGGING_CONFIG)
+    if path and SparkFiles._is_running_on_worker:
+        logging.config.fileConfig(path, disable_existing_loggers=False)
 
 
 def _session_directory() -> str | None:

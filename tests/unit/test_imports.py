@@ -31,9 +31,10 @@ ALLOWED = {
     "group_metrics": {"offsets"},
     "prometheus": {"group_metrics"},
     "listener": VALUES | {"wire", "group_metrics", "prometheus"},
+    "where": VALUES,
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
-    "__init__": VALUES | {"source", "batch", "listener"},
+    "__init__": VALUES | {"source", "batch", "listener", "where"},
     "testing": {"offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""

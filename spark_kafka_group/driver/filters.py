@@ -1,0 +1,274 @@
+"""Spark's filters as less to read: topics, partitions and offsets that no row which passes can have are left out.
+
+Every record timestamp is whole milliseconds, but they come in any order: producers set them. So a lower bound of the
+timestamp starts the read at the first record that is as new (records before it are all older), and an upper bound
+ends it nowhere: an older record may always follow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringContains,
+    StringEndsWith,
+    StringStartsWith,
+)
+
+from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+
+log = logging.getLogger(__name__)
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
+    EqualTo: lambda value, other: bool(value == other),
+    GreaterThan: lambda value, other: bool(value > other),
+    GreaterThanOrEqual: lambda value, other: bool(value >= other),
+    LessThan: lambda value, other: bool(value < other),
+    LessThanOrEqual: lambda value, other: bool(value <= other),
+    StringStartsWith: lambda value, other: bool(value.startswith(other)),
+    StringEndsWith: lambda value, other: bool(value.endswith(other)),
+    StringContains: lambda value, other: other in value,
+}
+SHOWN_VALUES = 5
+NEVER_NULL = (("topic",), ("partition",), ("offset",))
+OF_TEXT_ONLY = (StringStartsWith, StringEndsWith, StringContains)
+
+OffsetsAt = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, int | None]]
+"""First offset whose record has a timestamp (ms) or a later one, of each partition; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Whole numbers from `low` to `high`, both included; None is no bound."""
+
+    low: int | None = None
+    high: int | None = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether no number is in it."""
+        return self.low is not None and self.high is not None and self.low > self.high
+
+    def __and__(self, other: Interval) -> Interval:
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Interval(max(lows, default=None), min(highs, default=None))
+
+
+NOTHING = Interval(0, -1)
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What a record must have for its row to pass the filters.
+
+    Attributes
+    ----------
+    filters
+        Those that say something here, as Spark gave them.
+    topic, partition
+        Filters that a topic's name and a partition's number must pass.
+    offset
+        Offsets.
+    timestamp_ms
+        Timestamps, in milliseconds since 1970.
+    """
+
+    filters: tuple[Filter, ...] = ()
+    topic: tuple[Filter, ...] = ()
+    partition: tuple[Filter, ...] = ()
+    offset: Interval = Interval()
+    timestamp_ms: Interval = Interval()
+
+    @property
+    def contradictory(self) -> bool:
+        """Whether no record at all can pass."""
+        return self.offset.empty or self.timestamp_ms.empty
+
+    def includes(self, tp: TopicPartition) -> bool:
+        """Whether records of a partition can pass."""
+        return all(holds(f, tp.topic) for f in self.topic) and all(holds(f, tp.partition) for f in self.partition)
+
+
+def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
+    """What `filters`, all of which a row must pass, say of the records to read.
+
+    Returns
+    -------
+    constraints
+        From what is understood; the rest constrains nothing.
+    left
+        Filters that Spark has to evaluate on the rows all the same: those not understood, and those that rows within
+        the constraints need not pass.
+    """
+    constraints, left = Constraints(), []
+    for one in filters:
+        narrower, exact = _constrained(constraints, one)
+        if narrower is not constraints:
+            constraints = replace(narrower, filters=(*narrower.filters, one))
+        if not exact:
+            left.append(one)
+    return constraints, left
+
+
+def narrow(ranges: Collection[OffsetRange], constraints: Constraints, offsets_at: OffsetsAt) -> list[OffsetRange]:
+    """The parts of `ranges` that can have records which pass; what is empty is left out.
+
+    Parameters
+    ----------
+    offsets_at
+        Asked at most once; if it fails with BrokerError, timestamps narrow nothing.
+    """
+    if not constraints.filters:
+        return list(ranges)
+    possible = [] if constraints.contradictory else [r for r in ranges if constraints.includes(r.tp)]
+    cut = [r for r in (_cut(r, constraints.offset) for r in possible) if r.size > 0]
+    kept = _as_new(cut, constraints.timestamp_ms.low, offsets_at)
+    log.info(
+        "pushed filters %s: %d of %d offsets in %d of %d partitions are read: %s",
+        ", ".join(map(describe, constraints.filters)),
+        sum(r.size for r in kept), sum(r.size for r in ranges), len(kept), len(ranges), " ".join(map(str, kept)),
+    )  # fmt: skip
+    return kept
+
+
+def _cut(r: OffsetRange, offset: Interval) -> OffsetRange:
+    start = r.start if offset.low is None else max(r.start, offset.low)
+    end = r.end if offset.high is None else min(r.end, offset.high + 1)
+    return OffsetRange(r.tp, start, max(start, end))
+
+
+def _as_new(ranges: Sequence[OffsetRange], since_ms: int | None, offsets_at: OffsetsAt) -> list[OffsetRange]:
+    """Without the records before the first one that is as new as `since_ms`."""
+    # Negative numbers mean something else to Kafka; and 0 is before every record that has a timestamp.
+    if since_ms is None or since_ms <= 0 or not ranges:
+        return list(ranges)
+    try:
+        first = offsets_at({r.tp: since_ms for r in ranges})
+    except BrokerError as error:
+        log.warning("a filter on timestamp narrows nothing: %s", error)
+        return list(ranges)
+    # None: no record is as new. Not there at all: the topic is gone, which whoever reads it will say.
+    starts = {tp: offset for tp, offset in first.items() if offset is not None}
+    some = [r for r in ranges if first.get(r.tp, r.start) is not None]
+    started = [OffsetRange(r.tp, max(r.start, starts.get(r.tp, r.start)), r.end) for r in some]
+    return [r for r in started if r.size > 0]
+
+
+def _constrained(constraints: Constraints, one: Filter) -> tuple[Constraints, bool]:
+    """`constraints` and what `one` adds, and whether every row within the result passes it."""
+    of = one.child if isinstance(one, Not) else one
+    column = getattr(of, "attribute", None)
+    if isinstance(one, IsNotNull) and column in NEVER_NULL:
+        return constraints, True
+    if column == ("topic",) and _compares(of, str):
+        return replace(constraints, topic=(*constraints.topic, one)), True
+    if column == ("partition",) and _compares(of, int):
+        return replace(constraints, partition=(*constraints.partition, one)), True
+    if column == ("offset",) and _compares(of, int):
+        interval, exact = _interval(one, lambda offset: offset)
+        return _with(constraints, offset=interval), exact
+    if column == ("timestamp",) and _compares(of, datetime):
+        interval, _ = _interval(one, _microseconds)
+        return _with(constraints, timestamp_ms=interval and _whole_ms(interval)), False
+    return constraints, False
+
+
+def _with(constraints: Constraints, **more: Interval | None) -> Constraints:
+    """`constraints` within `more` intervals; the very same ones where there are none."""
+    narrower = {name: getattr(constraints, name) & interval for name, interval in more.items() if interval is not None}
+    return replace(constraints, **narrower) if narrower else constraints
+
+
+def _compares(one: Filter, kind: type) -> bool:
+    """Whether `one` compares a column of that kind with values of that kind, or with null."""
+    if isinstance(one, IsNull | IsNotNull):
+        return kind is not datetime  # the other three columns are never null, and that is how these are evaluated
+    if type(one) in OF_TEXT_ONLY and kind is not str:
+        return False
+    values = one.value if isinstance(one, In) else [getattr(one, "value", EPOCH)]
+    known = type(one) in COMPARISONS or isinstance(one, EqualNullSafe | In)
+    return known and all(value is None or _is(value, kind) for value in values)
+
+
+def _is(value: object, kind: type) -> bool:
+    if isinstance(value, datetime):
+        return kind is datetime and value.utcoffset() is not None
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def holds(one: Filter, value: str | int) -> bool | None:
+    """Whether a topic's name or a partition's number passes; None is SQL's null, which does not."""
+    if isinstance(one, Not):
+        held = holds(one.child, value)
+        return None if held is None else not held
+    if isinstance(one, IsNull | IsNotNull):
+        return isinstance(one, IsNotNull)
+    if isinstance(one, EqualNullSafe):
+        return bool(value == one.value)
+    if isinstance(one, In):
+        return True if value in one.value else None if None in one.value else False
+    other = getattr(one, "value")  # noqa: B009 - all that is left have one, and no class in common that says so
+    return None if other is None else COMPARISONS[type(one)](value, other)
+
+
+def _interval(one: Filter, number: Callable[[Any], int]) -> tuple[Interval | None, bool]:
+    """Where numbers that pass are, None if anywhere, and whether all that are there pass."""
+    if isinstance(one, Not):
+        return None, False
+    if isinstance(one, IsNull | IsNotNull):
+        return (NOTHING, True) if isinstance(one, IsNull) else (None, True)
+    values = one.value if isinstance(one, In) else [getattr(one, "value")]  # noqa: B009
+    numbers = {number(value) for value in values if value is not None}
+    if not numbers:
+        return NOTHING, True
+    low, high = min(numbers), max(numbers)
+    if isinstance(one, In):
+        return Interval(low, high), len(numbers) == high - low + 1
+    bounds: dict[type[Filter], Interval] = {
+        GreaterThan: Interval(low + 1, None),
+        GreaterThanOrEqual: Interval(low, None),
+        LessThan: Interval(None, high - 1),
+        LessThanOrEqual: Interval(None, high),
+    }
+    return bounds.get(type(one), Interval(low, high)), True
+
+
+def _microseconds(time: datetime) -> int:
+    return (time - EPOCH) // MICROSECOND
+
+
+def _whole_ms(microseconds: Interval) -> Interval:
+    low, high = microseconds.low, microseconds.high
+    return Interval(None if low is None else -(-low // 1000), None if high is None else high // 1000)
+
+
+def describe(one: Filter) -> str:
+    """A filter in a line of the log, as ``GreaterThan(offset, 5)``."""
+    if isinstance(one, Not):
+        return f"Not({describe(one.child)})"
+    column = ".".join(getattr(one, "attribute", ()))
+    if not hasattr(one, "value"):
+        return f"{type(one).__name__}({column})"
+    value = one.value
+    if isinstance(one, In) and len(value) > SHOWN_VALUES:
+        return f"In({column}, {len(value)} values)"
+    return f"{type(one).__name__}({column}, {value})"

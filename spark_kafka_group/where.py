@@ -1,0 +1,120 @@
+"""A batch read of the rows that pass a condition, which reads little more than these."""
+
+from __future__ import annotations
+
+import json
+import logging
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_group.offsets import OffsetRange, positions_to_json
+from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+log = logging.getLogger(__name__)
+
+FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
+"""How options begin that say what is read: it is known by then."""
+
+
+def read_where(spark: SparkSession, options: Mapping[str, str], condition: str | Column) -> DataFrame:
+    """What ``spark.read.format("groupkafka").options(**options).load().where(condition)`` gives, read in less time.
+
+    Comparisons of ``topic``, ``partition`` and ``offset`` with constants, and lower bounds of ``timestamp``, decide
+    which offsets are read::
+
+        read_where(spark, options, "topic = 'orders' and timestamp >= current_timestamp() - interval 10 seconds")
+
+    They are looked up once, now: every action on the DataFrame, and on others made of it, reads the same ones.
+
+    Parameters
+    ----------
+    options
+        Those of a batch read.
+    condition
+        As of ``DataFrame.where``; whatever is in it that cannot narrow what is read is evaluated on the rows.
+
+    Raises
+    ------
+    OptionError
+        Before any network call.
+    pyspark.errors.AnalysisException
+        When the condition is wrong, or brokers cannot be asked; the message holds the source's own error.
+    """
+    parsed = Options.parse(options)
+    check_for_batch(parsed)
+    # Spark keeps what was narrowed for one query with the DataFrame that load() made, and gives it to the next one. So
+    # nobody gets a DataFrame that is narrowed by Spark itself.
+    kept = {name: value for name, value in options.items() if name.lower() != "pushdownpredicate"}
+    ranges = _planned_ranges(spark, kept, condition) if _can_tell(spark, parsed) else None
+    if ranges is not None:
+        log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
+        if not ranges:
+            return spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table()).where(condition)
+        kept = {name: value for name, value in kept.items() if not name.lower().startswith(REPLACED)} | _pinned(ranges)
+    return spark.read.format("groupkafka").options(**kept).load().where(condition)
+
+
+def _can_tell(spark: SparkSession, options: Options) -> bool:
+    """Whether Spark's plan for a condition is to be seen, and the condition is about what was read."""
+    if options.interceptors:
+        log.info("everything is read: interceptors may change what the condition looks at")
+    elif not hasattr(spark, "_jsparkSession"):
+        log.info("everything is read: Spark Connect does not show how a query is planned")
+    else:
+        return True
+    return False
+
+
+def _pinned(ranges: list[OffsetRange]) -> dict[str, str]:
+    """Options that read `ranges` and nothing else."""
+    partitions: dict[str, list[int]] = {}
+    for r in ranges:
+        partitions.setdefault(r.tp.topic, []).append(r.tp.partition)
+    return {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(positions_to_json({r.tp: r.start for r in ranges})),
+        "endingOffsets": json.dumps(positions_to_json({r.tp: r.end for r in ranges})),
+    }
+
+
+def _planned_ranges(
+    spark: SparkSession, options: Mapping[str, str], condition: str | Column
+) -> list[OffsetRange] | None:
+    """What Spark plans to read for `condition`; None where its plan does not tell."""
+    read = spark.read.format("groupkafka").options(**options, pushDownPredicate="true")
+    before = str(spark.conf.get(FILTER_PUSHDOWN))
+    spark.conf.set(FILTER_PUSHDOWN, "true")
+    try:
+        plan = read.load().where(condition)._jdf.queryExecution().executedPlan()
+        leaves = list(_elements(plan.collectLeaves()))
+        kinds = [leaf.getClass().getSimpleName() for leaf in leaves]
+        if kinds == ["LocalTableScanExec"]:  # the condition is never true
+            return []
+        if kinds != ["BatchScanExec"]:  # with a subquery it is planned while it runs
+            return None
+        tasks = [pickle.loads(task.pickedPartition()) for task in _elements(leaves[0].inputPartitions())]
+    finally:
+        spark.conf.set(FILTER_PUSHDOWN, before)
+    return _joined(sorted(r for task in tasks for r in task.ranges))
+
+
+def _elements(seq: Any) -> Iterator[Any]:
+    """Elements of Scala's Seq."""
+    return (seq.apply(i) for i in range(seq.size()))
+
+
+def _joined(ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """The parts of a partition that minPartitions cut, as one."""
+    joined: list[OffsetRange] = []
+    for r in ranges:
+        if joined and joined[-1].tp == r.tp:
+            joined[-1] = OffsetRange(r.tp, joined[-1].start, r.end)
+        else:
+            joined.append(r)
+    return joined
