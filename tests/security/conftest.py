@@ -100,13 +100,10 @@ def kafka(authority):
 
 
 def add_user(kafka, name, password=PASSWORD):
-    """A user for both kinds of SCRAM."""
-    kafka.admin.alter_user_scram_credentials(
-        [
-            UserScramCredentialUpsertion(name, mechanism, password.encode(), iterations=4096)
-            for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512)
-        ]
-    )
+    """A user for both kinds of SCRAM, of which a request takes one."""
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        user = UserScramCredentialUpsertion(name, mechanism, password, iterations=4096)
+        assert kafka.admin.alter_user_scram_credentials([user]) == {name: None}
 
 
 @pytest.fixture(scope="session")
