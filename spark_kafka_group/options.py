@@ -231,7 +231,7 @@ class Options:
 
     security_protocol: str = _option(
         "kafka.security.protocol", security.one_of(*PROTOCOLS),
-        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all from here on.",
+        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all below.",
         default="PLAINTEXT",
     )  # fmt: skip
     sasl_mechanism: str | None = _option(

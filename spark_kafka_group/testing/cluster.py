@@ -44,8 +44,8 @@ class KafkaCluster:
     version
         Kafka's.
     listeners
-        More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. What they need besides,
-        such as certificates, is in `properties`, as ``listener.name.mtls.…``.
+        More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. What they need
+        besides, such as certificates, is in `properties`, as ``listener.name.mtls.…``.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.net.transport import KafkaSSLTransport
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 
@@ -30,7 +30,26 @@ class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
         return str(self.args[0])
 
 
-class Transport(KafkaSSLTransport):  # type: ignore[misc]
+class LastWordsMixin:
+    """A transport that hands over what was received before a connection ended.
+
+    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
+    """
+
+    _ended: Exception | None = None
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        if self._ended is not None:
+            return b"", self._ended
+        data, self._ended = super()._sock_recv()  # type: ignore[misc]
+        return (data, None) if data else (b"", self._ended)
+
+
+class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
+    """Without TLS."""
+
+
+class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
     """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
 
     async def handshake_until(self, timeout_at: float | None) -> None:
@@ -64,12 +83,12 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        if not self.ssl_enabled:
-            return await super()._build_transport(node, timeout_at=timeout_at)
         sock = await create_connection(
             self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
         )
-        transport = Transport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+        if not self.ssl_enabled:
+            return TcpTransport(self._net, sock, host=node.host)
+        transport = TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
         await transport.handshake_until(timeout_at)
         return transport
 
@@ -102,7 +121,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         conn.connection_lost = explained
 
-    def _explained(self, where: str, error: Exception) -> Exception:
+    def _explained(self, where: str, error: Exception) -> Any:
         """`error`, which ended an attempt to connect, as one that says what to change."""
         cause: Exception = error
         while cause.args and isinstance(cause.args[0], Exception):
@@ -114,6 +133,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             return cause
         if isinstance(cause, BrokerError):  # of a source of tokens
             return kafka_errors.KafkaConnectionError(str(cause))
+        if isinstance(cause, ssl.SSLEOFError):
+            cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
         told = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
         return kafka_errors.KafkaConnectionError(f"{where}: {told}{self._suspicion()}")
 
@@ -154,8 +175,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if isinstance(error, ssl.SSLCertVerificationError):
             if error.verify_code in (HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH):
                 return (
-                    f"the broker's certificate is for another name: {error.verify_message}. Reach it by a name in its "
-                    f"certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
+                    f"the broker's certificate is for another name: {error.verify_message.rstrip('.')}. Reach it by a "
+                    f"name in its certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
                     f"kafka.ssl.endpoint.identification.algorithm to an empty string, and names are not checked"
                 )
             return (
@@ -168,7 +189,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
                 f"in it. Or no cipher suite or version of TLS is known to both"
             )
-        if "ALERT" in reason or "VERSION" in reason and "NUMBER" not in reason or "PROTOCOL" in reason:
+        if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
             return (
                 f"the broker and this client do not agree on TLS ({reason}): see kafka.ssl.enabled.protocols, "
                 f"kafka.ssl.protocol and kafka.ssl.cipher.suites"

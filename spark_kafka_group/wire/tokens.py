@@ -108,7 +108,7 @@ def _own(source: OwnTokens) -> Tokens:
     def get() -> Token:
         try:
             token = made.token()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever the user's class raises
             # Its text is not shown: whoever makes tokens may well have them, or a password, in it.
             raise AuthenticationError(f"{source.name}.token() raised {type(error).__name__}") from None
         if not isinstance(token, str) or not token:

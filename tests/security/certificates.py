@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 
 STORE_PASSWORD = "store-s3cret"
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
 KEY_PASSWORD = "key-s3cret"
 
 
@@ -21,7 +22,7 @@ class Authority:
         self.directory = Path(directory) / name
         self.directory.mkdir(parents=True)
         self.certificate, self._key = self.path("ca.pem"), self.path("ca.key")
-        run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+        run("openssl", "req", "-x509", *NEW_KEY, "-nodes", "-days", "2", "-subj", f"/CN={name}",
             "-keyout", self._key, "-out", self.certificate)  # fmt: skip
 
     def path(self, name):
@@ -32,7 +33,7 @@ class Authority:
         key, request, signed, both = (self.path(f"{name}.{kind}") for kind in ("key", "csr", "crt", "pem"))
         extension = self.path(f"{name}.ext")
         Path(extension).write_text(f"subjectAltName={san}\n" if san else "basicConstraints=CA:FALSE\n")
-        run("openssl", "req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", f"/O=tests/CN={name}",
+        run("openssl", "req", "-new", *NEW_KEY, "-nodes", "-subj", f"/O=tests/CN={name}",
             "-keyout", key, "-out", request)  # fmt: skip
         run("openssl", "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
             "-days", str(days), "-extfile", extension, "-out", signed)  # fmt: skip

@@ -3,73 +3,10 @@
 import uuid
 
 import pytest
-from certificates import STORE_PASSWORD, Authority
-from kafka.admin import ScramMechanism, UserScramCredentialUpsertion
+from certificates import Authority
+from secured import LISTENERS, SCRAM_USER, add_user, settings
 
 from spark_kafka_group.testing import KafkaCluster
-
-PACKAGE = "org.apache.kafka.common.security"
-PASSWORD = 'p4ss "w\\rd", =x'
-SCRAM_USER = "alice=of,wonderland"
-REAUTHENTICATE_MS = 2_000
-
-
-def quoted(text):
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def jaas(kind, **options):
-    """A login module of Kafka's."""
-    module = {"plain": "plain.Plain", "scram": "scram.Scram", "oauth": "oauthbearer.OAuthBearer"}[kind]
-    given = "".join(f" {name}={quoted(value)}" for name, value in options.items())
-    return f"{PACKAGE}.{module}LoginModule required{given};"
-
-
-def in_properties(text):
-    return text.replace("\\", "\\\\")
-
-
-def settings(authority):
-    """The broker's."""
-    found = {
-        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:ANONYMOUS;User:alice;User:{SCRAM_USER};User:client",
-        "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
-    }
-    tls = {"ssl": "broker", "mtls": "broker", "elsewhere": "elsewhere", "sasl_ssl": "broker", "brief": "broker"}
-    for listener, name in tls.items():
-        prefix = f"listener.name.{listener}.ssl"
-        found |= {
-            f"{prefix}.keystore.location": authority.path(f"{name}.p12"),
-            f"{prefix}.keystore.password": STORE_PASSWORD,
-            f"{prefix}.keystore.type": "PKCS12",
-            f"{prefix}.truststore.location": authority.certificate,
-            f"{prefix}.truststore.type": "PEM",
-            f"{prefix}.client.auth": "required" if listener == "mtls" else "none",
-        }
-    modules = {
-        "plain": jaas("plain", user_alice=PASSWORD),
-        "scram-sha-256": jaas("scram"),
-        "scram-sha-512": jaas("scram"),
-        "oauthbearer": jaas("oauth", unsecuredLoginStringClaim_sub="broker"),
-    }
-    for listener in ("sasl", "sasl_ssl", "brief"):
-        mechanisms = ["scram-sha-256"] if listener == "brief" else list(modules)
-        found[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(mechanisms).upper()
-        for mechanism in mechanisms:
-            found[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = in_properties(modules[mechanism])
-    found["listener.name.brief.scram-sha-256.connections.max.reauth.ms"] = str(REAUTHENTICATE_MS)
-    return found
-
-
-LISTENERS = {
-    "SSL": "SSL",
-    "MTLS": "SSL",
-    "ELSEWHERE": "SSL",
-    "SASL": "SASL_PLAINTEXT",
-    "SASL_SSL": "SASL_SSL",
-    "BRIEF": "SASL_SSL",
-}
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +34,6 @@ def kafka(authority):
         for name in ("alice", SCRAM_USER):
             add_user(kafka, name)
         yield kafka
-
-
-def add_user(kafka, name, password=PASSWORD):
-    """A user for both kinds of SCRAM, of which a request takes one."""
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        user = UserScramCredentialUpsertion(name, mechanism, password, iterations=4096)
-        assert kafka.admin.alter_user_scram_credentials([user]) == {name: None}
 
 
 @pytest.fixture(scope="session")

@@ -8,67 +8,11 @@ from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
-from conftest import PASSWORD, REAUTHENTICATE_MS, SCRAM_USER, jaas
+from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, jaas, options, scram, works
 
-from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.read import read
-from spark_kafka_group.notes import instance_id_of
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.outside import OutsideCommitter
-
-LOGIN = "spark_kafka_group.no.such"
-
-
-def options(kafka, listener, topic, group=None, **more):
-    given = {
-        "kafka.bootstrap.servers": kafka.servers_of(listener),
-        "kafka.security.protocol": {"ELSEWHERE": "SSL", "MTLS": "SSL", "SASL": "SASL_PLAINTEXT", "BRIEF": "SASL_SSL"}.get(
-            listener, listener
-        ),
-        "subscribe": topic,
-        "startingOffsets": "earliest",
-    }
-    if group is not None:
-        given["kafka.group.id"] = group
-    return given | {f"kafka.{name.replace('_', '.')}": value for name, value in more.items()}
-
-
-def works(given, group):
-    """A micro-batch that is read, committed by the listener, then by the driver, and looked at by the tools."""
-    parsed = Options.parse(given)
-    driver = StreamDriver(parsed)
-    try:
-        end = driver.latest_offset(driver.initial_offset(), None)
-        tasks = driver.plan(driver.initial_offset(), end)
-        rows = [row["value"] for ranges in tasks for batch in read(ReadTask(ranges), parsed) for row in batch.to_pylist()]
-        assert sorted(rows) == sorted(b"v%d" % n for n in range(10) for _ in range(3))
-        generation = driver._session.member.generation
-        wanted = dict.fromkeys(generation.assignment, 7)
-        with OutsideCommitter(parsed, group) as outside:
-            assert outside.commit(wanted, "note", generation.id, instance_id_of(None, end["@group"]["reader"]))
-            assert {tp: found.offset for tp, found in outside.committed(wanted).items()} == wanted
-        assert driver.latest_offset(end, None) == end
-        with GroupAdmin(parsed) as admin:
-            assert {found.offset for found in admin.committed(group).values()} == {10}
-            return admin.describe(group).members[0]
-    finally:
-        driver.stop()
-        brokers_for(parsed).close()
-
-
-def scram(username=SCRAM_USER, password=PASSWORD, number=512):
-    return {
-        "sasl_mechanism": f"SCRAM-SHA-{number}",
-        "sasl_jaas_config": jaas("scram", username=username, password=password),
-    }
-
-
-PLAIN = {"sasl_mechanism": "PLAIN", "sasl_jaas_config": jaas("plain", username="alice", password=PASSWORD)}
-UNSECURED = {"sasl_mechanism": "OAUTHBEARER", "sasl_jaas_config": jaas("oauth", unsecuredLoginStringClaim_sub="alice")}
 
 
 @pytest.fixture
@@ -92,7 +36,7 @@ def ways(authority):
     return {
         "SSL": ("SSL", trust),
         "SSL, any name": ("ELSEWHERE", trust | {"ssl_endpoint_identification_algorithm": ""}),
-        "SSL, one suite": ("SSL", trust | {"ssl_cipher_suites": "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384"}),
+        "SSL, one suite": ("SSL", trust | {"ssl_cipher_suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}),
         "mTLS, PKCS12": ("MTLS", stores),
         "mTLS, PEM with a password": ("MTLS", trust | encrypted),
         "mTLS, in the options": ("MTLS", inside),
@@ -147,7 +91,9 @@ def endpoint():
             form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
             asked.append((self.headers["Authorization"], form))
             known = self.headers["Authorization"] == "Basic Ymlja2VyOnMzY3JldA=="  # bicker:s3cret
-            answer = {"access_token": unsecured(sub="alice"), "expires_in": 300} if known else {"error": "invalid_client"}
+            answer = (
+                {"access_token": unsecured(sub="alice"), "expires_in": 300} if known else {"error": "invalid_client"}
+            )
             self.send_response(200 if known else 401)
             self.end_headers()
             self.wfile.write(json.dumps(answer).encode())
