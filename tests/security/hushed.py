@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener, OptionError
+from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener
 from spark_kafka_group.options import Options
 
 given = json.loads(Path(sys.argv[1]).read_text())

@@ -3,7 +3,7 @@
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from secured import PASSWORD, add_user, options, scram, works
-from support import name
+from support import commit_for, name
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch import plan
@@ -65,6 +65,24 @@ def test_a_batch_read_without_a_group_needs_the_topic_only(kafka, records, user_
     rows = [row for ranges in plan(parsed) for batch in read(ReadTask(ranges), parsed) for row in batch.to_pylist()]
     brokers_for(parsed).close()
     assert len(rows) == 30
+
+
+def test_who_may_only_look_may_plan_from_the_groups_offsets_and_use_the_tools(
+    kafka, records, group, user_with, tmp_path, capsys
+):
+    commit_for(kafka, group, {(records, 0): 4, (records, 1): 10, (records, 2): 10})
+    user = user_with((READ, TOPIC, records), (DESCRIBE, GROUP, group))
+    more = {"startingOffsets": "group"}
+    ((only,),) = plan(Options.parse(given(kafka, records, group, user) | more))
+    assert (only.start, only.end) == (4, 10)
+    for rights, command in (((DESCRIBE, TOPIC, records), "describe"), ((READ, TOPIC, "__consumer_offsets"), "offsets")):
+        settings = scram(user_with(rights, (DESCRIBE, GROUP, group)))
+        file = tmp_path / f"{command}.properties"
+        module = settings["sasl_jaas_config"].replace("\\", "\\\\")
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}")
+        to = ["--bootstrap-server", kafka.servers_of("SASL"), "--group", group, "--command-config", str(file)]
+        assert main([command, *to]) == 0, capsys.readouterr().err
+        assert records in capsys.readouterr().out
 
 
 def test_a_pattern_finds_the_topics_that_may_be_described_and_no_others(kafka, records, group, user_with):

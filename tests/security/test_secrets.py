@@ -52,7 +52,7 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
     key = Path(authority.encrypted("client")).read_text()
     key, chain = key[: key.index("-----BEGIN CERT")], key[key.index("-----BEGIN CERT") :]
     mutual = {"ssl_keystore_key": key, "ssl_keystore_certificate_chain": chain, "ssl_key_password": KEY_PASSWORD}
-    stream = options(kafka, "SASL_SSL", records, group, **trust, **scram(user, HUSH))
+    stream = options(kafka, "SASL_SSL", records, group, **trust, **mutual, **scram(user, HUSH))
     batch = options(kafka, "MTLS", records, **trust, **mutual)
     wrong = [
         stream | {"kafka.sasl.jaas.config": stream["kafka.sasl.jaas.config"].rstrip(";")},

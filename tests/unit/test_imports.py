@@ -7,14 +7,15 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
-VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task"}
+VALUES = {"errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "security", "subscription", "task"}
 ALLOWED = {
     "errors": set(),
     "offsets": {"errors"},
     "subscription": {"offsets"},
     "parsing": {"errors", "offsets"},
     "plugins": {"errors"},
-    "options": {"errors", "offsets", "parsing", "plugins", "subscription"},
+    "security": {"errors", "plugins"},
+    "options": {"errors", "offsets", "parsing", "plugins", "security", "subscription"},
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},
