@@ -59,9 +59,9 @@ def cases(authority, stranger):
 PASSING = ("TLS to plaintext", "plaintext to SASL")
 """A broker that is stopped ends connections in the same way."""
 NAMES = (
-    "PLAIN", "SCRAM", "no such user", "token", "mechanism", "SASL, where is none", "untrusted",
-    "system's trust", "name",    "no client certificate", "strange client certificate", "TLS to plaintext", "plaintext to TLS", "SASL to TLS",
-    "plaintext to SASL",
+    "PLAIN", "SCRAM", "no such user", "token", "mechanism", "SASL, where is none", "untrusted", "system's trust",
+    "name", "no client certificate", "strange client certificate", "TLS to plaintext", "plaintext to TLS",
+    "SASL to TLS", "plaintext to SASL",
 )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import re
 import shlex
 import subprocess
+from pathlib import Path
 
 import pytest
 from certificates import STORE_PASSWORD, run
@@ -36,7 +37,7 @@ def test_passwords_and_kinds_of_stores(authority, stranger, tmp_path):
     assert "is PEM, which has none" in problem(truststore_location=authority.certificate, truststore_password="wr0ng")
     assert "there have to be a private key" in problem(keystore_location=authority.certificate)
     mixed = tmp_path / "mixed.pem"
-    mixed.write_text(open(stranger.path("client.key")).read() + open(authority.path("client.crt")).read())
+    mixed.write_text(Path(stranger.path("client.key")).read_text() + Path(authority.path("client.crt")).read_text())
     assert "is not that of the first certificate" in problem(keystore_location=str(mixed))
     nonsense = tmp_path / "nonsense"
     nonsense.write_bytes(b"\x00\x01")
@@ -82,10 +83,12 @@ public class Jaas {
 """
 CONFIGURATIONS = [
     'a.B required u="x" p="y";', "a.B required u='x' p=y;", 'a.B REQUIRED;', 'a.B optional p="a\\"b\\\\c\\td\\101\\8";',
-    'a.B required p="x"', "a.B", "a.B required p;", "a.B required p=;", "a.B required p=12;", "a.B required p=x12.y-z_$;",
+    'a.B required p="x"', "a.B", "a.B required p;", "a.B required p=;",
+    "a.B required p=12;", "a.B required p=x12.y-z_$;",
     'a.B sometimes p="x";', 'a.B required p="x"; a.C required;', 'a.B required p="x', 'a.B required // c\n p="x";',
     'a.B required /* c */ p="/*x*/";', 'a.B required p="é€";', "a.B required p=é€;", 'a.B required p = "x" ;', "", ";",
-    'a.B required p="x" p="y";', "a.B required p=-x;", 'a.B required "p"="x";', "a.B required p=a=b;", 'a.B required p="";',
+    'a.B required p="x" p="y";', "a.B required p=-x;", 'a.B required "p"="x";',
+    "a.B required p=a=b;", 'a.B required p="";',
 ]  # fmt: skip
 
 
