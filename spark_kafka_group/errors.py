@@ -13,7 +13,8 @@
     │   └── JoinTimeoutError
     ├── CommitError
     ├── BrokerError
-    │   └── BrokerTimeoutError
+    │   ├── BrokerTimeoutError
+    │   └── AuthenticationError
     ├── InterceptorError
     ├── DataLossError
     └── ReadError
@@ -73,6 +74,10 @@ class BrokerError(GroupKafkaError):
 
 class BrokerTimeoutError(BrokerError):
     """Raised when a broker did not answer in time."""
+
+
+class AuthenticationError(BrokerError):
+    """Raised when broker and query cannot agree on who they are or how they speak; nothing that passes by itself."""
 
 
 class InterceptorError(GroupKafkaError):

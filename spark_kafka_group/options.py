@@ -17,6 +17,10 @@ from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.security import LoginModule, Secret, Security, check
+from spark_kafka_group.security import parsing as security
+from spark_kafka_group.security.settings import PROTOCOLS, TLS_PROTOCOLS
+from spark_kafka_group.security.stores import TYPES
 from spark_kafka_group.subscription import Subscription
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
@@ -40,14 +44,16 @@ def _option(
     shown: str | None = None,
     required: bool = False,
     passed_on: bool = False,
+    secret: bool = False,
 ) -> Any:
     """One option as a dataclass field.
 
     `shown` is the default as the documentation prints it; one that is `passed_on` means to kafka-python, which has it
-    under the field's name, what it says.
+    under the field's name, what it says; the value of a `secret` one is in no error.
     """
     metadata = {
         "name": name, "parse": parse, "doc": doc, "required": required, "shown": shown, "passed_on": passed_on,
+        "secret": secret,
     }  # fmt: skip
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -346,6 +352,107 @@ class Options:
         shown="none",
     )  # fmt: skip
 
+    security_protocol: str = _option(
+        "kafka.security.protocol", security.one_of(*PROTOCOLS),
+        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all below.",
+        default="PLAINTEXT",
+    )  # fmt: skip
+    sasl_mechanism: str | None = _option(
+        "kafka.sasl.mechanism", security.mechanism, "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.",
+        shown="required with SASL",
+    )  # fmt: skip
+    sasl_jaas_config: LoginModule | None = _option(
+        "kafka.sasl.jaas.config", security.login_module,
+        "Kafka's login module with its options, as Java clients have it: `…ScramLoginModule required username=\"…\" "
+        "password=\"…\";`.",
+        shown="required for `PLAIN` and `SCRAM`", secret=True,
+    )  # fmt: skip
+    sasl_login_callback_handler_class: str | None = _option(
+        "kafka.sasl.login.callback.handler.class", parsing.text,
+        "OAUTHBEARER with tokens of your own: `module:Class` with `token()` and, if you like, `extensions()`.",
+        shown="none",
+    )  # fmt: skip
+    sasl_oauthbearer_token_endpoint_url: Secret | None = _option(
+        "kafka.sasl.oauthbearer.token.endpoint.url", security.endpoint,
+        "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    sasl_oauthbearer_client_credentials_client_id: str | None = _option(
+        "kafka.sasl.oauthbearer.client.credentials.client.id", parsing.text,
+        "OAUTHBEARER: the client's id at the token endpoint; also `clientId` in `kafka.sasl.jaas.config`.",
+        shown="none",
+    )  # fmt: skip
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = _option(
+        "kafka.sasl.oauthbearer.client.credentials.client.secret", security.secret,
+        "OAUTHBEARER: the client's secret; also `clientSecret` in `kafka.sasl.jaas.config`.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    sasl_oauthbearer_scope: str | None = _option(
+        "kafka.sasl.oauthbearer.scope", parsing.text,
+        "OAUTHBEARER: the scope to ask for; also `scope` in `kafka.sasl.jaas.config`.",
+        shown="none",
+    )  # fmt: skip
+    ssl_truststore_location: str | None = _option(
+        "kafka.ssl.truststore.location", parsing.text,
+        "A file with the certificates to trust, PEM or PKCS12.",
+        shown="what the system trusts",
+    )  # fmt: skip
+    ssl_truststore_password: Secret | None = _option(
+        "kafka.ssl.truststore.password", security.secret, "Password of a truststore that is PKCS12.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_truststore_type: str | None = _option(
+        "kafka.ssl.truststore.type", security.one_of(*TYPES),
+        "`PKCS12`, `PEM` or `JKS`, as Java has it: not needed, as files show what they are.",
+        shown="what the file is",
+    )  # fmt: skip
+    ssl_truststore_certificates: str | None = _option(
+        "kafka.ssl.truststore.certificates", parsing.text, "The certificates to trust, PEM in the option itself.",
+        shown="none",
+    )  # fmt: skip
+    ssl_keystore_location: str | None = _option(
+        "kafka.ssl.keystore.location", parsing.text,
+        "A file with this client's private key and certificate chain, PEM or PKCS12, for mutual TLS.",
+        shown="none",
+    )  # fmt: skip
+    ssl_keystore_password: Secret | None = _option(
+        "kafka.ssl.keystore.password", security.secret, "Password of a keystore that is PKCS12.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_keystore_type: str | None = _option(
+        "kafka.ssl.keystore.type", security.one_of(*TYPES), "As `kafka.ssl.truststore.type`.", shown="what the file is"
+    )
+    ssl_keystore_key: Secret | None = _option(
+        "kafka.ssl.keystore.key", security.secret, "This client's private key, PEM in the option itself.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_keystore_certificate_chain: str | None = _option(
+        "kafka.ssl.keystore.certificate.chain", parsing.text,
+        "The certificate chain to `kafka.ssl.keystore.key`, PEM in the option itself.",
+        shown="none",
+    )  # fmt: skip
+    ssl_key_password: Secret | None = _option(
+        "kafka.ssl.key.password", security.secret, "Password of a private key that is PEM.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_endpoint_identification_algorithm: str = _option(
+        "kafka.ssl.endpoint.identification.algorithm", security.identification,
+        "`https`: a broker's certificate must be for the name it is reached by. Empty: any name.",
+        default="https",
+    )  # fmt: skip
+    ssl_protocol: str = _option(
+        "kafka.ssl.protocol", security.newest_tls, "The newest version of TLS to speak.", default="TLSv1.3"
+    )
+    ssl_enabled_protocols: tuple[str, ...] = _option(
+        "kafka.ssl.enabled.protocols", security.tls_versions, "Versions of TLS to speak.",
+        default=TLS_PROTOCOLS, shown="`TLSv1.2,TLSv1.3`",
+    )  # fmt: skip
+    ssl_cipher_suites: tuple[str, ...] = _option(
+        "kafka.ssl.cipher.suites", parsing.names,
+        "Cipher suites to offer, by Java's names. Those of TLS 1.3 all or none.",
+        default=(), shown="OpenSSL's",
+    )  # fmt: skip
+
     @classmethod
     def parse(cls, raw: Mapping[str, str]) -> Options:
         """Check `raw`, as given by ``option()``, and turn it into typed values.
@@ -363,7 +470,8 @@ class Options:
             try:
                 values[field.name] = field.metadata["parse"](text)
             except ValueError as error:
-                raise OptionError(f"{field.metadata['name']} ({text}) {error}") from None
+                given = field.metadata["name"] if field.metadata["secret"] else f"{field.metadata['name']} ({text})"
+                raise OptionError(f"{given} {error}") from None
         for field in dataclasses.fields(cls):
             if field.metadata["required"] and field.name not in values:
                 raise OptionError(f"option {field.metadata['name']} is missing: {field.metadata['doc']}")
@@ -396,6 +504,11 @@ class Options:
         """Whether records of transactions that are open, or were aborted, are not for this query."""
         return self.isolation_level == READ_COMMITTED
 
+    @property
+    def security(self) -> Security:
+        """How connections are made safe."""
+        return Security(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Security)})
+
     def __repr__(self) -> str:
         set_here = [f"{f.metadata['name']}" for f in dataclasses.fields(self) if getattr(self, f.name) != f.default]
         return f"Options({', '.join(set_here)})"
@@ -407,6 +520,9 @@ _NO_DESERIALIZERS = (
     "key and value are binary columns: turn them into other types with Spark, "
     "as in df.selectExpr('cast(value as string)')"
 )
+_JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
+_JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
+_NO_KERBEROS = "Kerberos is not supported: take SCRAM, OAUTHBEARER, or TLS with a client certificate"
 _NO_AUTO_COMMIT = (
     "offsets are committed once a micro-batch has succeeded; committing on a timer would lose or repeat records"
 )
@@ -416,6 +532,16 @@ REFUSED = {
     "kafka.value.deserializer": _NO_DESERIALIZERS,
     "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
     "kafka.auto.commit.interval.ms": _NO_AUTO_COMMIT,
+    "kafka.ssl.provider": _JAVA_TLS,
+    "kafka.ssl.engine.factory.class": _JAVA_TLS,
+    "kafka.ssl.keymanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.trustmanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.secure.random.implementation": _JAVA_TLS,
+    "kafka.security.providers": _JAVA_TLS,
+    "kafka.sasl.kerberos.service.name": _NO_KERBEROS,
+    "kafka.sasl.kerberos.kinit.cmd": _NO_KERBEROS,
+    "kafka.sasl.client.callback.handler.class": _JAVA_LOGIN,
+    "kafka.sasl.login.class": _JAVA_LOGIN,
     "kafka.interceptor.classes": "these are Java classes: option interceptors takes module:Class",
     "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
     "kafka.metrics.num.samples": _NO_CLIENT_METRICS,
@@ -504,6 +630,10 @@ def _subscribed_by(options: Options) -> str:
     return "subscribe" if options.topics else "subscribePattern" if options.topic_pattern else "assign"
 
 
+def _security_makes_sense(options: Options) -> None:
+    check(options.security)
+
+
 def _plugins_can_be_loaded(options: Options) -> str | None:
     strategies = [s for s in options.assignment_strategy if s not in {*STRATEGIES, *JAVA_STRATEGIES}]
     for strategy in strategies:
@@ -534,12 +664,13 @@ CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
     _named_is_subscribed("endingOffsetsByTimestamp"),
     _named_is_subscribed("pausePartitions"),
     _plugins_can_be_loaded,
+    _security_makes_sense,
 )
 
 
 def _cross_check(options: Options) -> None:
-    for check in CROSS_CHECKS:
-        problem = check(options)
+    for cross_check in CROSS_CHECKS:
+        problem = cross_check(options)
         if problem:
             raise OptionError(problem)
 

@@ -11,7 +11,13 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, OffsetOutOfRangeError, ReadError
+from spark_kafka_group.errors import (
+    AuthenticationError,
+    BrokerError,
+    BrokerTimeoutError,
+    OffsetOutOfRangeError,
+    ReadError,
+)
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import Brokers, FetchedPartition
 
@@ -97,6 +103,8 @@ class Fetcher:
                 break
             try:
                 found = self._brokers.leaders(lacking, self._refresh)
+            except AuthenticationError:
+                raise
             except BrokerError as error:
                 self._wait(str(error))
                 continue
@@ -125,6 +133,8 @@ class Fetcher:
             return
         try:
             self._brokers.connection(node_id).send(wanted)
+        except AuthenticationError:
+            raise
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
@@ -203,7 +213,10 @@ class Fetcher:
             self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
             return False
         if not fetched.retriable:
-            raise ReadError(tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}")
+            why = f": {fetched.advice}" if fetched.advice else ""
+            raise ReadError(
+                tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}{why}"
+            )
         self._last_problem = f"{tp}: {fetched.error}"
         self._leaders.pop(tp, None)
         self._refresh = True

@@ -43,6 +43,9 @@ class KafkaCluster:
         Client ports, one a node; free ones if not given.
     version
         Kafka's.
+    listeners
+        More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. What they need
+        besides, such as certificates, is in `properties`, as ``listener.name.mtls.…``.
     """
 
     def __init__(
@@ -52,14 +55,19 @@ class KafkaCluster:
         directory: str | Path | None = None,
         ports: Sequence[int] | None = None,
         version: str = VERSION,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = directory is None
         # Resolved: it is in the settings of processes with another working directory, which are known again by it.
         self.directory = Path(directory or tempfile.mkdtemp(prefix="spark-kafka-group-")).resolve()
         self.version = version
-        free = free_ports(2 * nodes)
+        self._protocols = dict(listeners or {})
+        free = free_ports((2 + len(self._protocols)) * nodes)
         self.ports = list(ports or free[:nodes])
-        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(free[nodes:], start=1))
+        voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(free[nodes : 2 * nodes], start=1))
+        self._listeners = {
+            name: free[number * nodes : (number + 1) * nodes] for number, name in enumerate(self._protocols, start=2)
+        }
         settings = _settings(nodes) | {"controller.quorum.voters": voters} | dict(properties or {})
         self.nodes = [
             Node(n, self.directory / f"node{n}", settings | self._own(n, port, free[nodes + n - 1]), version)
@@ -69,10 +77,14 @@ class KafkaCluster:
 
     def _own(self, number: int, port: int, controller_port: int) -> dict[str, str]:
         """Settings in which a node differs from the others."""
+        clients = {"PLAINTEXT": port} | {name: ports[number - 1] for name, ports in self._listeners.items()}
+        served = [f"{name}://127.0.0.1:{own}" for name, own in clients.items()]
+        protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"} | self._protocols
         return {
             "node.id": str(number),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": ",".join([*served, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "advertised.listeners": ",".join(served),
             "log.dirs": str(self.directory / f"node{number}" / "data"),
         }
 
@@ -80,6 +92,10 @@ class KafkaCluster:
     def bootstrap_servers(self) -> str:
         """For kafka.bootstrap.servers."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    def servers_of(self, listener: str) -> str:
+        """For kafka.bootstrap.servers, by one of the `listeners` that were asked for."""
+        return ",".join(f"127.0.0.1:{port}" for port in self._listeners[listener])
 
     def node(self, index: int) -> Node:
         """A node, from 0."""
@@ -317,7 +333,6 @@ def _settings(nodes: int) -> dict[str, str]:
     return {
         "process.roles": "broker,controller",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "default.replication.factor": factor,
         "offsets.topic.replication.factor": factor,
         "offsets.topic.num.partitions": "5",

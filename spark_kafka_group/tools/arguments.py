@@ -9,8 +9,8 @@ from typing import Any
 Commands = Any
 """What ``ArgumentParser.add_subparsers`` returns."""
 
-CLIENT_OPTIONS = ("client.id", "request.timeout.ms")
-"""What a connection takes, by the names of Kafka's consumer."""
+CLIENT_OPTIONS = ("client.id", "request.timeout.ms", "security.protocol", "sasl.", "ssl.")
+"""What a connection takes, by the names of Kafka's consumer; with a dot at the end, all that begin so."""
 
 
 def add_command(commands: Commands, name: str, summary: str, description: str) -> argparse.ArgumentParser:
@@ -35,5 +35,6 @@ def add_group_arguments(parser: argparse.ArgumentParser) -> None:
         "--command-config",
         type=Path,
         metavar="FILE",
-        help=f"a properties file, a line each, with settings of the connection: {', '.join(CLIENT_OPTIONS)}",
+        help="a Java properties file with settings of the connection: client.id, request.timeout.ms, "
+        "security.protocol, sasl.*, ssl.*",
     )

@@ -16,8 +16,10 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.wire.answers import Refusal
 from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.membership import Committed
+from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.requests import commit_request, partitions_of
 
 POLL_MS = 200
@@ -267,7 +269,7 @@ class GroupAdmin:
             elif time.monotonic() > deadline:
                 raise BrokerTimeoutError(f"{doing}: no records within kafka.request.timeout.ms")
             with translated(doing):
-                polled = consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
+                polled = _as_a_reader(lambda: consumer.poll(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE))
             yield [
                 (tp, [_log_record(r) for r in polled.get(kafka_tp, ()) if r.offset < ends[tp]])
                 for tp, kafka_tp in wanted.items()
@@ -307,6 +309,16 @@ class GroupAdmin:
         deadline = time.monotonic() + self._timeout_ms / 1000
         with translated(doing):
             return retried(deadline, call)
+
+
+def _as_a_reader(poll: Callable[[], Any]) -> Any:
+    """What `poll` returns; a topic that it may not read takes the right to read it, and not only to look at it."""
+    try:
+        return poll()
+    except kafka_errors.TopicAuthorizationFailedError as error:
+        topics = frozenset(error.args[0]) if error.args else frozenset()
+        error.refusal = Refusal("TOPIC_AUTHORIZATION_FAILED", Request.COMMIT, topics)
+        raise
 
 
 def _kind(listed: Any) -> str:

@@ -7,6 +7,7 @@ import selectors
 from collections.abc import Callable, Collection
 from typing import Any
 
+import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -16,6 +17,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.group import GroupClient
+from spark_kafka_group.wire.manager import net_client
 
 
 class Brokers:
@@ -45,6 +47,9 @@ class Brokers:
             if refresh or len(known) < len(tps):
                 cluster.set_topics(set(cluster._topics) | topics)
                 self._run(cluster.refresh_metadata)
+                denied = topics & set(cluster.unauthorized_topics)
+                if denied:
+                    raise kafka_errors.TopicAuthorizationFailedError(denied)
                 known = self._known_leaders(cluster, tps)
         return known
 
@@ -79,6 +84,9 @@ class Brokers:
         BrokerError
         """
         connection = self._connections.get(node_id)
+        if connection is not None and connection.stale:
+            self.drop(node_id)
+            connection = None
         if connection is None:
             with translated(f"connecting to node {node_id}"):
                 connection = self._connections[node_id] = self._connect(node_id)
@@ -105,7 +113,7 @@ class Brokers:
 
     def _bootstrapped(self) -> KafkaNetClient:
         if self._client is None:
-            client = KafkaNetClient(**connection_configs(self._options, "executor"))
+            client = net_client(**connection_configs(self._options, "executor"))
             client.cluster.config["allow_auto_create_topics"] = False
             try:
                 client._manager.bootstrap(self._options.request_timeout_ms)
@@ -137,6 +145,7 @@ class Brokers:
             if task is not None:
                 net.cancel(task)
         transport._sock = transport._read_task = transport._write_task = None
+        lifetime_ms = conn._reauth.session_lifetime_ms
         conn._reauth.cancel()
         manager._conns.pop(node_id, None)
-        return FetchConnection(sock, self._options, version)
+        return FetchConnection(sock, self._options, version, lifetime_ms / 1000 if lifetime_ms else None)

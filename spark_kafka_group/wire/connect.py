@@ -12,10 +12,19 @@ import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 from kafka.net.compat import KafkaNetClient
 
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, FencedError, GroupKafkaError, MembershipLostError
+from spark_kafka_group.errors import (
+    AuthenticationError,
+    BrokerError,
+    BrokerTimeoutError,
+    FencedError,
+    GroupKafkaError,
+    MembershipLostError,
+)
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Answers, refusal_of
+from spark_kafka_group.wire.manager import RefusedError, net_client
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
+from spark_kafka_group.wire.security import security_configs
 
 T = TypeVar("T")
 
@@ -48,6 +57,8 @@ def translated(doing: str, answers: Answers | None = None) -> Iterator[None]:
 
 
 def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaError:
+    if isinstance(error, RefusedError):
+        return AuthenticationError(f"{doing}: {error}")
     facts = Facts() if answers is None else answers.facts
     refusal = refusal_of(error)
     reaction = None if refusal is None else refusal.reaction
@@ -69,17 +80,27 @@ def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaEr
 
 
 def connection_configs(options: Options, role: str) -> dict[str, Any]:
-    """What every connection needs, as kafka-python names it. Security settings will join here."""
+    """What every connection needs, as kafka-python names it.
+
+    Raises
+    ------
+    OptionError
+        When a file that security settings name cannot be read here.
+    """
     buffers = {socket.SO_RCVBUF: options.receive_buffer_bytes, socket.SO_SNDBUF: options.send_buffer_bytes}
-    return options.passed_on() | {
-        "bootstrap_servers": options.bootstrap_servers.split(","),
-        "client_id": f"{options.client_id}-{role}",
-        "request_timeout_ms": options.request_timeout_ms,
-        "socket_options": [
-            (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-            *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
-        ],
-    }
+    return (
+        security_configs(options.security)
+        | options.passed_on()
+        | {
+            "bootstrap_servers": options.bootstrap_servers.split(","),
+            "client_id": f"{options.client_id}-{role}",
+            "request_timeout_ms": options.request_timeout_ms,
+            "socket_options": [
+                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+                *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
+            ],
+        }
+    )
 
 
 def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaConsumer:
@@ -92,7 +113,7 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     clients: list[KafkaNetClient] = []
 
     def make_client(**configs: Any) -> KafkaNetClient:
-        clients.append(KafkaNetClient(**configs))
+        clients.append(net_client(**configs))
         return clients[-1]
 
     always = connection_configs(options, role) | {

@@ -15,6 +15,10 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import LARGEST_BATCH
+from spark_kafka_group.wire.reactions import Facts, Request, advice
+
+USED_OF_LIFETIME = 0.85
+"""Part of an authentication's lifetime after which a connection is made anew, as Kafka's Java client authenticates."""
 
 
 @dataclass(frozen=True)
@@ -33,15 +37,24 @@ class FetchedPartition:
     aborted: tuple[tuple[int, int], ...]
     """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
     records: bytes
+    advice: str | None = None
+    """What to change about the error, where there is something to say."""
 
 
 class FetchConnection:
     """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
 
     Errors of the connection are OSError: the caller drops it and makes another.
+
+    Parameters
+    ----------
+    sock
+        Connected and authenticated; an SSLSocket is used like any other.
+    lifetime_s
+        How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
     """
 
-    def __init__(self, sock: socket.socket, options: Options, version: int) -> None:
+    def __init__(self, sock: socket.socket, options: Options, version: int, lifetime_s: float | None = None) -> None:
         self._sock = sock
         self._sock.settimeout(options.request_timeout_ms / 1000)
         self._options = options
@@ -49,6 +62,7 @@ class FetchConnection:
         self._correlation_id = 0
         self._in_flight: list[int] = []
         self._not_before = 0.0
+        self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
         self._frame_limit = max(LARGEST_BATCH, options.fetch_max_bytes + options.max_partition_fetch_bytes)
@@ -57,6 +71,11 @@ class FetchConnection:
     def idle(self) -> bool:
         """Whether every request has had its response read."""
         return not self._in_flight
+
+    @property
+    def stale(self) -> bool:
+        """Whether another connection should take its place, as the broker is about to close this one."""
+        return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
 
     def send(self, positions: Mapping[TopicPartition, int]) -> None:
         """Ask for records from each position on; the broker fills the response in this order."""
@@ -152,4 +171,6 @@ def _fetched_partition(topic: str, data: Any, committed_only: bool) -> FetchedPa
         last_stable_offset=data.last_stable_offset if committed_only else None,
         aborted=tuple((transaction.producer_id, transaction.first_offset) for transaction in aborted),
         records=data.records or b"",
+        # Who may commit what was read of a topic may read it.
+        advice=advice(str(error.message), Request.COMMIT, Facts(), [topic]) if error else None,
     )

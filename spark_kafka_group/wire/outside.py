@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.net.compat import KafkaNetClient
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
@@ -16,6 +15,7 @@ from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
+from spark_kafka_group.wire.manager import net_client
 from spark_kafka_group.wire.membership import Committed
 from spark_kafka_group.wire.requests import commit_request, partitions_of
 
@@ -45,7 +45,7 @@ class OutsideCommitter:
         self._group_id = group_id
         self._deadline = time.monotonic() + options.request_timeout_ms / 1000
         self._coordinator: int | None = None
-        self._client = KafkaNetClient(**connection_configs(options, "listener"))
+        self._client = net_client(**connection_configs(options, "listener"))
         self._manager = self._client._manager
         try:
             with translated(f"connecting to {options.bootstrap_servers}"):

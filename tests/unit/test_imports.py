@@ -8,7 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "subscription", "task", "timing",
+    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "security", "subscription",
+    "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "errors": set(),
@@ -17,7 +18,8 @@ ALLOWED = {
     "bounds": {"errors", "offsets"},
     "parsing": {"bounds", "offsets"},
     "plugins": {"errors"},
-    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "subscription"},
+    "security": {"errors", "plugins"},
+    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "security", "subscription"},
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},

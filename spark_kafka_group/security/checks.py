@@ -1,0 +1,62 @@
+"""Contradictions between security settings, found before any network call."""
+
+from __future__ import annotations
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.security.credentials import credentials
+from spark_kafka_group.security.settings import Security
+from spark_kafka_group.security.tls import client_context
+
+
+def check(security: Security) -> None:
+    """See whether the settings make sense together. Reads the files they name.
+
+    Raises
+    ------
+    OptionError
+        Without the value of any secret.
+    """
+    protocol = security.security_protocol
+    if not security.sasl and (useless := security.given("sasl_")):
+        raise OptionError(
+            f"{useless[0]} needs kafka.security.protocol SASL_PLAINTEXT or SASL_SSL; it is {protocol}, so nobody would "
+            f"be authenticated"
+        )
+    if not security.tls and (useless := security.given("ssl_")):
+        raise OptionError(
+            f"{useless[0]} needs kafka.security.protocol SSL or SASL_SSL; it is {protocol}, so nothing would be "
+            f"encrypted"
+        )
+    if security.sasl:
+        credentials(security)
+    if security.tls:
+        problem = _store_problem(security)
+        if problem is not None:
+            raise OptionError(problem)
+        client_context(security)
+
+
+def _store_problem(security: Security) -> str | None:
+    """What is wrong with how stores are given, which are a file or PEM in the options themselves."""
+    trusted, key, chain = "ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"
+    given = set(security.given("ssl_"))
+    for location, inside in (("ssl.truststore.location", trusted), ("ssl.keystore.location", key)):
+        if {f"kafka.{location}", f"kafka.{inside}"} <= given:
+            return f"kafka.{location} and kafka.{inside} are both given: one of them"
+    needs = [
+        ("ssl.truststore.password", ("ssl.truststore.location",)),
+        ("ssl.truststore.type", ("ssl.truststore.location", trusted)),
+        ("ssl.keystore.password", ("ssl.keystore.location",)),
+        ("ssl.keystore.type", ("ssl.keystore.location", key)),
+        ("ssl.key.password", ("ssl.keystore.location", key)),
+        (chain, (key,)),
+        (key, (chain,)),
+    ]
+    for name, wanted in needs:
+        if f"kafka.{name}" in given and not any(f"kafka.{other}" in given for other in wanted):
+            return f"kafka.{name} needs {' or '.join(f'kafka.{other}' for other in wanted)}"
+    for store, inside in (("truststore", trusted), ("keystore", key)):
+        kind = getattr(security, f"ssl_{store}_type")
+        if f"kafka.{inside}" in given and kind not in (None, "PEM"):
+            return f"kafka.ssl.{store}.type ({kind}) contradicts kafka.{inside}, which is PEM"
+    return None

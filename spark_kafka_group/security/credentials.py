@@ -1,0 +1,247 @@
+"""Who a connection says it is: what Kafka's ``sasl.*`` settings and the login module's options amount to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from spark_kafka_group import plugins
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.security.jaas import LoginModule
+from spark_kafka_group.security.secret import Secret
+from spark_kafka_group.security.settings import MECHANISMS, PASSWORD_MECHANISMS, Security
+
+MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
+}
+JAVA_HANDLERS = (
+    "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+"""Java's, which ask sasl.oauthbearer.token.endpoint.url, as is done here without naming them."""
+
+CLAIM = "unsecuredLogin"
+EXTENSION = "extension_"
+NOT_WITHOUT_LIBRARIES = {
+    "GSSAPI": "Kerberos is not supported",
+    "AWS_MSK_IAM": (
+        "for Amazon MSK take OAUTHBEARER, with a class of your own that asks aws-msk-iam-sasl-signer for tokens as "
+        "kafka.sasl.login.callback.handler.class"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class UserPassword:
+    """For PLAIN and SCRAM."""
+
+    username: str
+    password: Secret
+
+
+@dataclass(frozen=True)
+class ClientCredentials:
+    """OAuth's client credentials grant: tokens are asked of an endpoint."""
+
+    url: str
+    client_id: str
+    client_secret: Secret
+    scope: str | None
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TokenFile:
+    """A file with a token in it, looked at for each connection, as something else replaces it."""
+
+    path: str
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class UnsecuredToken:
+    """A token without signature, for development: brokers take it unless they were told better."""
+
+    claims: tuple[tuple[str, str | float | tuple[str, ...]], ...]
+    lifetime_s: float
+    extensions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class OwnTokens:
+    """``module:Class`` of the user's own with ``token()``."""
+
+    name: str
+
+
+Credentials = UserPassword | ClientCredentials | TokenFile | UnsecuredToken | OwnTokens
+
+
+def credentials(security: Security) -> Credentials:
+    """What to authenticate with.
+
+    Raises
+    ------
+    OptionError
+        Before any network call, when something is missing, contradicts, or would have no effect. Never with a secret.
+    """
+    mechanism, module = security.sasl_mechanism, security.sasl_jaas_config
+    if mechanism is None:
+        raise OptionError(
+            f"kafka.sasl.mechanism is missing, which {security.security_protocol} needs: one of "
+            f"{', '.join(MECHANISMS)} (Kafka's default, GSSAPI, is not supported)"
+        )
+    if module is not None and module.name != MODULES[mechanism]:
+        others = [name for name, known in MODULES.items() if known == module.name]
+        hint = f": it is for {' and '.join(others)}" if others else ""
+        raise OptionError(
+            f"kafka.sasl.jaas.config names {module.short_name}{hint}; kafka.sasl.mechanism ({mechanism}) needs "
+            f"{MODULES[mechanism]}"
+        )
+    if mechanism in PASSWORD_MECHANISMS:
+        return _user_password(security, mechanism, module)
+    return _oauth(security, module or LoginModule(MODULES[mechanism]))
+
+
+def _user_password(security: Security, mechanism: str, module: LoginModule | None) -> UserPassword:
+    useless = security.given("sasl_oauthbearer") + security.given("sasl_login")
+    if useless:
+        raise OptionError(f"{useless[0]} is for OAUTHBEARER; kafka.sasl.mechanism is {mechanism}")
+    if module is None:
+        raise OptionError(
+            f"kafka.sasl.jaas.config is missing, which {mechanism} needs: "
+            f'{MODULES[mechanism]} required username="..." password="...";'
+        )
+    if "tokenauth" in module.names():
+        raise OptionError(
+            "kafka.sasl.jaas.config has tokenauth: delegation tokens are not supported, as nothing here renews them; "
+            "take a user with a password"
+        )
+    _refuse_others(module, {"username", "password"})
+    username, password = module.get("username"), module.get("password")
+    if not username or not password:
+        missing = "password" if username else "username"
+        raise OptionError(f'kafka.sasl.jaas.config has no {missing}="..." in {module.short_name}')
+    return UserPassword(username, Secret(password))
+
+
+def _oauth(security: Security, module: LoginModule) -> Credentials:
+    handler, endpoint = security.sasl_login_callback_handler_class, security.sasl_oauthbearer_token_endpoint_url
+    if handler is not None and handler not in JAVA_HANDLERS:
+        if ":" not in handler:
+            raise OptionError(
+                f"kafka.sasl.login.callback.handler.class ({handler}) is a Java class: name module:Class of a Python "
+                f"class with token(), or give kafka.sasl.oauthbearer.token.endpoint.url"
+            )
+        useless = security.given("sasl_oauthbearer")
+        if useless or module.options:
+            raise OptionError(
+                f"{(useless or ['options in kafka.sasl.jaas.config'])[0]} cannot have an effect: "
+                f"kafka.sasl.login.callback.handler.class ({handler}) makes the tokens"
+            )
+        plugins.load_class("kafka.sasl.login.callback.handler.class", handler, ["token"])
+        return OwnTokens(handler)
+    if endpoint is not None:
+        return _from_endpoint(security, module, endpoint.text)
+    if handler is not None:
+        raise OptionError(
+            f"kafka.sasl.login.callback.handler.class ({handler}) needs kafka.sasl.oauthbearer.token.endpoint.url"
+        )
+    useless = security.given("sasl_oauthbearer")
+    if useless:
+        raise OptionError(f"{useless[0]} needs kafka.sasl.oauthbearer.token.endpoint.url")
+    if any(name.startswith(CLAIM) for name in module.names()):
+        return _unsecured(module)
+    raise OptionError(
+        "OAUTHBEARER needs one of kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.login.callback.handler.class "
+        'or, for development, unsecuredLoginStringClaim_sub="..." in kafka.sasl.jaas.config'
+    )
+
+
+def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credentials:
+    extensions = _prefixed(module, EXTENSION)
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        useless = [
+            name
+            for name in ("client_id", "client_secret")
+            if getattr(security, f"sasl_oauthbearer_client_credentials_{name}")
+        ]
+        if useless or security.sasl_oauthbearer_scope:
+            raise OptionError(
+                "kafka.sasl.oauthbearer.token.endpoint.url is a file, which no client id, secret or scope is for"
+            )
+        _refuse_others(module, (), EXTENSION)
+        return TokenFile(unquote(parts.path), extensions)
+    _refuse_others(module, {"clientId", "clientSecret", "scope"}, EXTENSION)
+    given = {
+        "client.credentials.client.id": (security.sasl_oauthbearer_client_credentials_client_id, "clientId"),
+        "client.credentials.client.secret": (
+            security.sasl_oauthbearer_client_credentials_client_secret
+            and security.sasl_oauthbearer_client_credentials_client_secret.text,
+            "clientSecret",
+        ),
+        "scope": (security.sasl_oauthbearer_scope, "scope"),
+    }
+    found: dict[str, str | None] = {}
+    for name, (value, in_module) in given.items():
+        if value is not None and module.get(in_module) is not None:
+            raise OptionError(
+                f"kafka.sasl.oauthbearer.{name} is given twice: also as {in_module} in kafka.sasl.jaas.config"
+            )
+        found[in_module] = value or module.get(in_module)
+    for name in ("clientId", "clientSecret"):
+        if not found[name]:
+            option = "id" if name == "clientId" else "secret"
+            raise OptionError(
+                f"kafka.sasl.oauthbearer.token.endpoint.url needs "
+                f"kafka.sasl.oauthbearer.client.credentials.client.{option}, or {name} in kafka.sasl.jaas.config"
+            )
+    return ClientCredentials(
+        url, str(found["clientId"]), Secret(str(found["clientSecret"])), found["scope"], extensions
+    )
+
+
+def _unsecured(module: LoginModule) -> UnsecuredToken:
+    """As Kafka's OAuthBearerUnsecuredLoginCallbackHandler has its options."""
+    claims: dict[str, str | float | tuple[str, ...]] = {}
+    known = {f"{CLAIM}LifetimeSeconds", f"{CLAIM}PrincipalClaimName", f"{CLAIM}ScopeClaimName"}
+    for kind in ("StringClaim_", "NumberClaim_", "ListClaim_"):
+        for name, value in _prefixed(module, f"{CLAIM}{kind}"):
+            known.add(f"{CLAIM}{kind}{name}")
+            if kind == "NumberClaim_":
+                claims[name] = _number(f"{CLAIM}{kind}{name}", value)
+            else:
+                # The first character is what separates the items.
+                claims[name] = value if kind == "StringClaim_" else tuple(value[1:].split(value[:1])) if value else ()
+    principal = module.get(f"{CLAIM}PrincipalClaimName") or "sub"
+    if not isinstance(claims.get(principal), str):
+        raise OptionError(f'kafka.sasl.jaas.config has no {CLAIM}StringClaim_{principal}="...", which names the user')
+    extensions = _prefixed(module, f"{CLAIM}Extension_")
+    _refuse_others(module, known, f"{CLAIM}Extension_")
+    lifetime = module.get(f"{CLAIM}LifetimeSeconds")
+    lifetime_s = 3600.0 if lifetime is None else _number(f"{CLAIM}LifetimeSeconds", lifetime)
+    return UnsecuredToken(tuple(claims.items()), lifetime_s, extensions)
+
+
+def _number(name: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise OptionError(f"{name} in kafka.sasl.jaas.config must be a number") from None
+
+
+def _prefixed(module: LoginModule, prefix: str) -> tuple[tuple[str, str], ...]:
+    return tuple((name.removeprefix(prefix), value.text) for name, value in module.options if name.startswith(prefix))
+
+
+def _refuse_others(module: LoginModule, known: set[str] | tuple[str, ...], prefix: str | None = None) -> None:
+    for name in sorted(module.names() - set(known)):
+        if prefix is None or not name.startswith(prefix):
+            takes = ", ".join(sorted(known)) or "nothing"
+            raise OptionError(
+                f"kafka.sasl.jaas.config has {name}, which would have no effect: {module.short_name} takes {takes} here"
+            )

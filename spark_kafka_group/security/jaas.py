@@ -1,0 +1,121 @@
+"""The JAAS configuration of a login module, ``sasl.jaas.config``, read as Kafka and Java's StreamTokenizer do.
+
+::
+
+    org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="say \\"hi\\"";
+
+An error says where something is wrong, and never what stands there.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from spark_kafka_group.security.secret import Secret
+
+CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
+SPACE = re.compile(r"(?:\s|//[^\n\r]*|/\*.*?\*/)+", re.DOTALL)
+WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\u00a0-\U0010ffff-]*")
+QUOTED = re.compile(r"""(["'])((?:\\[^\n\r]|(?!\1)[^\\\n\r])*)\1""")
+ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+
+
+@dataclass(frozen=True)
+class LoginModule:
+    """A login module and its options, all of which count as secret."""
+
+    name: str
+    options: tuple[tuple[str, Secret], ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        """The class without its package."""
+        return self.name.rpartition(".")[2]
+
+    def names(self) -> set[str]:
+        """Names of the options that are given."""
+        return {name for name, _ in self.options}
+
+    def get(self, name: str) -> str | None:
+        """An option's value."""
+        return next((value.text for given, value in self.options if given == name), None)
+
+
+def login_module(raw: str) -> LoginModule:
+    """Read a configuration that has one login module.
+
+    Raises
+    ------
+    ValueError
+        Whose text follows the option's name.
+    """
+    tokens = _Tokens(raw)
+    name = tokens.word("the class of a login module")
+    if tokens.word("a control flag such as required").lower() not in CONTROL_FLAGS:
+        raise ValueError(f"must have one of {', '.join(CONTROL_FLAGS)} after the class of the login module")
+    options: dict[str, Secret] = {}
+    while not tokens.takes(";"):
+        option = tokens.word("name=value or the final semicolon")
+        if not tokens.takes("="):
+            raise ValueError(f"must have = and a value after {option} ({tokens.where()})")
+        options[option] = Secret(tokens.value(option))
+    if not tokens.at_end():
+        raise ValueError("must have one login module, and goes on after its semicolon")
+    return LoginModule(name, tuple(sorted(options.items())))
+
+
+class _Tokens:
+    """A checked cursor over the text."""
+
+    def __init__(self, raw: str) -> None:
+        self._raw = raw
+        self._at = 0
+        self._skip()
+
+    def _skip(self) -> None:
+        space = SPACE.match(self._raw, self._at)
+        self._at = space.end() if space else self._at
+
+    def at_end(self) -> bool:
+        return self._at == len(self._raw)
+
+    def where(self) -> str:
+        return "at its end" if self.at_end() else f"at character {self._at + 1}"
+
+    def takes(self, character: str) -> bool:
+        found = self._raw.startswith(character, self._at)
+        if found:
+            self._at += 1
+            self._skip()
+        return found
+
+    def word(self, what: str) -> str:
+        # Kafka takes quotes here too.
+        word = self._text()
+        if word is None:
+            raise ValueError(f"must have {what} {self.where()}")
+        return word
+
+    def value(self, option: str) -> str:
+        value = self._text()
+        if value is None:
+            raise ValueError(
+                f'must have a value in double quotes after {option}=, with \\" and \\\\ for " and \\ in it'
+            )
+        return value
+
+    def _text(self) -> str | None:
+        quoted = QUOTED.match(self._raw, self._at)
+        word = quoted or WORD.match(self._raw, self._at)
+        if word is None:
+            return None
+        self._at = word.end()
+        self._skip()
+        return word[0] if quoted is None else ESCAPE.sub(_unescaped, quoted[2])
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    what = escape[1]
+    return chr(int(what, 8)) if what[0] in "01234567" else ESCAPES.get(what, what)

@@ -1,0 +1,74 @@
+"""From the text of a security option to a value; a ValueError's text follows the option's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from spark_kafka_group.security import jaas
+from spark_kafka_group.security.credentials import NOT_WITHOUT_LIBRARIES
+from spark_kafka_group.security.secret import Secret
+from spark_kafka_group.security.settings import MECHANISMS, TLS_PROTOCOLS
+
+
+def secret(raw: str) -> Secret:
+    """Text that is never shown, taken as it is."""
+    if not raw:
+        raise ValueError("must not be empty")
+    return Secret(raw)
+
+
+def login_module(raw: str) -> jaas.LoginModule:
+    """A JAAS configuration."""
+    return jaas.login_module(raw)
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """One of Kafka's words, which are in capitals."""
+
+    def parse(raw: str) -> str:
+        if raw.strip().upper() not in words:
+            raise ValueError(f"must be one of {', '.join(words)}")
+        return raw.strip().upper()
+
+    return parse
+
+
+def mechanism(raw: str) -> str:
+    """A SASL mechanism."""
+    name = raw.strip().upper()
+    if name not in MECHANISMS:
+        why = NOT_WITHOUT_LIBRARIES.get(name)
+        raise ValueError(f"must be one of {', '.join(MECHANISMS)}{': ' + why if why else ''}")
+    return name
+
+
+def identification(raw: str) -> str:
+    """How a broker's certificate is compared with its address: https, or empty for not at all."""
+    if raw.strip().lower() not in ("https", ""):
+        raise ValueError("must be https, or empty so that names are not checked")
+    return raw.strip().lower()
+
+
+def newest_tls(raw: str) -> str:
+    """Kafka's ssl.protocol."""
+    name = raw.strip()
+    if name not in ("TLS", *TLS_PROTOCOLS):
+        raise ValueError(f"must be TLS, {' or '.join(TLS_PROTOCOLS)}; older ones are not safe")
+    return "TLSv1.3" if name == "TLS" else name
+
+
+def tls_versions(raw: str) -> tuple[str, ...]:
+    """Kafka's ssl.enabled.protocols."""
+    found = tuple(name.strip() for name in raw.split(","))
+    if not set(found) <= set(TLS_PROTOCOLS):
+        raise ValueError(f"must be of {', '.join(TLS_PROTOCOLS)}, comma-separated; older ones are not safe")
+    return tuple(name for name in TLS_PROTOCOLS if name in found)
+
+
+def endpoint(raw: str) -> Secret:
+    """URL of OAuth tokens; not shown, as some have secrets in them."""
+    parts = urlsplit(raw.strip())
+    if parts.scheme not in ("https", "http", "file") or not (parts.netloc or parts.scheme == "file"):
+        raise ValueError("must be a URL with https, http or file")
+    return Secret(raw.strip())

@@ -1,0 +1,204 @@
+"""kafka-python's connections, with reasons: why one could not be made, and what to change.
+
+kafka-python tries again after every failure until time is over, and then says only that it is. Here a failure that
+would come again, such as a wrong password or a certificate that is not trusted, ends the attempts at once, as
+AuthenticationException does in Java; what may pass is told when time is over.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from spark_kafka_group.errors import AuthenticationError, BrokerError
+
+HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
+PROTOCOL = "kafka.security.protocol"
+
+
+class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """A connection that will not be made without changing something; the text says what."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class LastWordsMixin:
+    """A transport that hands over what was received before a connection ended.
+
+    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
+    """
+
+    _ended: Exception | None = None
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        if self._ended is not None:
+            return b"", self._ended
+        data, self._ended = super()._sock_recv()  # type: ignore[misc]
+        return (data, None) if data else (b"", self._ended)
+
+
+class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
+    """Without TLS."""
+
+
+class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
+    """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
+
+    async def handshake_until(self, timeout_at: float | None) -> None:
+        try:
+            while True:
+                try:
+                    self._sock.do_handshake()
+                    return
+                except ssl.SSLWantReadError:
+                    await self._net.wait_read(self._sock, timeout_at=timeout_at)
+                except ssl.SSLWantWriteError:
+                    await self._net.wait_write(self._sock, timeout_at=timeout_at)
+        except BaseException:
+            self.close()
+            raise
+
+
+class Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """kafka-python's connection manager, with reasons."""
+
+    def __init__(self, net: Any, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        self._last_failure: str | None = None
+
+    async def _do_bootstrap(self, deadline: float | None) -> Any:
+        try:
+            return await super()._do_bootstrap(deadline)
+        except kafka_errors.KafkaTimeoutError as error:
+            if self._last_failure is None:
+                raise
+            raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        sock = await create_connection(
+            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
+        )
+        if not self.ssl_enabled:
+            return TcpTransport(self._net, sock, host=node.host)
+        transport = TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+        await transport.handshake_until(timeout_at)
+        return transport
+
+    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
+        await super()._connect(node, conn, **how)
+        # kafka-python has just forgotten it: it takes no error of authentication for one of connecting.
+        if conn.init_future.failed() and isinstance(conn.init_future.exception, RefusedError):
+            self._auth_failures[node.node_id] = conn.init_future.exception
+
+    def get_connection(self, node_id: Any, *args: Any, **kwargs: Any) -> Any:
+        known = self._conns.get(node_id)
+        conn = super().get_connection(node_id, *args, **kwargs)
+        if conn is not known:
+            self._explain(conn, self.cluster.broker_metadata(node_id))
+        return conn
+
+    def _explain(self, conn: Any, node: Any) -> None:
+        lost = conn.connection_lost
+        where = f"{node.host}:{node.port}"
+
+        def explained(error: Exception | None) -> None:
+            if error is not None:
+                if conn.initializing and not conn.init_future.is_done:
+                    error = self._explained(where, error)
+                    self._last_failure = str(error.args[0])
+                elif conn.connected:
+                    told = error.args[0] if error.args else error
+                    self._last_failure = f"{where}: {told}{self._suspicion()}"
+            lost(error)
+
+        conn.connection_lost = explained
+
+    def _explained(self, where: str, error: Exception) -> Any:
+        """`error`, which ended an attempt to connect, as one that says what to change."""
+        cause: Exception = error
+        while cause.args and isinstance(cause.args[0], Exception):
+            cause = cause.args[0]
+        why = self._why_refused(cause)
+        if why is not None:
+            return RefusedError(f"{where}: {why}")
+        if isinstance(cause, RefusedError):
+            return cause
+        if isinstance(cause, BrokerError):  # of a source of tokens
+            return kafka_errors.KafkaConnectionError(str(cause))
+        if isinstance(cause, ssl.SSLEOFError):
+            cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
+        told = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
+        return kafka_errors.KafkaConnectionError(f"{where}: {told}{self._suspicion()}")
+
+    def _suspicion(self) -> str:
+        """What a connection that just ends may mean."""
+        return f" (if that goes on: is it a listener for {PROTOCOL} {self.config['security_protocol']}?)"
+
+    def _why_refused(self, error: Exception) -> str | None:
+        mechanism, protocol = self.config["sasl_mechanism"], self.config["security_protocol"]
+        if isinstance(error, AuthenticationError):
+            return str(error)
+        if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+            said = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
+            if mechanism == "OAUTHBEARER":
+                return f"the broker does not take the token ({mechanism}): {said}"
+            return (
+                f"the broker does not take user {self.config['sasl_plain_username']} with this password ({mechanism}): "
+                f"{said}: see username and password in kafka.sasl.jaas.config"
+            )
+        if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+            return (
+                f"this listener does not have kafka.sasl.mechanism {mechanism}: take one of the broker's "
+                f"sasl.enabled.mechanisms"
+            )
+        if isinstance(error, kafka_errors.IllegalSaslStateError):
+            return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
+        if isinstance(error, kafka_errors.KafkaProtocolError) and not self.ssl_enabled:
+            with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
+            return f"what it answers is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
+        if isinstance(error, ssl.SSLError):
+            return self._why_no_tls(error)
+        return None
+
+    def _why_no_tls(self, error: ssl.SSLError) -> str | None:
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+            return None  # a broker that is stopped ends connections like that too
+        reason = error.reason or ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in (HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH):
+                return (
+                    f"the broker's certificate is for another name: {error.verify_message.rstrip('.')}. Reach it by a "
+                    f"name in its certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
+                    f"kafka.ssl.endpoint.identification.algorithm to an empty string, and names are not checked"
+                )
+            return (
+                f"the broker's certificate is not trusted: {error.verify_message}. The certificate of the CA that "
+                f"signed it has to be in kafka.ssl.truststore.location (or .certificates)"
+            )
+        if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
+            return (
+                f"the broker ended the TLS handshake ({reason}): it wants a client certificate that it trusts. Set "
+                f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
+                f"in it. Or no cipher suite or version of TLS is known to both"
+            )
+        if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
+            return (
+                f"the broker and this client do not agree on TLS ({reason}): see kafka.ssl.enabled.protocols, "
+                f"kafka.ssl.protocol and kafka.ssl.cipher.suites"
+            )
+        without = "SASL_PLAINTEXT" if self.config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
+        return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
+
+
+def net_client(**configs: Any) -> KafkaNetClient:
+    """kafka-python's client, over a :class:`Manager`."""
+    net = NetworkSelector(**configs)
+    return KafkaNetClient(net=net, manager=Manager(net, **configs))

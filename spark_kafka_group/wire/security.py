@@ -1,0 +1,36 @@
+"""From Kafka's security settings to kafka-python's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from spark_kafka_group.security import Security
+from spark_kafka_group.security.credentials import UserPassword, credentials
+from spark_kafka_group.security.tls import client_context
+from spark_kafka_group.wire import quiet
+from spark_kafka_group.wire.tokens import tokens_of
+
+quiet.install()
+
+
+def security_configs(security: Security) -> dict[str, Any]:
+    """Settings of kafka-python's clients.
+
+    Raises
+    ------
+    OptionError
+        When a file is not as it was when the options were checked, or not there, as on an executor.
+    """
+    configs: dict[str, Any] = {"security_protocol": security.security_protocol}
+    if security.tls:
+        configs["ssl_context"] = client_context(security)
+    if not security.sasl:
+        return configs
+    configs["sasl_mechanism"] = security.sasl_mechanism
+    found = credentials(security)
+    if not isinstance(found, UserPassword):
+        return configs | {"sasl_oauth_token_provider": tokens_of(found)}
+    username = found.username
+    if security.sasl_mechanism != "PLAIN":
+        username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, which kafka-python leaves out
+    return configs | {"sasl_plain_username": username, "sasl_plain_password": found.password.text}

@@ -1,0 +1,59 @@
+"""Certificates and stores, made by openssl and keytool when tests need them."""
+
+import subprocess
+from pathlib import Path
+
+STORE_PASSWORD = "store-s3cret"
+NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+KEY_PASSWORD = "key-s3cret"
+
+
+def run(*command, given=None):
+    """Run a tool; returns what it prints."""
+    told = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
+    assert told.returncode == 0, told.stdout + told.stderr
+    return told.stdout
+
+
+class Authority:
+    """A CA in a directory of its own, and what it has signed."""
+
+    def __init__(self, directory, name):
+        self.directory = Path(directory) / name
+        self.directory.mkdir(parents=True)
+        self.certificate, self._key = self.path("ca.pem"), self.path("ca.key")
+        run("openssl", "req", "-x509", *NEW_KEY, "-nodes", "-days", "2", "-subj", f"/CN={name}",
+            "-keyout", self._key, "-out", self.certificate)  # fmt: skip
+
+    def path(self, name):
+        return str(self.directory / name)
+
+    def sign(self, name, san=None, days=2):
+        """A key pair for CN=`name`: name.key, name.pem (with the key) and name.p12."""
+        key, request, signed, both = (self.path(f"{name}.{kind}") for kind in ("key", "csr", "crt", "pem"))
+        extension = self.path(f"{name}.ext")
+        Path(extension).write_text(f"subjectAltName={san}\n" if san else "basicConstraints=CA:FALSE\n")
+        run("openssl", "req", "-new", *NEW_KEY, "-nodes", "-subj", f"/O=tests/CN={name}",
+            "-keyout", key, "-out", request)  # fmt: skip
+        run("openssl", "x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial",
+            "-days", str(days), "-extfile", extension, "-out", signed)  # fmt: skip
+        Path(both).write_text(Path(key).read_text() + Path(signed).read_text())
+        run("openssl", "pkcs12", "-export", "-inkey", key, "-in", signed, "-certfile", self.certificate,
+            "-name", name, "-passout", f"pass:{STORE_PASSWORD}", "-out", self.path(f"{name}.p12"))  # fmt: skip
+        return both
+
+    def truststore(self, kind):
+        """A store of keytool's with the CA's certificate."""
+        path = self.path(f"trust.{kind.lower()}")
+        if not Path(path).exists():
+            run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", self.certificate, "-keystore", path,
+                "-storetype", kind, "-storepass", STORE_PASSWORD)  # fmt: skip
+        return path
+
+    def encrypted(self, name):
+        """The PEM of a key pair, its key with a password."""
+        key, path = self.path(f"{name}.enc.key"), self.path(f"{name}.enc.pem")
+        run("openssl", "pkcs8", "-topk8", "-v2", "aes256", "-in", self.path(f"{name}.key"), "-out", key,
+            "-passout", f"pass:{KEY_PASSWORD}")  # fmt: skip
+        Path(path).write_text(Path(key).read_text() + Path(self.path(f"{name}.crt")).read_text())
+        return path

@@ -1,0 +1,151 @@
+"""The least that a user has to be allowed, as the README has it, by Kafka's own authorizer; and errors that say so."""
+
+import pytest
+from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from secured import PASSWORD, add_user, options, scram, works
+from support import commit_for, name
+
+from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver.batch import plan
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
+from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.read import read
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.admin import GroupAdmin
+
+READ, DESCRIBE = ACLOperation.READ, ACLOperation.DESCRIBE
+TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
+
+
+@pytest.fixture
+def user_with(kafka):
+    """Makes users that may do some things and nothing else."""
+
+    def make(*rights):
+        user = name("user")
+        add_user(kafka, user)
+        known = name("known")  # brokers hear of ACLs in their order, so whoever may see this group has all of them
+        acls = [
+            ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, ResourcePattern(kind, resource))
+            for operation, kind, resource in [*rights, (DESCRIBE, GROUP, known)]
+        ]
+        for acl in acls:
+            kafka.admin.create_acls([acl])
+        parsed = Options.parse(options(kafka, "SASL", "any", **scram(user)))
+
+        def may_see():
+            try:
+                with GroupAdmin(parsed) as admin:
+                    return admin.describe(known).state == "Dead"
+            except GroupKafkaError:
+                return False
+
+        wait_until(may_see, within=20)
+        return user
+
+    return make
+
+
+def given(kafka, topic, group, user, **more):
+    return options(kafka, "SASL", topic, group, **scram(user, PASSWORD), **more)
+
+
+def test_read_on_topic_and_group_is_all_that_a_query_the_listener_and_describe_need(kafka, records, group, user_with):
+    user = user_with((READ, TOPIC, records), (READ, GROUP, group))
+    member = works(given(kafka, records, group, user), group)
+    assert member.client_id == "groupkafka-driver"
+
+
+def test_a_batch_read_without_a_group_needs_the_topic_only(kafka, records, user_with):
+    parsed = Options.parse(given(kafka, records, None, user_with((READ, TOPIC, records))))
+    rows = [row for ranges in plan(parsed) for batch in read(ReadTask(ranges), parsed) for row in batch.to_pylist()]
+    brokers_for(parsed).close()
+    assert len(rows) == 30
+
+
+def test_who_may_only_look_may_plan_from_the_groups_offsets_and_use_the_tools(
+    kafka, records, group, user_with, tmp_path, capsys
+):
+    commit_for(kafka, group, {(records, 0): 4, (records, 1): 10, (records, 2): 10})
+    user = user_with((READ, TOPIC, records), (DESCRIBE, GROUP, group))
+    more = {"startingOffsets": "group"}
+    ((only,),) = plan(Options.parse(given(kafka, records, group, user) | more))
+    assert (only.start, only.end) == (4, 10)
+    for rights, command, code, told in (
+        ((READ, TOPIC, records), "describe", 0, records),
+        ((DESCRIBE, TOPIC, records), "describe", 1, f"the ACL operation Read on Topic {records}"),
+        ((READ, TOPIC, "__consumer_offsets"), "offsets", 0, records),
+    ):
+        settings = scram(user_with(rights, (DESCRIBE, GROUP, group)))
+        module = settings["sasl_jaas_config"].replace("\\", "\\\\")
+        file = tmp_path / "client.properties"
+        file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}")
+        to = ["--bootstrap-server", kafka.servers_of("SASL"), "--group", group, "--command-config", str(file)]
+        assert main([command, *to]) == code
+        assert told in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("rights", "error", "told"),
+    [
+        (
+            [(READ, TOPIC)],
+            MembershipError,
+            r"the ACL operation Describe \(or Read, which includes it\) on Group {group}",
+        ),
+        ([(READ, TOPIC), (DESCRIBE, GROUP)], MembershipError, "the ACL operation Read on Group {group}"),
+        ([(READ, GROUP)], BrokerError, r"the ACL operation Describe \(or Read, which includes it\) on Topic {topic}"),
+    ],
+    ids=["no group", "describe group", "no topic"],
+)
+def test_a_right_that_is_missing_is_named_before_the_first_batch(kafka, records, group, user_with, rights, error, told):
+    resources = {TOPIC: records, GROUP: group}
+    user = user_with(*[(operation, kind, resources[kind]) for operation, kind in rights])
+    driver = StreamDriver(Options.parse(given(kafka, records, group, user)))
+    try:
+        with pytest.raises(error, match=told.format(group=group, topic=records)):
+            driver.latest_offset(driver.initial_offset(), None)
+    finally:
+        driver.stop()
+
+
+def test_a_topic_that_may_only_be_described_is_neither_read_nor_committed(kafka, records, group, user_with):
+    user = user_with((DESCRIBE, TOPIC, records), (READ, GROUP, group))
+    parsed = Options.parse(given(kafka, records, group, user))
+    driver = StreamDriver(parsed)
+    told = f"the ACL operation Read on Topic {records}"
+    try:
+        end = driver.latest_offset(driver.initial_offset(), None)
+        with pytest.raises(ReadError, match=f"TopicAuthorizationFailedError: this user needs {told}"):
+            list(read(ReadTask((OffsetRange(TopicPartition(records, 0), 0, 10),)), parsed))
+        with pytest.raises(CommitError, match=told):
+            driver.latest_offset(end, None)
+    finally:
+        driver.stop()
+        brokers_for(parsed).close()
+
+
+def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(
+    kafka, records, group, user_with, tmp_path, capsys
+):
+    user = user_with((READ, TOPIC, records), (READ, GROUP, group))
+    settings = scram(user)["sasl_jaas_config"].partition(" required ")
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# as kafka-consumer-groups takes it\nsecurity.protocol = SASL_PLAINTEXT\nsasl.mechanism:SCRAM-SHA-512\n"
+        "sasl.jaas.config=" + settings[0] + " required \\\n    " + settings[2].replace("\\", "\\\\") + "\n"
+    )
+    to = ["--bootstrap-server", kafka.servers_of("SASL"), "--group", group, "--command-config", str(file)]
+    reset = ["reset", *to, "--to-earliest", "--topic", records, "--execute", "--json"]
+    assert main(reset) == 0, capsys.readouterr()
+    assert main(["describe", *to, "--json"]) == 0
+    assert "Empty" in capsys.readouterr().out
+    assert main(["offsets", *to]) == 1
+    assert "Describe (or Read, which includes it) on Topic __consumer_offsets" in capsys.readouterr().err
+    file.write_text(file.read_text().replace("security.protocol", f"{PASSWORD[:4]}="))
+    assert main(["describe", *to]) == 1
+    assert PASSWORD[:4] not in capsys.readouterr().err

@@ -1,0 +1,141 @@
+"""Every way to be safe, on each kind of connection: the driver's, an executor's, the listener's and the tools'."""
+
+import http.server
+import json
+import threading
+import urllib.parse
+from pathlib import Path
+
+import pytest
+from certificates import KEY_PASSWORD, STORE_PASSWORD
+from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, jaas, options, scram, works
+
+from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+
+
+@pytest.fixture
+def ways(authority):
+    """Settings by name: the listener, and what is set besides security.protocol."""
+    trust = {"ssl_truststore_location": authority.certificate}
+    inside = {
+        "ssl_truststore_certificates": Path(authority.certificate).read_text(),
+        "ssl_truststore_type": "PEM",
+        "ssl_keystore_key": Path(authority.path("client.key")).read_text(),
+        "ssl_keystore_certificate_chain": Path(authority.path("client.crt")).read_text(),
+    }
+    stores = {
+        "ssl_truststore_location": authority.truststore("PKCS12"),
+        "ssl_truststore_password": STORE_PASSWORD,
+        "ssl_keystore_location": authority.path("client.p12"),
+        "ssl_keystore_password": STORE_PASSWORD,
+        "ssl_keystore_type": "JKS",  # Java's default, which reads PKCS12 too
+    }
+    encrypted = {"ssl_keystore_location": authority.encrypted("client"), "ssl_key_password": KEY_PASSWORD}
+    return {
+        "SSL": ("SSL", trust),
+        "SSL, any name": ("ELSEWHERE", trust | {"ssl_endpoint_identification_algorithm": ""}),
+        "SSL, one suite": ("SSL", trust | {"ssl_cipher_suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}),
+        "mTLS, PKCS12": ("MTLS", stores),
+        "mTLS, PEM with a password": ("MTLS", trust | encrypted),
+        "mTLS, in the options": ("MTLS", inside),
+        "PLAIN": ("SASL", PLAIN),
+        "SCRAM-SHA-256": ("SASL", scram(number=256)),
+        "SCRAM-SHA-512 over TLS": ("SASL_SSL", trust | scram()),
+        "PLAIN over TLS 1.2": ("SASL_SSL", trust | PLAIN | {"ssl_protocol": "TLSv1.2"}),
+        "OAUTHBEARER, unsecured": ("SASL", UNSECURED),
+        "OAUTHBEARER, a class over TLS": (
+            "SASL_SSL",
+            trust | {"sasl_mechanism": "OAUTHBEARER", "sasl_login_callback_handler_class": "test_connections:Tokens"},
+        ),
+    }
+
+
+NAMES = (
+    "SSL", "SSL, any name", "SSL, one suite", "mTLS, PKCS12", "mTLS, PEM with a password", "mTLS, in the options",
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512 over TLS", "PLAIN over TLS 1.2",
+    "OAUTHBEARER, unsecured", "OAUTHBEARER, a class over TLS",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("way", NAMES)
+def test_all_connections_work(kafka, records, group, ways, way):
+    listener, more = ways[way]
+    works(options(kafka, listener, records, group, **more), group)
+
+
+def unsecured(**claims):
+    from spark_kafka_group.wire.tokens import _base64url
+
+    return f"{_base64url({'alg': 'none'})}.{_base64url({'iat': 1, 'exp': 2**33} | claims)}."
+
+
+class Tokens:
+    """Tokens of the user's own."""
+
+    def token(self):
+        return unsecured(sub="alice")
+
+    def extensions(self):
+        return {"traceId": "1"}
+
+
+@pytest.fixture
+def endpoint():
+    """A token endpoint that knows one client; what it was asked is noted."""
+    asked = []
+
+    class Endpoint(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            form = urllib.parse.parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+            asked.append((self.headers["Authorization"], form))
+            known = self.headers["Authorization"] == "Basic Ymlja2VyOnMzY3JldA=="  # bicker:s3cret
+            answer = (
+                {"access_token": unsecured(sub="alice"), "expires_in": 300} if known else {"error": "invalid_client"}
+            )
+            self.send_response(200 if known else 401)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/token", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_token_is_asked_for_once_and_used_by_all_connections(kafka, records, group, endpoint):
+    url, asked = endpoint
+    more = {
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_jaas_config": jaas("oauth", clientId="bicker", clientSecret="s3cret", scope="kafka read"),
+        "sasl_oauthbearer_token_endpoint_url": url,
+    }
+    works(options(kafka, "SASL", records, group, **more), group)
+    assert asked == [("Basic Ymlja2VyOnMzY3JldA==", {"grant_type": ["client_credentials"], "scope": ["kafka read"]})]
+
+
+def test_a_token_in_a_file_is_looked_at_for_each_connection(kafka, records, group, tmp_path):
+    file = tmp_path / "a token"
+    file.write_text(unsecured(sub="alice") + "\n")
+    more = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_endpoint_url": file.as_uri()}
+    works(options(kafka, "SASL", records, group, **more), group)
+
+
+def test_an_executors_connection_is_made_anew_before_its_authentication_is_over(kafka, records, authority, caplog):
+    trust = {"ssl_truststore_location": authority.certificate}
+    parsed = Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256)))
+    brokers = brokers_for(parsed)
+    try:
+        first = brokers.connection(1)
+        assert brokers.connection(1) is first
+        wait_until(lambda: first.stale, within=REAUTHENTICATE_MS / 1000)
+        assert brokers.connection(1) is not first
+    finally:
+        brokers.close()

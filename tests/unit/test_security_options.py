@@ -1,0 +1,118 @@
+"""Security options: what contradicts is an error before any network call, and no error has a secret in it."""
+
+import pickle
+
+import pytest
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import Options
+from spark_kafka_group.security import Secret
+from spark_kafka_group.security.credentials import ClientCredentials, UnsecuredToken, credentials
+from spark_kafka_group.security.jaas import login_module
+
+HUSH = "hush-7f3a"
+PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{HUSH}";'
+SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required{};"
+ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": f"https://idp/token?{HUSH}"}
+SASL = {"security.protocol": "SASL_PLAINTEXT"}
+
+
+def parse(**settings):
+    return Options.parse(
+        {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"} | {f"kafka.{k}": v for k, v in settings.items()}
+    )
+
+
+def plain(**more):
+    return SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN} | more
+
+
+def oauth(options="", **more):
+    return SASL | {"sasl.mechanism": "OAUTHBEARER", "sasl.jaas.config": OAUTH.format(options)} | more
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"security.protocol": "TLS"}, r"kafka.security.protocol \(TLS\) must be one of PLAINTEXT, SSL, SASL_"),
+        ({"sasl.jaas.config": PLAIN}, "kafka.sasl.jaas.config needs kafka.security.protocol SASL_PLAINTEXT or "),
+        ({"ssl.truststore.location": "/t"}, "kafka.ssl.truststore.location needs kafka.security.protocol SSL or SASL_"),
+        (plain() | {"ssl.truststore.location": "/t"}, "it is SASL_PLAINTEXT, so nothing would be encrypted"),
+        (SASL, "kafka.sasl.mechanism is missing, which SASL_PLAINTEXT needs: one of PLAIN, SCRAM-SHA-256"),
+        (SASL | {"sasl.mechanism": "PLAIN"}, "kafka.sasl.jaas.config is missing, which PLAIN needs: org.*Plain"),
+        (plain(**{"sasl.mechanism": "GSSAPI"}), "must be one of PLAIN, .*: Kerberos is not supported"),
+        (plain(**{"sasl.mechanism": "AWS_MSK_IAM"}), "for Amazon MSK take OAUTHBEARER, with a class of your own"),
+        (plain(**{"sasl.jaas.config": SCRAM}), "names ScramLoginModule: it is for SCRAM-SHA-256 and SCRAM-SHA-512; "),
+        (plain(**{"sasl.jaas.config": PLAIN.replace("username", "name")}), "has name, which would have no effect"),
+        (plain(**{"sasl.jaas.config": PLAIN.replace('username="u"', "")}), r'has no username="..." in Plain'),
+        (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "delegation tokens are not"),
+        (plain(**{"sasl.jaas.config": PLAIN[:-1]}), "must have name=value or the final semicolon at its end"),
+        (plain(**{"sasl.jaas.config": PLAIN * 2}), "must have one login module"),
+        (plain(**ENDPOINT), "token.endpoint.url is for OAUTHBEARER; kafka.sasl.mechanism is PLAIN"),
+        (oauth(), "OAUTHBEARER needs one of kafka.sasl.oauthbearer.token.endpoint.url, "),
+        (oauth(**ENDPOINT), "needs kafka.sasl.oauthbearer.client.credentials.client.id, or clientId in "),
+        (oauth(' clientId="c"', **ENDPOINT), "client.credentials.client.secret, or clientSecret in"),
+        (oauth(f' clientId="c" clientSecret="{HUSH}"'), "OAUTHBEARER needs one of"),
+        (
+            oauth(' clientId="c"', **ENDPOINT, **{"sasl.oauthbearer.client.credentials.client.id": "d"}),
+            "is given twice: also as clientId in kafka.sasl.jaas.config",
+        ),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"ftp://{HUSH}"}), "endpoint.url must be a URL with "),
+        (oauth(**{"sasl.login.callback.handler.class": "com.acme.Handler"}), "is a Java class: name module:Class of"),
+        (oauth(**{"sasl.login.callback.handler.class": "collections:Counter"}), "token is missing"),
+        (oauth(' unsecuredLoginStringClaim_name="u"'), r'has no unsecuredLoginStringClaim_sub="..."'),
+        ({"sasl.kerberos.service.name": "kafka"}, "is not supported: Kerberos is not supported: take SCRAM"),
+        ({"ssl.provider": "BC"}, "kafka.ssl.provider is not supported: it names a part of Java's TLS"),
+        ({"security.protocol": "SSL", "ssl.keystore.password": HUSH}, "password needs kafka.ssl.keystore.location"),
+        ({"security.protocol": "SSL", "ssl.key.password": HUSH}, "needs kafka.ssl.keystore.location or kafka.ssl."),
+        ({"security.protocol": "SSL", "ssl.keystore.key": HUSH}, "needs kafka.ssl.keystore.certificate.chain"),
+        ({"security.protocol": "SSL", "ssl.truststore.certificates": "none"}, "has no certificates in PEM"),
+        ({"security.protocol": "SSL", "ssl.truststore.location": "/no/file"}, r"/no/file\) cannot be read: No such"),
+        (
+            {"security.protocol": "SSL", "ssl.truststore.location": "/t", "ssl.truststore.certificates": "x"},
+            "are both given: one of them",
+        ),
+        ({"security.protocol": "SSL", "ssl.enabled.protocols": "TLSv1.1"}, "must be of TLSv1.2, TLSv1.3"),
+        (
+            {"security.protocol": "SSL", "ssl.protocol": "TLSv1.2", "ssl.enabled.protocols": "TLSv1.3"},
+            r"kafka.ssl.protocol \(TLSv1.2\) is older than all",
+        ),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256"}, "cannot choose among TLS 1.3's"),
+        ({"security.protocol": "SSL", "ssl.cipher.suites": "aNULL"}, "aNULL is none of Java's suites"),
+        ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "LDAPS"}, "must be https, or empty"),
+    ],
+)  # fmt: skip
+def test_what_contradicts_is_said_without_secrets(settings, told):
+    with pytest.raises(OptionError, match=told) as raised:
+        parse(**settings)
+    assert HUSH not in str(raised.value)
+
+
+def test_secrets_show_nothing_and_cross_to_executors():
+    options = parse(**plain())
+    crossed = pickle.loads(pickle.dumps(options))
+    assert crossed == options
+    assert hash(crossed) == hash(options)
+    assert credentials(crossed.security).password == Secret(HUSH)
+    for shown in (repr(options), str(options.security), f"{vars(crossed)}", repr(credentials(options.security))):
+        assert HUSH not in shown
+
+
+def test_javas_words_for_oauth():
+    given = oauth(' clientId="c" clientSecret="s" scope="r" extension_logicalCluster="lkc"', **ENDPOINT)
+    package = "org.apache.kafka.common.security.oauthbearer"
+    java = {"sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler"}
+    for settings in (given, given | java):
+        assert credentials(parse(**settings).security) == ClientCredentials(
+            f"https://idp/token?{HUSH}", "c", Secret("s"), "r", (("logicalCluster", "lkc"),)
+        )
+    claims = ' unsecuredLoginStringClaim_sub="u" unsecuredLoginListClaim_scope="|a|b" unsecuredLoginLifetimeSeconds="9"'
+    assert credentials(parse(**oauth(claims)).security) == UnsecuredToken((("sub", "u"), ("scope", ("a", "b"))), 9.0)
+
+
+def test_comments_quotes_and_flags_of_jaas():
+    module = login_module('a.B Required // one\n x=\'a"b\' /* two\n */ y=word_1 z="\\"\\\\\\t\\101" ;')
+    assert (module.name, [(name, value.text) for name, value in module.options]) == (
+        "a.B", [("x", 'a"b'), ("y", "word_1"), ("z", '"\\\tA')],
+    )  # fmt: skip
