@@ -9,13 +9,18 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
+import atexit
+import functools
 import logging
 import logging.config
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 
 from pyspark import SparkFiles
@@ -41,6 +46,24 @@ def prepare() -> None:
     if directory is not None:
         watch = threading.Thread(target=_end_without, args=(directory,), name="groupkafka-session", daemon=True)
         watch.start()
+
+
+def shared_directory() -> Path | None:
+    """A directory that this Spark application's reader processes share, for as long as the application runs.
+
+    Outside Spark it is one of this process; None where Spark has told none.
+    """
+    if not SparkFiles._is_running_on_worker:
+        return _own_directory()
+    directory = _session_directory()
+    return None if directory is None else Path(directory)
+
+
+@functools.cache
+def _own_directory() -> Path:
+    path = tempfile.mkdtemp(prefix="groupkafka-")
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return Path(path)
 
 
 def _session_directory() -> str | None:

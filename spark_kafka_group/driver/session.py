@@ -5,15 +5,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
-from spark_kafka_group.driver import planner, positions
+from spark_kafka_group.driver import planner, positions, process
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
+from spark_kafka_group.driver.siblings import Siblings
+from spark_kafka_group.driver.unbegun import Unbegun
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
     BrokerError,
@@ -23,7 +26,7 @@ from spark_kafka_group.errors import (
     MembershipLostError,
     OffsetOutOfRangeError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
+from spark_kafka_group.notes import group_id_of, instance_id_of, is_own, writer_of
 from spark_kafka_group.offsets import (
     EARLIEST,
     GROUP_KEY,
@@ -41,6 +44,9 @@ log = logging.getLogger(__name__)
 UNSETTLED_ROUNDS = 10
 BEHIND_LOOKUPS, BEHIND_PAUSE_S = 25, 0.2
 """How often, and how far apart, a log end below our position is looked up again before it is believed."""
+SIBLING_SLACK_MS = 2_000
+"""So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
+SHARE_PAUSE_S = 0.05
 START_AGAIN = (
     "Start with a new checkpoint, or stop the query and move the group's offset with "
     "kafka-consumer-groups --reset-offsets"
@@ -77,6 +83,9 @@ class GroupSession:
             self.member = Member(options, group_id, static_id, hooks, self._events, self.metrics)
         self._options = options
         self._rules = positions.StartRules(options.starting_offsets or GROUP, options.auto_offset_reset or "latest")
+        self._unbegun = Unbegun(self.committer, self.member.client, reader)
+        self._siblings = Siblings(process.shared_directory(), group_id, reader, options.subscription)
+        self._unsettled_since: float | None = None
         self._paused = Paused(options.paused, options.pause_file)
         self._caps = caps
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
@@ -95,8 +104,15 @@ class GroupSession:
     def next_batch(self, start: GroupOffset, max_offsets: int | None) -> GroupOffset | None:
         """Commit what `start` proves, then plan the batch after it; None when there is no new data."""
         self.succeeded(start)
+        self._discard_unbegun()
         self._start = start
         backlog = self._settled_backlog(start)
+        if backlog is None:
+            self._unsettled_since = self._unsettled_since or time.monotonic()
+            # Without it a query with availableNow might end here, with records left to read.
+            in_doubt = self._caps is not None and start.reader is not None
+            return replace(start, batch=start.batch + 1, moved={}) if in_doubt else None
+        self._unsettled_since = None
         if not any(r.size for r in backlog):
             return None
         ranges = planner.share(backlog, max_offsets, self._turn)
@@ -108,22 +124,49 @@ class GroupSession:
     def tasks(self, start: GroupOffset, end: GroupOffset) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which was planned now or before a crash."""
         ranges = end.ranges(start)
+        if not ranges:
+            return []
         planned = self.committer.planned
-        if planned is None or planned.end != end:
-            self._start = start
-            self._be_member()
-            anew = positions.made_anew(end.topic_ids, self.member.client.topic_ids({r.tp.topic for r in ranges}))
-            for r in ranges:
-                if r.tp.topic in anew:
-                    raise _made_anew(r.tp, r.start)
-            self._plan(Batch(end, ranges, self.member.use(), self._elsewhere(ranges)), replay=True)
-        tasks, self._slots = planner.tasks(ranges, self._options, self._slots)
+        batch = self._begun(planned) if planned is not None and planned.end == end else self._again(start, end, ranges)
+        tasks, self._slots = planner.tasks(batch.reads, self._options, self._slots)
         return tasks
+
+    def _begun(self, planned: Batch) -> Batch:
+        """The planned batch as it is going to be run."""
+        if self._unbegun.aside:
+            self._be_member(self._patience_ms())
+            if self._unbegun.aside:
+                self._give_up()
+        batch = replace(self.committer.planned or planned, begun=True)
+        self.committer.plan(batch)
+        return batch
+
+    def _again(self, start: GroupOffset, end: GroupOffset, ranges: list[OffsetRange]) -> Batch:
+        """The batch that was planned before a crash, as it was, but for what had been left out of it."""
+        self._start = start
+        tps = [r.tp for r in ranges]
+        # Before joining: while a join waits in the broker, the coordinator's connection is deaf.
+        committed = {} if self._options.subscription.manual else self.member.client.committed(tps)
+        left_out = frozenset(self._unbegun.learn(committed, end.batch))
+        joined = self._be_member(self._patience_ms()) is not Joined.NOT_YET
+        anew = positions.made_anew(end.topic_ids, self.member.client.topic_ids({tp.topic for tp in tps}))
+        for r in ranges:
+            if r.tp.topic in anew:
+                raise _made_anew(r.tp, r.start)
+        if joined:
+            batch = Batch(end, ranges, self.member.use(), self._elsewhere(ranges), left_out, begun=True)
+        else:
+            # Whoever holds up the group may wait for this very batch. The next call joins, and commits what it read.
+            batch = Batch(end, ranges, -1, frozenset(tps), left_out, begun=True)
+        self._plan(batch, replay=True)
+        return batch
 
     def succeeded(self, done: GroupOffset) -> None:
         """Everything up to `done` has succeeded: commit it if that has not been done."""
         planned = self.committer.planned
         if planned is not None and planned.end == done:
+            if self._unbegun.aside:  # Spark had no need of its rows
+                planned = self._give_up()
             self._proven(done)
             if planned.ends:
                 self.member.check_may_commit()
@@ -133,12 +176,18 @@ class GroupSession:
     def settle_idly(self, patience_ms: float) -> None:
         """Between Spark's calls: take part in a rebalance if no batch runs, so that the group need not wait.
 
-        A batch that is planned and not yet proven keeps the group waiting, unless its offsets are in the group already.
+        A batch that is planned and not yet proven keeps the group waiting, unless its offsets are in the group already,
+        or it has not begun, and another source of the same query may be the one that waits.
         """
-        if not self.member.unsettled():
-            return
         planned = self.committer.planned
-        if planned is not None:
+        if planned is not None and not planned.begun and self._siblings.any():
+            # Spark is held up until the other source has joined: this one does not wait for the next heartbeat.
+            asked = self._unbegun.aside or self.member.hears_of_rebalance()
+            if not (asked and self._unbegun.set_aside(planned)):
+                return
+        elif not self.member.unsettled():
+            return
+        elif planned is not None and planned.ends:
             try:
                 if not self.committer.proven_by_group(self.member.client):
                     return
@@ -173,6 +222,7 @@ class GroupSession:
             self._events.close(self._held if self._held is not None else -1)
         finally:
             self.member.stop()
+            self._siblings.close()
 
     # Parts
 
@@ -180,7 +230,36 @@ class GroupSession:
         """From now on partitions stand where this batch ended."""
         for tp in end.positions:
             self._moved.pop(tp, None)
+        self._unbegun.left_out = {tp: at for tp, at in self._unbegun.left_out.items() if tp in end.positions}
         self._start = end
+
+    def _give_up(self) -> Batch:
+        """Nothing of the planned batch, which gave way to a rebalance that is not over, is going to be read."""
+        planned = self.committer.planned
+        assert planned is not None, "nothing is aside without a batch"
+        batch = self._unbegun.given_up(planned)
+        self._positioned -= batch.left_out
+        self._plan(batch, replay=False)
+        return batch
+
+    def _discard_unbegun(self) -> None:
+        """Forget a batch that Spark has not begun and asks for anew."""
+        planned = self.committer.planned
+        if planned is not None and not planned.begun:
+            if self._unbegun.aside:
+                self._give_up()
+            self.committer.plan(None)
+
+    def _patience_ms(self) -> float | None:
+        """How long to wait for other members: as long as a consumer does, unless one may wait for this one's return.
+
+        That is another source of the same query: its batch is over when Spark asks it, which it does after this one.
+        """
+        since = self._unsettled_since
+        too_long = since is not None and time.monotonic() - since > self._options.max_poll_interval_ms / 1000
+        if too_long or not self._siblings.any():
+            return None
+        return self._options.heartbeat_interval_ms + SIBLING_SLACK_MS
 
     def _elsewhere(self, ranges: Collection[OffsetRange]) -> frozenset[TopicPartition]:
         """Of a batch that is read again, the partitions that are not this member's any more, or that others moved."""
@@ -198,11 +277,19 @@ class GroupSession:
             )  # fmt: skip
         return frozenset(elsewhere)
 
-    def _be_member(self, patience_ms: float | None = None) -> None:
-        """Be a member of a settled group, if it settles in time."""
+    def _be_member(self, patience_ms: float | None = None) -> Joined:
+        """Be a member of a settled group, if it settles in time; a planned batch that gave way goes on."""
         if self.member.asked_to_rejoin():
             self._hand_over()
-        self._entered(self.member.ensure(patience_ms))
+        joined = self.member.ensure(patience_ms)
+        self._entered(joined)
+        planned = self.committer.planned
+        if joined is not Joined.NOT_YET and planned is not None and self._unbegun.aside:
+            resumed = self._unbegun.resumed(planned, self._positioned, self.member.generation.id)
+            if resumed is not None:
+                self.member.use()
+                self._plan(resumed, replay=False)
+        return joined
 
     def _entered(self, joined: Joined) -> None:
         if joined is Joined.AS_NEW:
@@ -232,12 +319,13 @@ class GroupSession:
         existing = self.member.client.known_partitions(self._options.subscription)
         return [tp for tp in unread if tp in existing]
 
-    def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange]:
-        """What there is to read, under a generation in which a batch may be planned."""
+    def _settled_backlog(self, start: GroupOffset) -> list[OffsetRange] | None:
+        """What there is to read, under a generation in which a batch may be planned; None while others hold it up."""
         member = self.member
         for _ in range(UNSETTLED_ROUNDS):
             try:
-                self._be_member()
+                if self._be_member(self._patience_ms()) is Joined.NOT_YET or not self._has_its_share():
+                    return None
                 self._take_positions(start)
                 backlog = self._backlog(start)
                 if not any(r.size for r in backlog):
@@ -245,6 +333,8 @@ class GroupSession:
                 if self._unread() and member.hears_of_rebalance():
                     continue  # or it would join the rebalance unknowingly, with nothing handed over
                 owned = member.generation.assignment
+                if self._siblings.any() and not member.generation.alone:
+                    return backlog  # a generation of its own would wait for the others of the same query
                 joined = member.next_generation()
                 if joined is Joined.SAME or member.generation.unbroken == owned == member.generation.assignment:
                     return backlog
@@ -254,6 +344,26 @@ class GroupSession:
                 log.warning("%s; joining again", error)
                 self._positioned.clear()
         raise MembershipError(f"the group changed {UNSETTLED_ROUNDS} times while one micro-batch was planned")
+
+    def _has_its_share(self) -> bool:
+        """At the start, wait for the first share of each topic; False when that has begun a join that is not over.
+
+        A leader deals topics that only this member reads one generation late, and cooperative-sticky what it takes from
+        others. Both follow at once, and with availableNow a query that does not wait for it may end without its records.
+        """
+        patience_ms = self._patience_ms()
+        if not self._is_restart or patience_ms is None:
+            return True
+        deadline = time.monotonic() + patience_ms / 1000
+        while (left_ms := (deadline - time.monotonic()) * 1000) > 0:
+            topics = {tp.topic for tp in self.member.client.known_partitions(self._options.subscription)}
+            if topics <= {tp.topic for tp in self.member.generation.assignment}:
+                break
+            if not self.member.hears_of_rebalance():
+                time.sleep(SHARE_PAUSE_S)
+            elif self._be_member(left_ms) is Joined.NOT_YET:
+                return False
+        return True
 
     def _take_positions(self, start: GroupOffset) -> None:
         """Decide where owned partitions start that this member did not own before."""
@@ -268,6 +378,7 @@ class GroupSession:
         committed = self._committed(missing) if missing else {}
         if missing:
             self._check_not_replaced(committed)
+        self._unbegun.learn(committed, start.batch)
         in_group = self.committer.in_group
         untouched = frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset)
         starts = self._starts(missing, known_before, committed, untouched, start)
@@ -290,11 +401,16 @@ class GroupSession:
                 generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
             )
         wrong = {tp for tp, s in starts.items() if s.commit and (tp in start.positions or tp in committed)}
+        writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
+        # From now on batches do not go without them.
+        wrong |= {tp for tp, w in writers.items() if w and w.reader == self.reader and w.without is not None}
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         if corrections:
             self.member.check_may_commit()
         self.committer.correct(corrections, client, generation.id, start.batch)
         self._positioned |= set(offsets)
+        for tp in offsets:
+            self._unbegun.left_out.pop(tp, None)
         self._known |= set(offsets)
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
@@ -313,6 +429,7 @@ class GroupSession:
         start: GroupOffset,
     ) -> dict[TopicPartition, positions.Start]:
         kept = {tp: self._position(start, tp) for tp in missing if tp in self._moved or tp in start.positions}
+        kept |= {tp: offset for tp, offset in self._unbegun.left_out.items() if tp in missing}
         rest = set(missing) - set(kept)
         checkpoint = positions.Checkpoint(kept, self.reader, start.generation, self._foreign, untouched)
         policy = self._options.on_offset_conflict if self._is_restart else "auto"
@@ -403,12 +520,13 @@ class GroupSession:
 
     def _plan(self, batch: Batch, replay: bool) -> None:
         self.committer.plan(batch)
-        self._held = batch.generation
-        self._events.planned(batch.generation, batch.end.batch, batch.ranges, replay)
+        if batch.generation >= 0:
+            self._held = batch.generation
+        self._events.planned(batch.generation, batch.end.batch, batch.reads, replay)
         log.info(
             "group %s: generation %d: %s batch %d, %d records: %s",
             self.committer.group_id, batch.generation, "replaying" if replay else "planned", batch.end.batch,
-            batch.records, " ".join(map(str, batch.ranges)),
+            batch.records, " ".join(map(str, batch.reads)) or "nothing",
         )  # fmt: skip
 
 
