@@ -9,15 +9,11 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
-import atexit
-import functools
 import logging
 import logging.config
 import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
@@ -49,21 +45,9 @@ def prepare() -> None:
 
 
 def shared_directory() -> Path | None:
-    """A directory that this Spark application's reader processes share, for as long as the application runs.
-
-    Outside Spark it is one of this process; None where Spark has told none.
-    """
-    if not SparkFiles._is_running_on_worker:
-        return _own_directory()
-    directory = _session_directory()
+    """A directory that this Spark application's reader processes share, for as long as it runs; None outside Spark."""
+    directory = _session_directory() if SparkFiles._is_running_on_worker else None
     return None if directory is None else Path(directory)
-
-
-@functools.cache
-def _own_directory() -> Path:
-    path = tempfile.mkdtemp(prefix="groupkafka-")
-    atexit.register(shutil.rmtree, path, ignore_errors=True)
-    return Path(path)
 
 
 def _session_directory() -> str | None:

@@ -6,9 +6,10 @@ import logging
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.driver import planner, positions, process
+from spark_kafka_group.driver import planner, positions
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
@@ -64,10 +65,17 @@ class GroupSession:
         The first offset that Spark showed: what the checkpoint knows.
     caps
         With availableNow, the ends of all logs when the query started.
+    shared
+        A directory that the sources of the application share.
     """
 
     def __init__(
-        self, options: Options, reader: str, first: GroupOffset, caps: Mapping[TopicPartition, int] | None
+        self,
+        options: Options,
+        reader: str,
+        first: GroupOffset,
+        caps: Mapping[TopicPartition, int] | None,
+        shared: Path | None = None,
     ) -> None:
         group_id = group_id_of(options.group_id, reader)
         self.reader = reader
@@ -84,7 +92,7 @@ class GroupSession:
         self._options = options
         self._rules = positions.StartRules(options.starting_offsets or GROUP, options.auto_offset_reset or "latest")
         self._unbegun = Unbegun(self.committer, self.member.client, reader)
-        self._siblings = Siblings(process.shared_directory(), group_id, reader, options.subscription)
+        self._siblings = Siblings(shared, group_id, reader, options.subscription)
         self._unsettled_since: float | None = None
         self._paused = Paused(options.paused, options.pause_file)
         self._caps = caps
@@ -348,8 +356,8 @@ class GroupSession:
     def _has_its_share(self) -> bool:
         """At the start, wait for the first share of each topic; False when that has begun a join that is not over.
 
-        A leader deals topics that only this member reads one generation late, and cooperative-sticky what it takes from
-        others. Both follow at once, and with availableNow a query that does not wait for it may end without its records.
+        A leader deals topics that only this member reads one generation late, cooperative-sticky what it takes from
+        others. Both follow at once, and with availableNow a query that does not wait may end without its records.
         """
         patience_ms = self._patience_ms()
         if not self._is_restart or patience_ms is None:

@@ -83,16 +83,25 @@ def verified(*paths):
 
 
 @pytest.fixture
+def shared(tmp_path):
+    """What sources of one application share."""
+    return tmp_path
+
+
+@pytest.fixture
 def logs(tmp_path):
     return [tmp_path / f"{n}.jsonl" for n in range(3)]
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_two_topics_in_one_group(kafka, group, driver_of, logs, strategy):
+def test_two_topics_in_one_group(kafka, group, driver_of, shared, logs, strategy):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
     settings = BOTH | {"kafka.partition.assignment.strategy": strategy}
     sources = Sources(
-        [driver_of(kafka, topic, group, eventLog=log, **settings) for topic, log in zip(topics, logs, strict=False)]
+        [
+            driver_of(kafka, topic, group, shared, eventLog=log, **settings)
+            for topic, log in zip(topics, logs, strict=False)
+        ]
     ).start()
     began = time.monotonic()
     first, second = sources.trigger()
@@ -117,9 +126,9 @@ def test_two_topics_in_one_group(kafka, group, driver_of, logs, strategy):
     assert {event.generation for event in events if event.kind == "committed"} == {planned[0]}
 
 
-def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, logs, caplog):
+def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, shared, logs, caplog):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
-    drivers = [driver_of(kafka, topic, group, eventLog=log, **BOTH) for log in logs[:2]]
+    drivers = [driver_of(kafka, topic, group, shared, eventLog=log, **BOTH) for log in logs[:2]]
     sources = Sources(drivers, limit=8).start().prepare()
     sources.latest()
     planned = sources.run()
@@ -141,16 +150,19 @@ def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, logs,
     verified(*logs[:2])
 
 
-def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, logs):
+def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared, logs):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
 
     def drivers():
-        return [driver_of(kafka, topic, group, eventLog=log, **BOTH) for topic, log in zip(topics, logs, strict=False)]
+        return [
+            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
+            for topic, log in zip(topics, logs, strict=False)
+        ]
 
     sources = Sources(drivers()).start()
     sources.latest()
     # A third one joins before the batch has begun, takes a partition of the first topic, and reads nothing.
-    third = driver_of(kafka, topics[0], group, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
+    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
     third.latest_offset(third.initial_offset(), None)
     first, second = sources.run()
     assert [[r.size for r in ranges] for ranges in (first, second)] == [[10], [10, 10]]
@@ -175,7 +187,7 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, logs):
     kafka.consumer_groups("--delete", "--group", group)
     earlier = Sources(drivers()).start()
     earlier.latest()
-    third = driver_of(kafka, topics[0], group, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
+    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
     third.latest_offset(third.initial_offset(), None)
     planned = earlier.run()
     for driver in [third, *earlier.drivers]:
@@ -189,14 +201,17 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, logs):
         each_once(replayed.ranges, topic, 2, 10)
 
 
-def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, logs):
+def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, shared, logs):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
-    sources = Sources([driver_of(kafka, topic, group, **BOTH) for topic in topics]).start()
+    sources = Sources([driver_of(kafka, topic, group, shared, **BOTH) for topic in topics]).start()
     sources.trigger()
     for driver in sources.drivers:
         driver.stop()
     again = Sources(
-        [driver_of(kafka, topic, group, eventLog=log, **BOTH) for topic, log in zip(topics, logs, strict=False)],
+        [
+            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
+            for topic, log in zip(topics, logs, strict=False)
+        ],
         sources.logged,
     )
     began = time.monotonic()
@@ -215,10 +230,10 @@ def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, logs):
     verified(*logs[:2])
 
 
-def test_a_rebalance_while_their_batch_runs(kafka, group, driver_of, query_of):
+def test_a_rebalance_while_their_batch_runs(kafka, group, driver_of, shared, query_of):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
     other = topic_with(kafka, numbered(10, 1), partitions=1)
-    sources = Sources([driver_of(kafka, t, group, **BOTH) for t in topics], limit=8).start().prepare()
+    sources = Sources([driver_of(kafka, t, group, shared, **BOTH) for t in topics], limit=8).start().prepare()
     sources.trigger()
     third = query_of(kafka, other, group, **BOTH)
     first = sources.drivers[0]._session.member.client
