@@ -84,11 +84,6 @@ class Member:
         """Whether :meth:`ensure` would have something to do."""
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
-    @property
-    def joined(self) -> bool:
-        """Whether it has been in a generation of the group."""
-        return self._generation is not None
-
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 

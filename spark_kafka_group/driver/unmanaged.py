@@ -39,11 +39,6 @@ class Unmanaged:
         assert self._generation is not None, "ensure first"
         return self._generation
 
-    @property
-    def joined(self) -> bool:
-        """Whether partitions are known."""
-        return self._generation is not None
-
     def asked_to_rejoin(self) -> bool:
         """Nobody asks."""
         return False
