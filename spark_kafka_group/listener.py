@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.group_metrics import GroupMetrics, ListenersCommits, metrics_of
-from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, writer_of
+from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, left_out, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 
@@ -79,7 +79,7 @@ class Succeeded:
         return {r.tp: r.end for r in self.ranges if r.tp not in committed or self._follows(r, committed[r.tp])}
 
     def _follows(self, batch: OffsetRange, group: Committed) -> bool:
-        if group.offset >= batch.end:
+        if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
             return False
         writer = writer_of(group.metadata)
         own = writer is not None and writer.reader == self.reader and writer.generation <= self.end.generation

@@ -16,30 +16,43 @@ def instance_id_of(configured: str | None, reader: str) -> str:
     return configured or f"groupkafka-{reader}"
 
 
-def commit_note(reader: str, generation: int, batch: int | None = None) -> str:
-    """The metadata of a commit, by which a later start tells its own commits from others'."""
-    note = {"reader": reader, "generation": generation} | ({} if batch is None else {"batch": batch})
-    return json.dumps(note, separators=(",", ":"))
+def commit_note(reader: str, generation: int, batch: int | None = None, without: int | None = None) -> str:
+    """The metadata of a commit, by which a later start tells its own commits from others'.
+
+    `without` names a batch that the checkpoint says has read this partition, and that has not.
+    """
+    note = {"reader": reader, "generation": generation, "batch": batch, "without": without}
+    return json.dumps({key: value for key, value in note.items() if value is not None}, separators=(",", ":"))
 
 
 class Writer(NamedTuple):
-    """Who wrote a commit, as its note says; the batch is None where it has none."""
+    """Who wrote a commit, as its note says; the batches are None where it has none."""
 
     reader: str
     generation: int
     batch: int | None = None
+    without: int | None = None
 
 
 def writer_of(metadata: str) -> Writer | None:
     """The writer that a commit's metadata names; None when it was nobody of this project."""
     try:
         note = json.loads(metadata)
-        reader, generation, batch = note["reader"], note["generation"], note.get("batch")
+        reader, generation, batch, without = note["reader"], note["generation"], note.get("batch"), note.get("without")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
-        return Writer(reader, generation, batch)
+        return Writer(reader, generation, batch, without if isinstance(without, int) else None)
     return None
+
+
+def left_out(metadata: str, reader: str, batch: int) -> bool:
+    """Whether the query `reader` wrote with this metadata that its `batch`, or one before, has not read the partition.
+
+    It takes the word back before a later batch reads the partition.
+    """
+    writer = writer_of(metadata)
+    return writer is not None and writer.reader == reader and writer.without is not None and writer.without <= batch
 
 
 def is_own(metadata: str, reader: str) -> bool:

@@ -32,21 +32,37 @@ class Batch:
         The generation it belongs to: it may be committed under no other.
     elsewhere
         Partitions that are read again as the checkpoint says, but that others have gone on with: not committed.
+    left_out
+        Partitions that are neither read nor committed: a rebalance took them before the batch began.
+    begun
+        Whether Spark has asked for its tasks: what it reads is settled.
     """
 
     end: GroupOffset
     ranges: Sequence[OffsetRange]
     generation: int
     elsewhere: frozenset[TopicPartition] = frozenset()
+    left_out: frozenset[TopicPartition] = frozenset()
+    begun: bool = False
+
+    @property
+    def reads(self) -> list[OffsetRange]:
+        """What is left to read of its ranges."""
+        return [r for r in self.ranges if r.tp not in self.left_out]
+
+    @property
+    def reads_from(self) -> dict[TopicPartition, int]:
+        """Where it starts to read."""
+        return {r.tp: r.start for r in self.reads}
 
     @property
     def records(self) -> int:
-        return sum(r.size for r in self.ranges)
+        return sum(r.size for r in self.reads)
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
         """What is committed when it has succeeded."""
-        return {r.tp: r.end for r in self.ranges if r.tp not in self.elsewhere}
+        return {r.tp: r.end for r in self.reads if r.tp not in self.elsewhere}
 
 
 class Committer:
@@ -68,8 +84,8 @@ class Committer:
     def planned(self) -> Batch | None:
         return self._planned
 
-    def plan(self, batch: Batch) -> None:
-        """Take note of a batch that Spark is about to run."""
+    def plan(self, batch: Batch | None) -> None:
+        """Take note of a batch that Spark is about to run, or that the one it was about to run is off."""
         self._planned = batch
 
     def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> None:
@@ -78,15 +94,24 @@ class Committer:
             self.in_group.pop(tp, None)
         self.in_group |= {tp: group.offset for tp, group in committed.items()}
 
-    def correct(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+    def correct(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        client: GroupClient,
+        generation: int,
+        batch: int,
+        without: int | None = None,
+    ) -> None:
         """Tell the group where this query really is, not at the end of a batch; nothing is sent for nothing.
+
+        `without` is a batch that has planned to read on from there and may have to do without.
 
         Raises
         ------
         MembershipLostError, FencedError, CommitError
         """
         if offsets:
-            self._send(offsets, client, generation, batch)
+            self._send(offsets, client, generation, batch, without)
             self._noted(offsets, generation)
 
     def proven_by_group(self, client: GroupClient) -> bool:
@@ -139,14 +164,14 @@ class Committer:
             log.warning(
                 "group %s: generation %d: not committed: %s. The rows of %s are in the sink; whoever took these "
                 "partitions over may read them again",
-                self.group_id, batch.generation, error, " ".join(map(str, batch.ranges)),
+                self.group_id, batch.generation, error, " ".join(map(str, batch.reads)),
             )  # fmt: skip
             return False
         except CommitError as error:
             if self._committed_without_deleted(batch, client):
                 return True
             raise CommitError(
-                f"{error}. The rows of {', '.join(map(str, batch.ranges))} are in the sink: this query goes on after "
+                f"{error}. The rows of {', '.join(map(str, batch.reads))} are in the sink: this query goes on after "
                 f"them when it is restarted from its checkpoint, another consumer of the group would read them again"
             ) from error
         return True
@@ -175,10 +200,17 @@ class Committer:
         self._events.committed(generation, batch, offsets, sent)
         self._noted(offsets, generation)
 
-    def _send(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+    def _send(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        client: GroupClient,
+        generation: int,
+        batch: int,
+        without: int | None = None,
+    ) -> None:
         began = time.monotonic()
         try:
-            client.commit(offsets, commit_note(self._reader, generation, batch), generation)
+            client.commit(offsets, commit_note(self._reader, generation, batch, without), generation)
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)

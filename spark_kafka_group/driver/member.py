@@ -51,6 +51,7 @@ class Member:
         self._events = events
         self._metrics = metrics
         self._used = True  # whether a batch was planned under the current generation
+        self._joining = False  # the first join has begun
         self._preparing = False  # listeners have been told of a rebalance that is not over
         self._lost = False
         self._rebalancing_since_s = 0.0
@@ -83,7 +84,7 @@ class Member:
 
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
-        return self._generation is not None and self.client.rejoin_needed()
+        return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
@@ -98,7 +99,10 @@ class Member:
         FencedError, MembershipError, BrokerError
         """
         if self._generation is None:
-            self._enter(self._join_first())
+            first = self._join_first(patience_ms)
+            if first is None:
+                return Joined.NOT_YET
+            self._enter(first)
             self._hooks.partitions_assigned(self.generation.assignment)
             return Joined.AS_NEW
         self.client.check_not_fenced()
@@ -109,7 +113,7 @@ class Member:
             self._preparing = True
             self._rebalancing_since_s = time.monotonic()
             self._prepare(before)
-        joined = self.client.join() if patience_ms is None else self.client.join_within(patience_ms)
+        joined = self._join(patience_ms)
         if joined is None:
             return Joined.NOT_YET
         settled_s = time.monotonic()
@@ -124,19 +128,23 @@ class Member:
         self._hooks.partitions_assigned(joined.assignment - held)
         return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
 
-    def _join_first(self) -> Generation:
+    def _join(self, patience_ms: float | None) -> Generation | None:
+        return self.client.join() if patience_ms is None else self.client.join_within(patience_ms)
+
+    def _join_first(self, patience_ms: float | None) -> Generation | None:
+        self._joining = True
         subscription = self._options.subscription
         missing = subscription.missing(self.client.partitions(subscription))  # a leader assigns what it knows to exist
         if missing:
             log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
-        joined = self.client.join()
-        if joined.leader:
+        joined = self._join(patience_ms)
+        if joined is None or joined.leader:
             return joined
         # A static leader that comes back within its session is given its old generation and told, by the id of
         # the member it replaces, that another one leads. The broker knows better: asked again, it starts a
         # new generation for a leader, and gives a follower that asks in the same words the current one.
         self.client.request_rejoin(claiming=False)
-        return self.client.join()
+        return self._join(patience_ms)
 
     def _prepare(self, before: Generation) -> None:
         """Say what is given back, or lost; the commit of the last batch has come first."""

@@ -17,6 +17,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from types import FrameType
 
 from pyspark import SparkFiles
@@ -48,6 +49,12 @@ def log_as_told() -> None:
     path = os.environ.get(LOGGING_CONFIG)
     if path and SparkFiles._is_running_on_worker:
         logging.config.fileConfig(path, disable_existing_loggers=False)
+
+
+def shared_directory() -> Path | None:
+    """A directory that this Spark application's reader processes share, for as long as it runs; None outside Spark."""
+    directory = _session_directory() if SparkFiles._is_running_on_worker else None
+    return None if directory is None else Path(directory)
 
 
 def _session_directory() -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.bounds import AtTime, Bound
@@ -20,7 +22,9 @@ from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.pausing import Paused
 from spark_kafka_group.driver.progress import Progress
+from spark_kafka_group.driver.siblings import Siblings
 from spark_kafka_group.driver.stable import Unstable
+from spark_kafka_group.driver.unbegun import Unbegun
 from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.errors import (
     BrokerError,
@@ -29,7 +33,7 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
+from spark_kafka_group.notes import group_id_of, instance_id_of, is_own, writer_of
 from spark_kafka_group.offsets import (
     GROUP_KEY,
     GroupOffset,
@@ -44,6 +48,9 @@ log = logging.getLogger(__name__)
 UNSETTLED_ROUNDS = 10
 DOUBTED_LOOKUPS, DOUBTED_PAUSE_S = 25, 0.2
 """How often, and how far apart, a log that ends below our position, or is gone, is looked up before it is believed."""
+SIBLING_SLACK_MS = 2_000
+"""So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
+SHARE_PAUSE_S = 0.05
 
 
 class GroupSession:
@@ -57,10 +64,17 @@ class GroupSession:
         The first offset that Spark showed: what the checkpoint knows.
     caps
         With availableNow, the ends of all logs when the query started.
+    shared
+        A directory that the sources of the application share.
     """
 
     def __init__(
-        self, options: Options, reader: str, first: GroupOffset, caps: Mapping[TopicPartition, int] | None
+        self,
+        options: Options,
+        reader: str,
+        first: GroupOffset,
+        caps: Mapping[TopicPartition, int] | None,
+        shared: Path | None = None,
     ) -> None:
         group_id = group_id_of(options.group_id, options.group_id_prefix, reader)
         self.reader = reader
@@ -79,6 +93,9 @@ class GroupSession:
         self._rules = positions.StartRules(starting, options.auto_offset_reset or "latest")
         self._losses = Losses(options.fail_on_data_loss, self.metrics)
         self._holding = Holding(options.max_trigger_delay_ms)
+        self._unbegun = Unbegun(self.committer, self.member.client, reader)
+        self._siblings = Siblings(shared, group_id, reader, options.subscription)
+        self._unsettled_since: float | None = None
         self._paused = Paused(options.paused, options.pause_file)
         self._unstable = Unstable()
         self._caps = caps
@@ -106,9 +123,16 @@ class GroupSession:
     ) -> GroupOffset | None:
         """Commit what `start` proves, then plan the batch after it; None when there is no new data, or too little."""
         self.succeeded(start)
+        self._discard_unbegun()
         self._start = start
         # With availableNow nothing more will come.
         backlog = self._settled_backlog(start, min_offsets if self._caps is None else None)
+        if backlog is None:
+            self._unsettled_since = self._unsettled_since or time.monotonic()
+            # Without it a query with availableNow might end here, with records left to read.
+            in_doubt = self._caps is not None and start.reader is not None
+            return replace(start, batch=start.batch + 1, moved={}) if in_doubt else None
+        self._unsettled_since = None
         if not backlog:
             return None
         self._holding.planned()
@@ -121,21 +145,46 @@ class GroupSession:
     def tasks(self, start: GroupOffset, end: GroupOffset) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which was planned now or before a crash."""
         ranges = end.ranges(start)
+        if not ranges:
+            return []
         planned = self.committer.planned
-        if planned is None or planned.end != end:
-            self._start = start
-            self._be_member()
-            ranges = self._still_there(ranges, end)
-            self._plan(Batch(end, ranges, self.member.use(), self._elsewhere(ranges)), replay=True)
-        else:
-            ranges = list(planned.ranges)
-        tasks, self._slots = planner.tasks(ranges, self._options, self._slots)
+        batch = self._begun(planned) if planned is not None and planned.end == end else self._again(start, end, ranges)
+        tasks, self._slots = planner.tasks(batch.reads, self._options, self._slots)
         return tasks
+
+    def _begun(self, planned: Batch) -> Batch:
+        """The planned batch as it is going to be run."""
+        if self._unbegun.aside:
+            self._be_member(self._patience_ms())
+            if self._unbegun.aside:
+                self._give_up()
+        batch = replace(self.committer.planned or planned, begun=True)
+        self.committer.plan(batch)
+        return batch
+
+    def _again(self, start: GroupOffset, end: GroupOffset, ranges: list[OffsetRange]) -> Batch:
+        """The batch that was planned before a crash, as it was, but for what had been left out of it."""
+        self._start = start
+        tps = [r.tp for r in ranges]
+        # Before joining: while a join waits in the broker, the coordinator's connection is deaf.
+        committed = {} if self._options.subscription.manual else self.member.client.committed(tps)
+        left_out = frozenset(self._unbegun.learn(committed, end.batch))
+        joined = self._be_member(self._patience_ms()) is not Joined.NOT_YET
+        ranges = self._still_there(ranges, end)
+        if joined:
+            batch = Batch(end, ranges, self.member.use(), self._elsewhere(ranges), left_out, begun=True)
+        else:
+            # Whoever holds up the group may wait for this very batch. The next call joins, and commits what it read.
+            batch = Batch(end, ranges, -1, frozenset(tps), left_out, begun=True)
+        self._plan(batch, replay=True)
+        return batch
 
     def succeeded(self, done: GroupOffset) -> None:
         """Everything up to `done` has succeeded: commit it if that has not been done."""
         planned = self.committer.planned
         if planned is not None and planned.end == done:
+            if self._unbegun.aside:  # Spark had no need of its rows
+                planned = self._give_up()
             self._proven(done)
             if planned.ends:
                 self.member.check_may_commit()
@@ -145,12 +194,18 @@ class GroupSession:
     def settle_idly(self, patience_ms: float) -> None:
         """Between Spark's calls: take part in a rebalance if no batch runs, so that the group need not wait.
 
-        A batch that is planned and not yet proven keeps the group waiting, unless its offsets are in the group already.
+        A batch that is planned and not yet proven keeps the group waiting, unless its offsets are in the group already,
+        or it has not begun, and another source of the same query may be the one that waits.
         """
-        if not self.member.unsettled():
-            return
         planned = self.committer.planned
-        if planned is not None:
+        if planned is not None and not planned.begun and self._siblings.any():
+            # Spark is held up until the other source has joined: this one does not wait for the next heartbeat.
+            asked = self._unbegun.aside or self.member.hears_of_rebalance()
+            if not (asked and self._unbegun.set_aside(planned)):
+                return
+        elif not self.member.unsettled():
+            return
+        elif planned is not None and planned.ends:
             try:
                 if not self.committer.proven_by_group(self.member.client):
                     return
@@ -190,6 +245,7 @@ class GroupSession:
             self._events.close(self._held if self._held is not None else -1)
         finally:
             self.member.stop()
+            self._siblings.close()
 
     # Parts
 
@@ -197,6 +253,7 @@ class GroupSession:
         """From now on partitions stand where this batch ended."""
         for tp in end.positions:
             self._moved.pop(tp, None)
+        self._unbegun.left_out = {tp: at for tp, at in self._unbegun.left_out.items() if tp in end.positions}
         self._start = end
 
     def _still_there(self, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
@@ -214,6 +271,34 @@ class GroupSession:
                 left.append(r)
         return left
 
+    def _give_up(self) -> Batch:
+        """Nothing of the planned batch, which gave way to a rebalance that is not over, is going to be read."""
+        planned = self.committer.planned
+        assert planned is not None, "nothing is aside without a batch"
+        batch = self._unbegun.given_up(planned)
+        self._positioned -= batch.left_out
+        self._plan(batch, replay=False)
+        return batch
+
+    def _discard_unbegun(self) -> None:
+        """Forget a batch that Spark has not begun and asks for anew."""
+        planned = self.committer.planned
+        if planned is not None and not planned.begun:
+            if self._unbegun.aside:
+                self._give_up()
+            self.committer.plan(None)
+
+    def _patience_ms(self) -> float | None:
+        """How long to wait for other members: as long as a consumer does, unless one may wait for this one's return.
+
+        That is another source of the same query: its batch is over when Spark asks it, which it does after this one.
+        """
+        since = self._unsettled_since
+        too_long = since is not None and time.monotonic() - since > self._options.max_poll_interval_ms / 1000
+        if too_long or not self._siblings.any():
+            return None
+        return self._options.heartbeat_interval_ms + SIBLING_SLACK_MS
+
     def _elsewhere(self, ranges: Collection[OffsetRange]) -> frozenset[TopicPartition]:
         """Of a batch that is read again, the partitions that are not this member's any more, or that others moved."""
         owned = self.member.generation.assignment
@@ -230,11 +315,19 @@ class GroupSession:
             )  # fmt: skip
         return frozenset(elsewhere)
 
-    def _be_member(self, patience_ms: float | None = None) -> None:
-        """Be a member of a settled group, if it settles in time."""
+    def _be_member(self, patience_ms: float | None = None) -> Joined:
+        """Be a member of a settled group, if it settles in time; a planned batch that gave way goes on."""
         if self.member.asked_to_rejoin():
             self._hand_over()
-        self._entered(self.member.ensure(patience_ms))
+        joined = self.member.ensure(patience_ms)
+        self._entered(joined)
+        planned = self.committer.planned
+        if joined is not Joined.NOT_YET and planned is not None and self._unbegun.aside:
+            resumed = self._unbegun.resumed(planned, self._positioned, self.member.generation.id)
+            if resumed is not None:
+                self.member.use()
+                self._plan(resumed, replay=False)
+        return joined
 
     def _entered(self, joined: Joined) -> None:
         if joined is Joined.AS_NEW:
@@ -264,12 +357,16 @@ class GroupSession:
         existing = self.member.client.known_partitions(self._options.subscription)
         return [tp for tp in unread if tp in existing]
 
-    def _settled_backlog(self, start: GroupOffset, min_offsets: int | None) -> list[OffsetRange]:
-        """What there is to read, under a generation in which a batch may be planned; nothing if it is too little."""
+    def _settled_backlog(self, start: GroupOffset, min_offsets: int | None) -> list[OffsetRange] | None:
+        """What there is to read, under a generation in which a batch may be planned; nothing if it is too little.
+
+        None while others of the same query hold the group up.
+        """
         member = self.member
         for _ in range(UNSETTLED_ROUNDS):
             try:
-                self._be_member()
+                if self._be_member(self._patience_ms()) is Joined.NOT_YET or not self._has_its_share():
+                    return None
                 self._take_positions(start)
                 backlog = self._backlog(start)
                 if backlog is None:
@@ -279,6 +376,8 @@ class GroupSession:
                 if self._unread() and member.hears_of_rebalance():
                     continue  # or it would join the rebalance unknowingly, with nothing handed over
                 owned = member.generation.assignment
+                if self._siblings.any() and not member.generation.alone:
+                    return backlog  # a generation of its own would wait for the others of the same query
                 joined = member.next_generation()
                 if joined is Joined.SAME or member.generation.unbroken == owned == member.generation.assignment:
                     return backlog
@@ -288,6 +387,26 @@ class GroupSession:
                 log.warning("%s; joining again", error)
                 self._positioned.clear()
         raise MembershipError(f"the group changed {UNSETTLED_ROUNDS} times while one micro-batch was planned")
+
+    def _has_its_share(self) -> bool:
+        """At the start, wait for the first share of each topic; False when that has begun a join that is not over.
+
+        A leader deals topics that only this member reads one generation late, cooperative-sticky what it takes from
+        others. Both follow at once, and with availableNow a query that does not wait may end without its records.
+        """
+        patience_ms = self._patience_ms()
+        if not self._is_restart or patience_ms is None:
+            return True
+        deadline = time.monotonic() + patience_ms / 1000
+        while (left_ms := (deadline - time.monotonic()) * 1000) > 0:
+            topics = {tp.topic for tp in self.member.client.known_partitions(self._options.subscription)}
+            if topics <= {tp.topic for tp in self.member.generation.assignment}:
+                break
+            if not self.member.hears_of_rebalance():
+                time.sleep(SHARE_PAUSE_S)
+            elif self._be_member(left_ms) is Joined.NOT_YET:
+                return False
+        return True
 
     def _take_positions(self, start: GroupOffset) -> None:
         """Decide where owned partitions start that this member did not own before."""
@@ -305,6 +424,7 @@ class GroupSession:
         committed = self._committed(missing) if missing else {}
         if missing:
             self._check_not_replaced(committed)
+        self._unbegun.learn(committed, start.batch)
         in_group = self.committer.in_group
         untouched = frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset)
         starts = self._starts(missing, known_before, committed, untouched, start)
@@ -330,11 +450,16 @@ class GroupSession:
                 generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
             )
         wrong = {tp for tp, s in starts.items() if s.commit and (tp in start.positions or tp in committed)}
+        writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
+        # From now on batches do not go without them.
+        wrong |= {tp for tp, w in writers.items() if w and w.reader == self.reader and w.without is not None}
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         if corrections:
             self.member.check_may_commit()
         self.committer.correct(corrections, client, generation.id, start.batch)
         self._positioned |= set(offsets)
+        for tp in offsets:
+            self._unbegun.left_out.pop(tp, None)
         self._known |= set(offsets)
         self._gone -= set(offsets)
         self._anew.clear()
@@ -356,6 +481,7 @@ class GroupSession:
     ) -> dict[TopicPartition, positions.Start]:
         anew = {tp for tp in missing if tp.topic in self._anew}
         kept = {tp: self._position(start, tp) for tp in missing if tp in self._moved or tp in start.positions}
+        kept |= {tp: offset for tp, offset in self._unbegun.left_out.items() if tp in missing}
         kept = {tp: offset for tp, offset in kept.items() if tp not in anew}
         rest = set(missing) - set(kept) - anew
         checkpoint = positions.Checkpoint(kept, self.reader, start.generation, self._foreign, untouched)
@@ -547,12 +673,13 @@ class GroupSession:
 
     def _plan(self, batch: Batch, replay: bool) -> None:
         self.committer.plan(batch)
-        self._held = batch.generation
-        self._events.planned(batch.generation, batch.end.batch, batch.ranges, replay)
+        if batch.generation >= 0:
+            self._held = batch.generation
+        self._events.planned(batch.generation, batch.end.batch, batch.reads, replay)
         log.info(
             "group %s: generation %d: %s batch %d, %d records: %s",
             self.committer.group_id, batch.generation, "replaying" if replay else "planned", batch.end.batch,
-            batch.records, " ".join(map(str, batch.ranges)),
+            batch.records, " ".join(map(str, batch.reads)) or "nothing",
         )  # fmt: skip
 
 

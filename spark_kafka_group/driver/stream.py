@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.driver import process
@@ -26,9 +27,15 @@ class StreamDriver:
     Spark's reader process calls it from one thread; a second one takes part in rebalances between the calls. A lock
     keeps them apart. The reader id, and with it the static member's name, is known only when Spark shows the first
     offset of the checkpoint: nothing joins the group before that.
+
+    Parameters
+    ----------
+    shared
+        A directory by which sources of one application know of each other; Spark's own if not given.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, shared: Path | None = None) -> None:
+        self._shared = shared
         self._options = options
         self._new_reader = uuid.uuid4().hex
         self._caps: dict[TopicPartition, int] | None = None
@@ -112,7 +119,9 @@ class StreamDriver:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
             process.prepare()
-            self._session = GroupSession(self._options, offset.reader or self._new_reader, offset, self._caps)
+            siblings = self._shared or process.shared_directory()
+            reader = offset.reader or self._new_reader
+            self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
             if not self._options.subscription.manual:
                 self._idler = Idler(self._session.settle_idly, self._lock, self._options.heartbeat_interval_ms)
         elif self._idler is not None:

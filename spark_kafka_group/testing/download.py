@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 VERSION = "4.3.1"
@@ -57,16 +58,30 @@ def jars(module: str, version: str = VERSION) -> Path:
     RuntimeError
         When the download fails, with the end of what Ivy said.
     """
-    target = cache_directory() / f"kafka-{version}" / module
+
+    def retrieve_all(parts: Path) -> None:
+        retrieve("org.apache.kafka", module, version, parts)
+
+    return once(cache_directory() / f"kafka-{version}" / module, retrieve_all)
+
+
+def once(target: Path, make: Callable[[Path], None]) -> Path:
+    """`target`, made on this machine by whoever needs it first.
+
+    Parameters
+    ----------
+    make
+        Called with an empty folder; what it leaves in ``lib`` there becomes `target`.
+    """
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{module}.lock").open("w") as lock:
+    with (target.parent / f".{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run by several processes download once
         if not target.exists():
             # Renamed when whole, so that a download that broke is never taken for one.
             with tempfile.TemporaryDirectory(dir=target.parent) as parts:
-                _retrieve(module, version, Path(parts))
+                make(Path(parts))
                 (Path(parts) / "lib").rename(target)
     return target
 
@@ -88,13 +103,20 @@ def _pyspark_jar(pattern: str) -> Path:
     return found[-1]
 
 
-def _retrieve(module: str, version: str, parts: Path) -> None:
+def retrieve(organisation: str, module: str, version: str, parts: Path, *more: str, attempts: int = ATTEMPTS) -> None:
+    """Download a module and what it needs into ``lib`` in the folder `parts`; `more` are options of Ivy.
+
+    Raises
+    ------
+    RuntimeError
+        When the download fails, with the end of what Ivy said.
+    """
     command = [
         java(), "-jar", str(_pyspark_jar("ivy-*.jar")),
-        "-dependency", "org.apache.kafka", module, version, "-confs", "default",
+        "-dependency", organisation, module, version, "-confs", "default", *more,
         "-cache", str(parts / "ivy"), "-retrieve", str(parts / "lib" / "[artifact]-[revision].[ext]"),
     ]  # fmt: skip
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         try:
             told = subprocess.run(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=ATTEMPT_S
@@ -105,6 +127,6 @@ def _retrieve(module: str, version: str, parts: Path) -> None:
             if told.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
                 return
             said = told.stdout[-2000:]
-        if attempt < ATTEMPTS - 1:
+        if attempt < attempts - 1:
             time.sleep(PAUSE_S * 2**attempt)
     raise RuntimeError(f"downloading {module} {version} failed:\n{said}")

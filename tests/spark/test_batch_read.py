@@ -131,7 +131,9 @@ def test_starting_offsets_must_name_every_partition(spark, kafka):
 def test_records_that_are_gone_are_an_error_that_names_what_there_is(spark, kafka):
     topic = topic_with(kafka, numbered(100, 1), partitions=1)
     ends = {"startingOffsets": json.dumps({topic: {"0": 200}}), "endingOffsets": json.dumps({topic: {"0": 300}})}
-    with pytest.raises(PySparkException, match=f"{topic}-0: offset 200: the log holds offsets 0 to 100"):
+    with pytest.raises(
+        PySparkException, match=rf"COULD_NOT_READ_OFFSET_RANGE\] {topic}-0: the read is to end at 300, the log at 100"
+    ):
         read(spark, options(kafka, topic) | ends).count()
 
 

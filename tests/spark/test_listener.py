@@ -223,7 +223,7 @@ def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query(sp
 
 
 def test_a_session_of_spark_connect_is_refused():
-    with pytest.raises(TypeError, match="JVM"):
+    with pytest.raises(TypeError, match="Spark Connect"):
         GroupKafkaListener(object())
 
 
@@ -297,3 +297,8 @@ class TestLacking:
     def test_by_offset_and_writer(self, group, told):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4), (OffsetRange(self.TP, 10, 20),))
         assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if told else {})
+
+    def test_what_the_batch_went_without_is_left(self):
+        batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
+        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 1, without=2))}) == {}
+        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 1, without=3))}) == {self.TP: 20}

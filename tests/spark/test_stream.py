@@ -355,7 +355,10 @@ class TestPositions:
             sink.run(options(kafka, topic, group))
 
 
-def test_an_ending_offset_is_refused_when_the_stream_starts(kafka, group, sink):
+def test_an_end_of_a_partition_that_is_not_there_is_refused_when_the_stream_starts(kafka, group, sink):
     topic = name("never-made")
-    with pytest.raises((PySparkException, StreamingQueryException), match="endingOffsets is for batch reads"):
+    with pytest.raises(
+        (PySparkException, StreamingQueryException),
+        match=f"{topic}-0, which the cluster does not have",
+    ):
         sink.run(options(kafka, topic, group, endingOffsets=json.dumps({topic: {"0": 5}})))

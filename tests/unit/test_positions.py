@@ -34,8 +34,9 @@ def restart(committed, policy="auto", foreign=False):
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == ("me", 3, None)
-    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7)
+    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None)
+    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None)
+    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8)
     assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
 
 

@@ -1,0 +1,119 @@
+"""Other sources of the same Spark application that are members of the same group.
+
+Spark asks the sources of one query one after the other, in processes of their own that know nothing of each other, so
+one that waits for another one's batch would wait for itself. Each therefore leaves a file in a directory that
+they share, and holds a lock on it as long as it lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import IO, Any
+
+from spark_kafka_group.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+FOLDER = ".groupkafka"
+
+
+class Siblings:
+    """The live sources of one group in one application.
+
+    Parameters
+    ----------
+    directory
+        What the application's reader processes share; None where that is not known, and no siblings are either.
+    reader, subscription
+        Of the source that asks, and that the others are told of. Without membership (``assign``) nobody waits for it.
+    """
+
+    def __init__(self, directory: Path | None, group_id: str, reader: str, subscription: Subscription) -> None:
+        self._file: IO[str] | None = None
+        self._group_id = group_id
+        self._reader = reader
+        if directory is None or subscription.manual:
+            return
+        self._folder = directory / FOLDER / hashlib.sha256(group_id.encode()).hexdigest()[:32]
+        self._path = self._folder / f"{reader}.json"
+        try:
+            self._enter(subscription)
+        except OSError as error:
+            log.warning("group %s: other sources of this application are not seen: %s", group_id, error)
+            self.close()
+
+    def any(self) -> bool:
+        """Whether there are others now."""
+        return bool(self._others())
+
+    def close(self) -> None:
+        """Be no longer seen. Harmless when repeated."""
+        file, self._file = self._file, None
+        if file is not None:
+            with contextlib.suppress(OSError):
+                if _same(file, self._path):  # or a source with the same reader id has come since
+                    self._path.unlink()
+            file.close()
+
+    def _enter(self, subscription: Subscription) -> None:
+        self._folder.parent.mkdir(exist_ok=True)  # never the directory itself: without it the application is over
+        self._folder.mkdir(exist_ok=True)
+        # Locked before it has its name, so that nobody takes it for one that was left behind.
+        new = self._path.with_suffix(f".{id(self)}.new")
+        self._file = new.open("w", encoding="utf-8")
+        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        told = {"reader": self._reader, "topics": sorted(subscription.topics), "pattern": subscription.pattern}
+        self._file.write(json.dumps(told))
+        self._file.flush()
+        new.rename(self._path)
+        for other in self._others():
+            shared = _shared(subscription, other)
+            if shared:
+                log.warning(
+                    "group %s: two sources of this Spark application, %s and %s, subscribe to %s: the group deals the "
+                    "partitions between them, so each reads only a part. That is right for queries that share the "
+                    "work; a self-join, or queries that are each to read everything, need a kafka.group.id of their "
+                    "own for each source, or none",
+                    self._group_id, other["reader"], self._reader, ", ".join(shared),
+                )  # fmt: skip
+
+    def _others(self) -> list[dict[str, Any]]:
+        if self._file is None:
+            return []
+        others = []
+        for path in sorted(self._folder.glob("*.json")):
+            if path == self._path:
+                continue
+            with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
+                if _is_locked(file):
+                    others.append(json.loads(file.read()))
+        return others
+
+
+def _is_locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _same(file: IO[str], path: Path) -> bool:
+    return os.path.samestat(os.fstat(file.fileno()), path.stat())
+
+
+def _shared(subscription: Subscription, other: dict[str, Any]) -> list[str]:
+    """Topics, or the pattern, that both subscribe to, as far as their names tell."""
+    shared = {topic for topic in other["topics"] if subscription.includes(topic)}
+    pattern = other["pattern"]
+    if pattern is not None:
+        theirs = Subscription(pattern=pattern)
+        shared |= {topic for topic in subscription.topics if theirs.includes(topic)}
+        shared |= {pattern} if pattern == subscription.pattern else set()
+    return sorted(shared)

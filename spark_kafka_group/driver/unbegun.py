@@ -1,0 +1,91 @@
+"""A planned batch that Spark has not begun gives way to a rebalance, without losing or doubling what it was to read.
+
+Spark keeps the end of a batch in its checkpoint before it runs, and nothing can be changed there any more. What a
+rebalance takes from such a batch is therefore noted where it is not lost either: in the group, in the note of the
+commit that says where the partition stands.
+
+1. Before the rebalance the start of each of its ranges is committed ``without`` the batch.
+2. After it, for what this member has kept, the same offsets are committed without that word, and the batch belongs
+   to the new generation. What it has not kept is left out.
+3. A later start that finds the word believes it, and not the checkpoint.
+
+A crash between 1 and 2 leaves out what nobody has read yet: it has not begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from spark_kafka_group.driver.committer import Batch, Committer
+from spark_kafka_group.errors import BrokerError, CommitError, MembershipLostError
+from spark_kafka_group.notes import left_out
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire import Committed, GroupClient
+
+log = logging.getLogger(__name__)
+
+
+class Unbegun:
+    """What became of batches that gave way.
+
+    Attributes
+    ----------
+    aside
+        Whether the planned batch has given way to a rebalance that is not over.
+    left_out
+        Where partitions stand of which the checkpoint says that they were read further, and they were not.
+    """
+
+    def __init__(self, committer: Committer, client: GroupClient, reader: str) -> None:
+        self._committer = committer
+        self._client = client
+        self._reader = reader
+        self.aside = False
+        self.left_out: dict[TopicPartition, int] = {}
+
+    def set_aside(self, batch: Batch) -> bool:
+        """Let a rebalance pass `batch`; False when the group cannot be told, so that the rebalance has to wait."""
+        if self.aside:
+            return True
+        try:
+            self._say(batch, batch.reads_from, batch.generation, batch.end.batch)
+        except (MembershipLostError, CommitError, BrokerError) as error:
+            log.info("group %s: the planned batch cannot give way: %s", self._committer.group_id, error)
+            return False
+        self.aside = True
+        return True
+
+    def resumed(self, batch: Batch, kept: Collection[TopicPartition], generation: int) -> Batch | None:
+        """`batch` after the rebalance, all through which this member has owned `kept`; None when it is not over yet."""
+        starts = {tp: start for tp, start in batch.reads_from.items() if tp in kept}
+        try:
+            self._say(batch, starts, generation, None)
+        except (MembershipLostError, CommitError) as error:
+            log.info("group %s: the planned batch cannot go on yet: %s", self._committer.group_id, error)
+            return None
+        return self._without(batch, batch.reads_from.keys() - starts.keys(), generation)
+
+    def given_up(self, batch: Batch) -> Batch:
+        """`batch`, with nothing left in it."""
+        return self._without(batch, batch.reads_from.keys(), batch.generation)
+
+    def learn(self, committed: Mapping[TopicPartition, Committed], batch: int) -> set[TopicPartition]:
+        """Take note of, and return, the partitions of which the group says that `batch` has not read them."""
+        found = {tp: group.offset for tp, group in committed.items() if left_out(group.metadata, self._reader, batch)}
+        self.left_out |= found
+        return set(found)
+
+    def _say(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
+        self._committer.correct(starts, self._client, generation, batch.end.batch - 1, without)
+
+    def _without(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
+        self.aside = False
+        self.left_out |= {tp: start for tp, start in batch.reads_from.items() if tp in gone}
+        if gone:
+            log.info(
+                "group %s: batch %d gave way to a rebalance, and goes on without %s",
+                self._committer.group_id, batch.end.batch, " ".join(map(str, sorted(gone))),
+            )  # fmt: skip
+        return replace(batch, generation=generation, left_out=batch.left_out | frozenset(gone))

@@ -1,0 +1,50 @@
+"""Jars of Spark's own kafka source for the installed pyspark, downloaded once."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pyspark
+
+from spark_kafka_group.testing.download import cache_directory, java, once, retrieve
+
+SCALA = "2.13"
+SOURCE = f"spark-sql-kafka-0-10_{SCALA}"
+APART = [("org.apache.kafka", "kafka-clients", "3.9.2"), ("org.apache.commons", "commons-pool2", "2.13.1")]
+"""What the source needs, where its module for delegation tokens is not to be had and a stand-in is compiled for it."""
+STANDIN = Path(__file__).parent / "TokenProvider.scala"
+
+
+def connector_jars():
+    """Paths of the jars, for spark.jars.
+
+    Raises
+    ------
+    RuntimeError
+        When they cannot be downloaded.
+    """
+    version = pyspark.__version__
+    edition = hashlib.sha256(STANDIN.read_bytes()).hexdigest()[:8]
+    return sorted(once(cache_directory() / f"spark-{version}" / f"{SOURCE}-{edition}", _retrieve_all).glob("*.jar"))
+
+
+def _retrieve_all(parts):
+    version = pyspark.__version__
+    try:
+        retrieve("org.apache.spark", SOURCE, version, parts, attempts=1)
+    except RuntimeError:
+        # One module after the other: on some mirrors one is missing.
+        retrieve("org.apache.spark", SOURCE, version, parts, "-notransitive")
+        for module in APART:
+            retrieve(*module, parts, "-notransitive")
+        _compile(parts)
+
+
+def _compile(parts):
+    spark = Path(pyspark.__file__).parent / "jars"
+    every = ":".join(map(str, spark.glob("*.jar")))
+    command = [java(), "-cp", f"{spark}/*", "scala.tools.nsc.Main", "-nobootcp", "-cp", every]
+    target = parts / "lib" / "token-provider.jar"
+    told = subprocess.run([*command, "-d", str(target), str(STANDIN)], capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise RuntimeError(f"{STANDIN} cannot be compiled:\n{told.stdout}{told.stderr}")

@@ -1,0 +1,37 @@
+"""A Spark with its own kafka source, in a process of its own as it needs jars; runs what its stdin says, line by line.
+
+Each line is JSON: options, checkpoint, out. The query reads what there is now and writes values into parquet by batch
+id, overwriting; the answer is a line of JSON with the error, or null.
+"""
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+answers = sys.stdout
+sys.stdout = sys.stderr
+spark = (
+    SparkSession.builder.master("local[2]")
+    .config("spark.jars", sys.argv[1])
+    .config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1")
+    .config("spark.driver.host", "127.0.0.1")
+    .getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+for line in sys.stdin:
+    told = json.loads(line)
+
+    def write(df, batch_id, out=told["out"]):
+        df.select("value").write.mode("overwrite").parquet(f"{out}/batch={batch_id}")
+
+    writer = spark.readStream.format("kafka").options(**told["options"]).load().writeStream.foreachBatch(write)
+    query = writer.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True).start()
+    try:
+        query.awaitTermination()
+        answer = None
+    except Exception as error:  # noqa: BLE001 - told to the test
+        answer = str(error)
+    print(json.dumps(answer), file=answers, flush=True)
+spark.stop()

@@ -1,0 +1,137 @@
+"""Checkpoints of Spark's own kafka source, written by that source, go on with this one; and the way back."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors.exceptions.captured import StreamingQueryException
+from support import committed, name, numbered, options, produce, topic_with
+
+sys.path.insert(0, str(Path(__file__).parent / "kafka_source"))
+from connector import connector_jars
+
+
+class KafkaSource:
+    """The other Spark."""
+
+    def __init__(self, log):
+        script = Path(__file__).parent / "kafka_source" / "queries.py"
+        command = [sys.executable, str(script), ",".join(map(str, connector_jars()))]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
+        )
+
+    def run(self, settings, place):
+        """Read what there is now; returns the error, or None."""
+        told = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out"}
+        self._process.stdin.write(json.dumps(told) + "\n")
+        return json.loads(self._process.stdout.readline())
+
+    def close(self):
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def kafka_source(tmp_path):
+    with (tmp_path / "spark.log").open("w") as log:
+        source = KafkaSource(log)
+        yield source
+        source.close()
+
+
+def of_kafka(kafka, topic, **more):
+    base = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    return base | {key: str(value) for key, value in more.items()}
+
+
+def run(spark, settings, place):
+    def write(df, batch_id):
+        df.select("value").write.mode("overwrite").parquet(f"{place}/out/batch={batch_id}")
+
+    writer = spark.readStream.format("groupkafka").options(**settings).load().writeStream.foreachBatch(write)
+    query = writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
+    query.awaitTermination()
+    return [p for p in query.recentProgress if p.numInputRows]
+
+
+def values(spark, place):
+    rows = spark.read.parquet(f"{place}/out").collect()
+    return sorted(int(bytes(row.value)[1:]) for row in rows)
+
+
+def last_offsets(place):
+    """The path of the newest entry of the offset log, and its lines."""
+    path = max((place / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return path, path.read_text().split("\n")
+
+
+def rewrite(path, lines):
+    path.write_text("\n".join(lines))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def test_a_query_changes_its_source_and_changes_it_back(spark, kafka, kafka_source, tmp_path):
+    topic = topic_with(kafka, numbered(100, 2), partitions=2)
+    place, cut, far = tmp_path / "one", tmp_path / "cut", tmp_path / "far"
+    assert kafka_source.run(of_kafka(kafka, topic, maxOffsetsPerTrigger=40), place) is None
+    assert values(spark, place) == list(range(100))
+    for copy in (cut, far):
+        shutil.copytree(place, copy)
+    # One that was cut short: the last batch is in the offset log, and not in the commit log.
+    for file in (cut / "checkpoint" / "commits").glob("*2*"):
+        file.unlink()
+    shutil.rmtree(cut / "out" / "batch=2")
+    (cut / "out" / "_SUCCESS").unlink(missing_ok=True)
+    produce(kafka, topic, numbered(60, 2, first=100))
+
+    groups = [name("group") for _ in range(2)]
+    progress = run(spark, options(kafka, topic, groups[0], maxOffsetsPerTrigger=20), place)
+    assert [(p.batchId, p.numInputRows) for p in progress] == [(3, 20), (4, 20), (5, 20)]
+    assert values(spark, place) == list(range(160))
+    progress = run(spark, options(kafka, topic, groups[1]), cut)
+    assert [(p.batchId, p.numInputRows) for p in progress] == [(2, 20), (3, 60)]
+    assert values(spark, cut) == list(range(160))
+    for group in groups:
+        assert committed(kafka, group) == {(topic, 0): 80, (topic, 1): 80}
+    # Its own group comes later than the checkpoint, and has other offsets: Spark's source never commits.
+    progress = run(spark, options(kafka, topic), far)
+    assert [p.batchId for p in progress] == [3]
+    assert values(spark, far) == list(range(160))
+
+    # Back: Spark's source knows topics and partitions, and nothing else.
+    produce(kafka, topic, numbered(20, 2, first=160))
+    assert "Expected e.g." in kafka_source.run(of_kafka(kafka, topic), place)
+    path, lines = last_offsets(place)
+    positions = {key: value for key, value in json.loads(lines[-1]).items() if key != "@group"}
+    elsewhere = tmp_path / "elsewhere"
+    assert kafka_source.run(of_kafka(kafka, topic, startingOffsets=json.dumps(positions)), elsewhere) is None
+    assert values(spark, elsewhere) == list(range(160, 180))
+    rewrite(path, [*lines[:-1], json.dumps(positions)])
+    assert kafka_source.run(of_kafka(kafka, topic), place) is None
+    assert values(spark, place) == list(range(180))
+    # And here again: what the group says is this query's own, under another id, and older.
+    produce(kafka, topic, numbered(20, 2, first=180))
+    run(spark, options(kafka, topic, groups[0]), place)
+    assert values(spark, place) == list(range(200))
+    assert committed(kafka, groups[0]) == {(topic, 0): 100, (topic, 1): 100}
+
+
+def test_an_offset_log_of_a_newer_version_is_an_error_that_says_so(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    place = tmp_path / "one"
+    run(spark, options(kafka, topic, group), place)
+    path, lines = last_offsets(place)
+    offset = json.loads(lines[-1])
+    for change, message in [({"version": 2}, "offset format 2 .* reads format 1"), ({"epoch": 3}, "'epoch': 3")]:
+        rewrite(path, [*lines[:-1], json.dumps(offset | {"@group": offset["@group"] | change})])
+        with pytest.raises(StreamingQueryException, match=message):
+            run(spark, options(kafka, topic, group), place)
+    rewrite(path, lines)
+    produce(kafka, topic, numbered(10, 1, first=10))
+    run(spark, options(kafka, topic, group), place)
+    assert values(spark, place) == list(range(20))
