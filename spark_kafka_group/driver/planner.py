@@ -13,10 +13,10 @@ UNEVEN = 1.25
 
 
 def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> list[OffsetRange]:
-    """Cut `backlog` to at most `limit` offsets in all, in proportion; none starves.
+    """Cut `backlog` to at most `limit` offsets in all, in proportion, rounded down, as Spark's source does; none starves.
 
-    Every partition gets at least one offset. When `limit` is below the number of partitions, so that some must get
-    none, it is other ones at every `turn`.
+    Every partition gets at least one offset, at the cost of the largest where that would be too many. When `limit` is
+    below the number of partitions, so that some must get none, it is other ones at every `turn`.
     """
     ranges = sorted(r for r in backlog if r.size > 0)
     total = sum(r.size for r in ranges)
@@ -27,16 +27,11 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
         chosen = (ranges[first:] + ranges[:first])[:limit]
         return sorted(OffsetRange(r.tp, r.start, r.start + 1) for r in chosen)
     sizes = {r.tp: max(1, r.size * limit // total) for r in ranges}
-    left = limit - sum(sizes.values())
-    # Rounding down left some over: one each, the largest remainders first. Who was raised to one has had it.
-    rounded = [r for r in ranges if r.size * limit >= total]
-    for r in sorted(rounded, key=lambda r: -(r.size * limit % total))[: max(0, left)]:
-        sizes[r.tp] += 1
-    # Or the one offset that everybody gets took too many: the largest backlogs give them back.
+    over = sum(sizes.values()) - limit
     for r in sorted(ranges, key=lambda r: -r.size):
-        given = min(sizes[r.tp] - 1, max(0, -left))
+        given = min(sizes[r.tp] - 1, max(0, over))
         sizes[r.tp] -= given
-        left += given
+        over -= given
     return [OffsetRange(r.tp, r.start, r.start + sizes[r.tp]) for r in ranges]
 
 

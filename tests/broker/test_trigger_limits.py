@@ -83,14 +83,13 @@ def test_minimum_and_limit_go_together(kafka, stream_of, seconds):
     topic = topic_holding(kafka, range(100, 121), range(10, 21), [1])
     both = {"minOffsetsPerTrigger": 15, "maxOffsetsPerTrigger": 20, "maxTriggerDelay": "5s"} | EARLIEST
     stream = stream_of(kafka, {"subscribe": topic}, **both)
-    # Spark's own source rounds down to 12 of the first partition, 19 in all; here the limit is used up.
-    assert stream.trigger() == [1, *range(10, 16), *range(100, 113)]
-    assert stream.trigger() is None  # 13 are left
+    assert stream.trigger() == [1, *range(10, 16), *range(100, 112)]
+    assert stream.trigger() is None  # 14 are left
     fill(kafka, topic, {0: range(121, 129), 1: range(21, 31), 2: [2]})
-    assert stream.trigger() == [2, *range(16, 25), *range(113, 123)]
-    assert stream.trigger() is None  # 12 are left
+    assert stream.trigger() == [2, *range(16, 25), *range(112, 122)]
+    assert stream.trigger() is None  # 13 are left
     seconds.append(5)
-    assert stream.trigger() == [*range(25, 31), *range(123, 129)]
+    assert stream.trigger() == [*range(25, 31), *range(122, 129)]
 
     once = stream_of(kafka, {"subscribe": topic}, **both)
     assert once.once() == [1, 2, *range(10, 31), *range(100, 129)]

@@ -26,8 +26,10 @@ def test_a_limit_is_shared_in_proportion_to_the_backlog():
     assert sizes_of(share(backlog(100, 300), 40, 0)) == [10, 30]
 
 
-def test_what_rounding_leaves_over_is_spread():
-    assert sorted(sizes_of(share(backlog(10, 10, 10), 8, 0))) == [2, 3, 3]
+def test_shares_are_rounded_down_as_in_sparks_source():
+    assert sizes_of(share(backlog(10, 10, 10), 8, 0)) == [2, 2, 2]
+    assert sizes_of(share(backlog(21, 11, 1), 20, 0)) == [12, 6, 1]
+    assert sizes_of(share(backlog(17, 15, 1), 20, 0)) == [10, 9, 1]
 
 
 def test_one_huge_partition_does_not_starve_small_ones():
@@ -41,7 +43,7 @@ def test_with_fewer_offsets_than_partitions_they_take_turns():
 
 
 def test_a_partition_is_not_given_more_than_it_has():
-    assert sizes_of(share(backlog(1, 2, 2), 4, 0)) == [1, 2, 1]
+    assert sizes_of(share(backlog(1, 2, 2), 4, 0)) == [1, 1, 1]
 
 
 sizes_small_or_large = st.lists(st.integers(0, 5) | st.integers(0, 10_000), min_size=1, max_size=30)
@@ -52,7 +54,8 @@ sizes_small_or_large = st.lists(st.integers(0, 5) | st.integers(0, 10_000), min_
 def test_a_share_is_never_more_than_the_limit_or_the_backlog_and_never_nothing(sizes, limit, turn):
     ranges = backlog(*sizes)
     shared = share(ranges, limit, turn)
-    assert sum(sizes_of(shared)) == min(limit, sum(sizes))
+    whole = min(limit, sum(sizes))
+    assert whole - len(shared) <= sum(sizes_of(shared)) <= whole
     available = {r.tp: r for r in ranges}
     assert all(r.start == available[r.tp].start and 0 < r.size <= available[r.tp].size for r in shared)
     if limit >= len([size for size in sizes if size]):
