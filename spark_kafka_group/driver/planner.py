@@ -13,7 +13,7 @@ UNEVEN = 1.25
 
 
 def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> list[OffsetRange]:
-    """Cut `backlog` to at most `limit` offsets in all, in proportion, rounded down, as Spark's source does; none starves.
+    """Cut `backlog` to at most `limit` offsets in all, in proportion, rounded as in Spark's source; none starves.
 
     Every partition gets at least one offset, at the cost of the largest where that would be too many. When `limit` is
     below the number of partitions, so that some must get none, it is other ones at every `turn`.
