@@ -47,12 +47,12 @@ def writer_of(metadata: str) -> Writer | None:
 
 
 def left_out(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the query `reader` wrote with this metadata that its `batch`, or one before, has not read the partition.
+    """Whether the query `reader` wrote with this metadata that its `batch`, or a later one, has not read the partition.
 
-    It takes the word back before a later batch reads the partition.
+    Of what later batches read it says nothing: the checkpoint is right about them.
     """
     writer = writer_of(metadata)
-    return writer is not None and writer.reader == reader and writer.without is not None and writer.without <= batch
+    return writer is not None and writer.reader == reader and writer.without is not None and writer.without >= batch
 
 
 def is_own(metadata: str, reader: str) -> bool:

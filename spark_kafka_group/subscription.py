@@ -38,6 +38,10 @@ class Subscription:
             return re.search(self.pattern, topic) is not None
         return topic in self.topics or any(tp.topic == topic for tp in self.partitions)
 
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether `tp` is, or would be, read."""
+        return tp in self.partitions if self.manual else self.includes(tp.topic)
+
     def named(self) -> set[str]:
         """Topics that were named one by one, so that each is expected to exist."""
         return set(self.topics) | {tp.topic for tp in self.partitions}

@@ -125,14 +125,19 @@ class GroupSession:
         self.succeeded(start)
         self._discard_unbegun()
         self._start = start
+        self._unbegun.at(start.batch)
         # With availableNow nothing more will come.
         backlog = self._settled_backlog(start, min_offsets if self._caps is None else None)
-        if backlog is None:
-            self._unsettled_since = self._unsettled_since or time.monotonic()
-            # Without it a query with availableNow might end here, with records left to read.
-            in_doubt = self._caps is not None and start.reader is not None
-            return replace(start, batch=start.batch + 1, moved={}) if in_doubt else None
-        self._unsettled_since = None
+        if backlog is not None:
+            self._unsettled_since = None
+        elif self._unsettled_since is None:
+            self._unsettled_since = time.monotonic()
+        true = start.positions | {tp: at for tp, at in self._unbegun.left_out.items() if tp in start.positions}
+        # Without a batch now, if an empty one, a query with availableNow might end with records left to read.
+        in_doubt = backlog is None and self._caps is not None and start.reader is not None
+        if in_doubt or true != start.positions:
+            moved = {tp: at for tp, at in true.items() if start.positions.get(tp) != at}
+            return replace(start, positions=true, batch=start.batch + 1, moved=moved)
         if not backlog:
             return None
         self._holding.planned()
@@ -159,6 +164,7 @@ class GroupSession:
             if self._unbegun.aside:
                 self._give_up()
         batch = replace(self.committer.planned or planned, begun=True)
+        self._unbegun.begins(batch)
         self.committer.plan(batch)
         return batch
 
@@ -201,7 +207,7 @@ class GroupSession:
         if planned is not None and not planned.begun and self._siblings.any():
             # Spark is held up until the other source has joined: this one does not wait for the next heartbeat.
             asked = self._unbegun.aside or self.member.hears_of_rebalance()
-            if not (asked and self._unbegun.set_aside(planned)):
+            if not (asked and self._unbegun.set_aside(planned, self._positioned, self.member.generation.id)):
                 return
         elif not self.member.unsettled():
             return
@@ -253,29 +259,46 @@ class GroupSession:
         """From now on partitions stand where this batch ended."""
         for tp in end.positions:
             self._moved.pop(tp, None)
-        self._unbegun.left_out = {tp: at for tp, at in self._unbegun.left_out.items() if tp in end.positions}
         self._start = end
 
     def _still_there(self, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
-        """Of a batch that is read again, the ranges of partitions that still exist."""
-        client = self.member.client
+        """Of a batch that is read again, the ranges of partitions that still exist.
+
+        Of partitions that are not subscribed to any more executors find out.
+        """
+        client, subscription = self.member.client, self._options.subscription
         anew = positions.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
-        existing = client.existing([r.tp for r in ranges])
+        concerned = [r.tp for r in ranges if r.tp.topic in anew]
+        told = self._others(client.committed(concerned)) if concerned else {}
+        gone = self._gone_for_good([r.tp for r in ranges if subscription.has(r.tp)])
         left = []
         for r in ranges:
-            if r.tp.topic in anew:
+            if r.tp in told:
+                log.warning("%s; going on at the group's offset", _made_anew(r.tp, r.start))
+            elif r.tp.topic in anew:
                 self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(r.tp, r.start), r.size)
-            elif r.tp not in existing:
+            elif r.tp in gone:
                 self._losses.report("PARTITIONS_DELETED", f"{r} is to be read again, and {r.tp} was deleted", r.size)
             else:
                 left.append(r)
         return left
 
+    def _gone_for_good(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `tps` that do not exist, also when looked again: a broker just started may not know yet."""
+        gone = set(tps)
+        for attempt in range(DOUBTED_LOOKUPS):
+            gone -= self.member.client.existing(gone) if gone else set()
+            if not gone:
+                break
+            if attempt < DOUBTED_LOOKUPS - 1:
+                time.sleep(DOUBTED_PAUSE_S)
+        return gone
+
     def _give_up(self) -> Batch:
         """Nothing of the planned batch, which gave way to a rebalance that is not over, is going to be read."""
         planned = self.committer.planned
         assert planned is not None, "nothing is aside without a batch"
-        batch = self._unbegun.given_up(planned)
+        batch = self._unbegun.given_up(planned, self._positioned, self.member.generation.id)
         self._positioned -= batch.left_out
         self._plan(batch, replay=False)
         return batch
@@ -420,7 +443,7 @@ class GroupSession:
             self._at_first = client.known_partitions(self._options.subscription)
             self._known |= self._at_first
             self._check_named(self._at_first)
-        missing = generation.assignment - self._positioned
+        missing = generation.assignment - self._positioned - self._gone
         committed = self._committed(missing) if missing else {}
         if missing:
             self._check_not_replaced(committed)
@@ -435,7 +458,7 @@ class GroupSession:
         self.committer.agreed(missing, committed)
         strategy = self._options.starting_by_timestamp_strategy
         offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
-        self._check_added(starts, offsets)
+        self._check_added(starts, offsets, start)
         moved = self._moved | offsets
         self._moved = {tp: offset for tp, offset in moved.items() if start.positions.get(tp) != offset}
         for tp in sorted(starts):
@@ -451,17 +474,15 @@ class GroupSession:
             )
         wrong = {tp for tp, s in starts.items() if s.commit and (tp in start.positions or tp in committed)}
         writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
-        # From now on batches do not go without them.
-        wrong |= {tp for tp, w in writers.items() if w and w.reader == self.reader and w.without is not None}
+        # Of a batch that is going to be planned once more.
+        own = {tp: w for tp, w in writers.items() if w is not None and w.reader == self.reader}
+        wrong |= {tp for tp, w in own.items() if w.without is not None and w.without > start.batch}
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         if corrections:
             self.member.check_may_commit()
         self.committer.correct(corrections, client, generation.id, start.batch)
         self._positioned |= set(offsets)
-        for tp in offsets:
-            self._unbegun.left_out.pop(tp, None)
         self._known |= set(offsets)
-        self._gone -= set(offsets)
         self._anew.clear()
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
@@ -516,24 +537,19 @@ class GroupSession:
                     self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(tp, self._position(start, tp)))
             self._positioned -= set(concerned)
             self._anew |= set(anew)
+            self._at_first = {tp for tp in self._at_first if tp.topic not in anew}
+            self._stops = {tp: stop for tp, stop in self._stops.items() if tp.topic not in anew}
         self._topic_ids |= now
 
     def _check_deleted(self, start: GroupOffset) -> None:
         """Partitions that this query was reading and that are no more; others may have taken over those that are."""
-        if start.positions.keys() <= self.member.generation.assignment:
-            return
         subscription, client = self._options.subscription, self.member.client
-        read = {tp for tp in start.positions if subscription.includes(tp.topic)} - self._gone
-        if subscription.manual:
-            read &= subscription.partitions
-        gone = read - client.known_partitions(subscription)
-        for attempt in range(DOUBTED_LOOKUPS if gone else 0):
-            # A broker that has just started may not know yet what there is.
-            gone -= client.existing(gone)
-            if not gone:
-                return
-            if attempt < DOUBTED_LOOKUPS - 1:
-                time.sleep(DOUBTED_PAUSE_S)
+        if not self._gone and not subscription.manual and start.positions.keys() <= self.member.generation.assignment:
+            return
+        known = client.known_partitions(subscription)
+        self._gone -= known
+        gone = {tp for tp in start.positions if subscription.has(tp)} - self._gone - known
+        gone = self._gone_for_good(gone)
         if gone:
             told = ", ".join(f"{tp} (read up to {self._position(start, tp)})" for tp in sorted(gone))
             named = "_AND_GROUP_ID_CONFIG_PRESENT" if self._options.group_id is not None else ""
@@ -542,20 +558,24 @@ class GroupSession:
             self._positioned -= gone
 
     def _check_added(
-        self, starts: Mapping[TopicPartition, positions.Start], offsets: Mapping[TopicPartition, int]
+        self, starts: Mapping[TopicPartition, positions.Start], offsets: Mapping[TopicPartition, int], at: GroupOffset
     ) -> None:
-        """New partitions must be there from their first record on."""
+        """New partitions must be there from their first record on.
+
+        One that this query has not read, of a topic of which it did not read all those before, may only be new to it.
+        """
         for tp in sorted(tp for tp, start in starts.items() if start.why == positions.NEW):
             if tp not in offsets:
                 self._losses.report(
                     "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", f"{tp} was added, and deleted before it could be read"
                 )
             elif offsets[tp]:
-                self._losses.report(
-                    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
-                    f"partition {tp} was added and starts from {offsets[tp]} instead of 0",
-                    offsets[tp],
-                )
+                told = f"partition {tp} was added and starts from {offsets[tp]} instead of 0"
+                before = {TopicPartition(tp.topic, p) for p in range(tp.partition)} - starts.keys()
+                if tp.topic in self._anew or before <= at.positions.keys():
+                    self._losses.report("ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", told, offsets[tp])
+                else:
+                    log.warning("%s, or was another member's, which has committed nothing", told)
 
     def _check_named(self, existing: Collection[TopicPartition]) -> None:
         """Partitions that options name one by one must be those that exist."""

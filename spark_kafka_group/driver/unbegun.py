@@ -7,7 +7,8 @@ commit that says where the partition stands.
 1. Before the rebalance the start of each of its ranges is committed ``without`` the batch.
 2. After it, for what this member has kept, the same offsets are committed without that word, and the batch belongs
    to the new generation. What it has not kept is left out.
-3. A later start that finds the word believes it, and not the checkpoint.
+3. While the checkpoint ends with that batch, a later start that finds the word believes it, and not the checkpoint.
+4. The next batch reads nothing, and says where the partitions are: from then on the checkpoint is right.
 
 A crash between 1 and 2 leaves out what nobody has read yet: it has not begun.
 """
@@ -28,14 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class Unbegun:
-    """What became of batches that gave way.
+    """What became of the batch that gave way last.
 
     Attributes
     ----------
     aside
         Whether the planned batch has given way to a rebalance that is not over.
     left_out
-        Where partitions stand of which the checkpoint says that they were read further, and they were not.
+        Where partitions stand of which the checkpoint says that this batch has read them, and it has not.
     """
 
     def __init__(self, committer: Committer, client: GroupClient, reader: str) -> None:
@@ -44,44 +45,93 @@ class Unbegun:
         self._reader = reader
         self.aside = False
         self.left_out: dict[TopicPartition, int] = {}
+        self._batch = -1  # with which the checkpoint ends, or is about to
+        self._told: set[TopicPartition] = set()  # partitions of the planned batch of which the group has the word
+        self._unsure: set[TopicPartition] = set()  # and of which it may have it: a request failed
 
-    def set_aside(self, batch: Batch) -> bool:
+    def set_aside(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
         """Let a rebalance pass `batch`; False when the group cannot be told, so that the rebalance has to wait."""
-        if self.aside:
-            return True
-        try:
-            self._say(batch, batch.reads_from, batch.generation, batch.end.batch)
-        except (MembershipLostError, CommitError, BrokerError) as error:
-            log.info("group %s: the planned batch cannot give way: %s", self._committer.group_id, error)
-            return False
-        self.aside = True
-        return True
+        told = self._tell(batch, owned, generation)
+        self.aside = self.aside or told
+        return told
 
     def resumed(self, batch: Batch, kept: Collection[TopicPartition], generation: int) -> Batch | None:
         """`batch` after the rebalance, all through which this member has owned `kept`; None when it is not over yet."""
         starts = {tp: start for tp, start in batch.reads_from.items() if tp in kept}
+        gone = batch.reads_from.keys() - starts.keys()
+        if not gone <= self._told:
+            return None
         try:
-            self._say(batch, starts, generation, None)
+            self._take_back(batch, starts, generation)
         except (MembershipLostError, CommitError) as error:
             log.info("group %s: the planned batch cannot go on yet: %s", self._committer.group_id, error)
             return None
-        return self._without(batch, batch.reads_from.keys() - starts.keys(), generation)
+        return self._without(batch, gone, generation)
 
-    def given_up(self, batch: Batch) -> Batch:
-        """`batch`, with nothing left in it."""
+    def given_up(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> Batch:
+        """`batch`, with nothing left in it.
+
+        Raises
+        ------
+        CommitError
+            When the group cannot be told: nothing may be left out then.
+        """
+        if not self._tell(batch, owned, generation):
+            raise CommitError(
+                f"group {self._committer.group_id}: batch {batch.end.batch} has to give way to a rebalance, and the "
+                f"group could not be told so. Start the query again: it reads this batch first"
+            )
         return self._without(batch, batch.reads_from.keys(), batch.generation)
+
+    def begins(self, batch: Batch) -> None:
+        """`batch` is going to be read: the group must not say otherwise.
+
+        Raises
+        ------
+        MembershipLostError, CommitError, BrokerError
+        """
+        self._take_back(batch, {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}, batch.generation)
 
     def learn(self, committed: Mapping[TopicPartition, Committed], batch: int) -> set[TopicPartition]:
         """Take note of, and return, the partitions of which the group says that `batch` has not read them."""
+        self.at(batch)
         found = {tp: group.offset for tp, group in committed.items() if left_out(group.metadata, self._reader, batch)}
         self.left_out |= found
         return set(found)
+
+    def at(self, batch: int) -> None:
+        """The checkpoint ends with this batch: it knows what earlier ones have left out."""
+        if batch != self._batch:
+            self._batch, self.left_out = batch, {}
+            self._told, self._unsure = set(), set()
+
+    def _tell(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
+        starts = {tp: start for tp, start in batch.reads_from.items() if tp not in self._told}
+        if not starts.keys() <= set(owned):
+            return False  # whoever has them now may have read on
+        self._unsure |= starts.keys()
+        try:
+            self._say(batch, starts, generation, batch.end.batch)
+        except (MembershipLostError, CommitError, BrokerError) as error:
+            log.info("group %s: the planned batch cannot give way: %s", self._committer.group_id, error)
+            return False
+        self._unsure -= starts.keys()
+        self._told |= starts.keys()
+        return True
+
+    def _take_back(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int) -> None:
+        self._told -= starts.keys()
+        self._unsure |= starts.keys()
+        self._say(batch, starts, generation, None)
+        self._unsure -= starts.keys()
 
     def _say(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
         self._committer.correct(starts, self._client, generation, batch.end.batch - 1, without)
 
     def _without(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
         self.aside = False
+        self._told, self._unsure = set(), set()
+        self.at(batch.end.batch)
         self.left_out |= {tp: start for tp, start in batch.reads_from.items() if tp in gone}
         if gone:
             log.info(

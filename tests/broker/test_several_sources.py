@@ -9,7 +9,7 @@ from running import settled
 from support import committed, numbered, produce, topic_with
 
 from spark_kafka_group.notes import writer_of
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.events import read_run
 from spark_kafka_group.tools.verify import verify
@@ -199,6 +199,44 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared
     replayed.drain(40)
     for topic in topics:
         each_once(replayed.ranges, topic, 2, 10)
+
+
+@pytest.mark.parametrize("logged", [True, False])
+def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
+    kafka, group, driver_of, shared, logs, logged
+):
+    topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
+
+    def drivers():
+        return [
+            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
+            for topic, log in zip(topics, logs, strict=False)
+        ]
+
+    sources = Sources(drivers()).start()
+    sources.latest()
+    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
+    third.latest_offset(third.initial_offset(), None)
+    (read,), _ = sources.run()
+    gone = TopicPartition(topics[0], 1 - read.tp.partition)
+    third.stop()
+    # The next batch reads nothing, and says where the partition is.
+    before, end = (GroupOffset.from_json(ends[0]) for ends in [sources.logged[-1], sources.latest()])
+    assert before.positions == {read.tp: 10, gone: 10}
+    assert end.positions == {read.tp: 10, gone: 0}
+    assert end.ranges(before) == []
+    assert writer_of(kafka.committed(group)[gone][1]).without == 0
+    for driver in sources.drivers:
+        driver.stop()
+    again = Sources(drivers(), sources.logged if logged else sources.logged[:-1])
+    if logged:
+        again.run()
+    again.drain(10)
+    assert [(r.tp, r.start, r.end) for r in again.ranges] == [(gone, 0, 10)]
+    assert again.latest() is None
+    assert no_marks(kafka, group)
+    for driver in again.drivers:
+        driver.stop()
 
 
 def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, shared, logs):
