@@ -16,7 +16,7 @@ from spark_kafka_group.executor.decode import Decoder, load
 PYTHON, C = load("python"), load("c")
 LIMIT = 100_000
 SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-MANY = settings(SETTINGS, max_examples=3000)
+MANY = settings(SETTINGS, max_examples=1500)
 
 small = st.binary(max_size=20)
 blob = st.one_of(st.none(), small, st.builds(bytes, st.integers(0, 300)))

@@ -55,9 +55,9 @@ def test_stop_leaves(spark, kafka, group, tmp_path):
     wait_until(gone(kafka, group), within=2)
 
 
-def test_stop_and_start_again_twenty_times(spark, kafka, group, tmp_path):
+def test_stop_and_start_again_ten_times(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(3, 3))
-    for count in range(1, 21):
+    for count in range(1, 11):
         query = stream(spark, kafka, topic, group, tmp_path, processingTime="50 milliseconds")
         wait_until(lambda n=count: committed(kafka, group) == {(topic, p): n for p in range(3)}, within=30)
         query.stop()

@@ -32,7 +32,11 @@ def suspended_query(kafka, group, directory, start_query, point):
     return topic, settings, query
 
 
-@pytest.mark.parametrize("point", POINTS)
+SOAK = ("tasks", "sink", "after-commit")
+"""Where a process is stopped only in the long run: each takes half a minute."""
+
+
+@pytest.mark.parametrize("point", [pytest.param(p, marks=pytest.mark.soak) if p in SOAK else p for p in POINTS])
 def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     spark, kafka, group, tmp_path, start_query, point
 ):
@@ -85,7 +89,7 @@ def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
-@pytest.mark.parametrize("point", ["before-commit", "tasks"])
+@pytest.mark.parametrize("point", ["before-commit", pytest.param("tasks", marks=pytest.mark.soak)])
 def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_go_on(
     spark, kafka, group, tmp_path, start_query, point
 ):
