@@ -118,6 +118,21 @@ def test_without_a_record_as_new_as_the_timestamp_a_stream_fails_or_starts_at_th
     assert stream.positions(topic) == dict.fromkeys(range(4), 3) | {4: 6}
 
 
+def test_a_query_stopped_before_its_first_batch_starts_anew(kafka, group, stream_of):
+    topics = [name("start") for _ in range(2)]
+    for topic, more in zip(topics, ({}, {"kafka.group.id": group}), strict=True):
+        kafka.create_topic(topic)
+        send(kafka, topic, 0, [0])
+        stream = stream_of(kafka, {"subscribe": topic}, startingOffsets="latest", **more)
+        assert stream.trigger() is None
+        stream.restart()
+        stream.offset = None  # Spark has none either: it logs the ends of batches
+        send(kafka, topic, 0, [1])
+        assert stream.trigger() is None
+        send(kafka, topic, 0, [2])
+        assert stream.trigger() == [2]
+
+
 def test_a_start_for_all_of_a_topic(kafka, stream_of):
     one, other = name("start"), name("start")
     for topic in (one, other):

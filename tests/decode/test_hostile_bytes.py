@@ -92,6 +92,7 @@ def test_the_largest_offset_of_all_is_read(twin: Decoder) -> None:
     assert twin.scan("orders", 3, data) == (len(data), 2**63 - 1)
 
 
+BASE_MS = 1_700_000_000_000  # batch_of's
 BAD_RECORDS = {
     "no_room_for_attributes": (varint(0), "is cut short"),
     "length_past_the_batch": (varint(1000) + b"\0", "is cut short"),
@@ -102,9 +103,18 @@ BAD_RECORDS = {
     "length_of_31_bits": (b"\xfe\xff\xff\xff\x0f", "is cut short"),
     "timestamp_of_eleven_bytes": (sized(b"\0" + b"\x80" * 10 + b"\0"), "a variable-length number that is too long"),
     "timestamp_of_65_bits": (sized(b"\0" + b"\xff" * 9 + b"\x02"), "a variable-length number that is too long"),
-    "timestamp_beyond_int64": (sized(b"\0" + varint(2**63 - 1) + varint(3) + b"\1\1\0"), "does not fit microsec"),
-    "timestamp_beyond_micros": (sized(b"\0" + varint(2**55) + varint(3) + b"\1\1\0"), "does not fit microsec"),
-    "timestamp_far_before": (sized(b"\0" + varint(-(2**63)) + varint(3) + b"\1\1\0"), "does not fit microsec"),
+    "timestamp_beyond_int64": (
+        sized(b"\0" + varint(2**63 - 1) + varint(3) + b"\1\1\0"),
+        f"microseconds: {BASE_MS + 2**63 - 1} ms",
+    ),
+    "timestamp_beyond_micros": (
+        sized(b"\0" + varint(2**55) + varint(3) + b"\1\1\0"),
+        f"microseconds: {BASE_MS + 2**55} ms",
+    ),
+    "timestamp_far_before": (
+        sized(b"\0" + varint(-(2**63)) + varint(3) + b"\1\1\0"),
+        f"microseconds: {BASE_MS - 2**63} ms",
+    ),
     "offset_negative": (sized(b"\0\0" + varint(-1) + b"\1\1\0"), "has an offset outside the batch"),
     "offset_past_the_last": (sized(b"\0\0" + varint(10) + b"\1\1\0"), "has an offset outside the batch"),
     "key_past_the_record": (sized(b"\0\0\6" + varint(9) + b"abc\1\0") + b"x" * 9, "is cut short"),
@@ -178,7 +188,7 @@ def test_a_negative_count_is_refused(twin: Decoder) -> None:
 
 def test_a_log_append_time_beyond_microseconds_is_refused(twin: Decoder) -> None:
     data = batch_of(good(1), 1, attributes=8, max_timestamp=2**62)
-    assert "has a log append time that does not fit" in problem(decode(twin, data))
+    assert f"has a log append time that does not fit microseconds: {2**62} ms" in problem(decode(twin, data))
 
 
 def test_the_farthest_timestamps_that_fit_are_read(twin: Decoder) -> None:

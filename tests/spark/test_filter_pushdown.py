@@ -15,6 +15,7 @@ from spark_kafka_group import OptionError, group_batch, read_where
 from spark_kafka_group.where import FILTER_PUSHDOWN
 
 START_MS = 1_700_000_000_000
+SEED = 3
 TIME = "timestamp '2023-11-14 22:13:{:06.3f}'"  # START_MS is 22:13:20
 
 
@@ -110,20 +111,21 @@ def summary(*more):
     ]
 
 
-def test_random_conditions_give_the_rows_of_a_read_that_is_not_narrowed(spark, kafka, topics):
+def test_random_conditions_give_the_rows_of_a_read_that_is_not_narrowed(spark, kafka, topics, pushdown):
     settings = options(kafka, topics) | {"subscribePattern": f"{topics}.*", "includeHeaders": "true"}
     del settings["subscribe"]
-    seed = random.randrange(2**32)
-    rng = random.Random(seed)
-    conditions = [combined(rng, topics) for _ in range(6)]
+    rng = random.Random(SEED)
+    conditions = [combined(rng, topics) for _ in range(8)]
     every = load(spark, settings).cache()
     try:
         numbered_conditions = list(enumerate(conditions))
         expected = [every.where(c).select(sf.lit(n).alias("n"), "*") for n, c in numbered_conditions]
         # All in one query, of frames that Spark must not mix up.
         got = [read_where(spark, settings, c).select(sf.lit(n).alias("n"), "*") for n, c in numbered_conditions]
+        pushing = settings | {"pushDownPredicate": "true"}
+        pushed = [load(spark, pushing).where(c).select(sf.lit(n).alias("n"), "*") for n, c in numbered_conditions]
         summaries = []
-        for frames in (expected, got):
+        for frames in (expected, got, pushed):
             union = frames[0]
             for frame in frames[1:]:
                 union = union.unionAll(frame)
@@ -131,8 +133,12 @@ def test_random_conditions_give_the_rows_of_a_read_that_is_not_narrowed(spark, k
     finally:
         every.unpersist()
     for n, condition in numbered_conditions:
-        assert summaries[0].get(n) == summaries[1].get(n), f"seed {seed}: {condition}"
-    assert any(rows for rows, _ in summaries[0].values())
+        assert summaries[0].get(n) == summaries[1].get(n), f"read_where: {condition}"
+        assert summaries[0].get(n) == summaries[2].get(n), f"pushDownPredicate: {condition}"
+    assert all(rows for rows, _ in summaries[0].values())
+    assert len(summaries[0]) == len(conditions)
+    assert conditions[6] == "offset between 20 and 50"
+    assert scanned(load(spark, pushing).where(conditions[6])) == summaries[0][6][0]
 
 
 def test_only_what_can_pass_is_read_and_the_log_says_it(spark, kafka, caplog):

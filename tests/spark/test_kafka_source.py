@@ -24,9 +24,9 @@ class KafkaSource:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
         )
 
-    def run(self, settings, place):
+    def run(self, settings, place, counted=False):
         """Read what there is now; returns the error, or None."""
-        told = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out"}
+        told = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out", "counted": counted}
         self._process.stdin.write(json.dumps(told) + "\n")
         return json.loads(self._process.stdout.readline())
 
@@ -36,9 +36,9 @@ class KafkaSource:
         self._process.stdout.close()
 
 
-@pytest.fixture
-def kafka_source(tmp_path):
-    with (tmp_path / "spark.log").open("w") as log:
+@pytest.fixture(scope="module")
+def kafka_source(tmp_path_factory):
+    with (tmp_path_factory.mktemp("kafka_source") / "spark.log").open("w") as log:
         source = KafkaSource(log)
         yield source
         source.close()
@@ -49,11 +49,13 @@ def of_kafka(kafka, topic, **more):
     return base | {key: str(value) for key, value in more.items()}
 
 
-def run(spark, settings, place):
+def run(spark, settings, place, counted=False):
     def write(df, batch_id):
-        df.select("value").write.mode("overwrite").parquet(f"{place}/out/batch={batch_id}")
+        df.write.mode("overwrite").parquet(f"{place}/out/batch={batch_id}")
 
-    writer = spark.readStream.format("groupkafka").options(**settings).load().writeStream.foreachBatch(write)
+    df = spark.readStream.format("groupkafka").options(**settings).load().select("value")
+    df = df.groupBy("value").count() if counted else df
+    writer = df.writeStream.foreachBatch(write).outputMode("update")
     query = writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
     query.awaitTermination()
     return [p for p in query.recentProgress if p.numInputRows]
@@ -62,6 +64,12 @@ def run(spark, settings, place):
 def values(spark, place):
     rows = spark.read.parquet(f"{place}/out").collect()
     return sorted(int(bytes(row.value)[1:]) for row in rows)
+
+
+def counts(spark, place):
+    """How often each value came, as batches that found more of it said last."""
+    rows = spark.read.parquet(f"{place}/out").groupBy("value").agg({"count": "max"}).collect()
+    return {int(bytes(row.value)[1:]): row["max(count)"] for row in rows}
 
 
 def last_offsets(place):
@@ -119,6 +127,34 @@ def test_a_query_changes_its_source_and_changes_it_back(spark, kafka, kafka_sour
     run(spark, options(kafka, topic, groups[0]), place)
     assert values(spark, place) == list(range(200))
     assert committed(kafka, groups[0]) == {(topic, 0): 100, (topic, 1): 100}
+
+
+def test_a_query_with_state_changes_its_source_and_keeps_its_state(spark, kafka, kafka_source, group, tmp_path):
+    prefix = name("state")
+    one, other = f"{prefix}-one", f"{prefix}-other"
+    pattern = {"subscribePattern": f"{prefix}-.*"}
+    for topic, first in ((one, 0), (other, 5)):
+        kafka.create_topic(topic, partitions=2)
+        produce(kafka, topic, numbered(20, 2, first=first))
+    settings = of_kafka(kafka, "", maxOffsetsPerTrigger=24) | pattern
+    del settings["subscribe"]
+    assert kafka_source.run(settings, tmp_path, counted=True) is None
+    assert counts(spark, tmp_path) == {n: 1 + (5 <= n < 20) for n in range(25)}
+    # While the query is away: more in both topics, and a third one that matches.
+    third = f"{prefix}-third"
+    kafka.create_topic(third)
+    for topic, first in ((one, 10), (other, 20), (third, 0)):
+        produce(kafka, topic, numbered(10, 1, first=first))
+    settings = options(kafka, "", group, maxOffsetsPerTrigger=12) | pattern
+    del settings["subscribe"]
+    progress = run(spark, settings, tmp_path, counted=True)
+    assert [(p.batchId, p.numInputRows) for p in progress] == [(2, 12), (3, 12), (4, 6)]
+    assert progress[0].stateOperators[0].numRowsTotal >= 25
+    more = {n: (n < 10) + (10 <= n < 20) + (20 <= n < 30) for n in range(30)}
+    assert counts(spark, tmp_path) == {n: (n < 25) + (5 <= n < 20) + more[n] for n in range(30)}
+    # Also where nothing was new: a group that has nothing of a partition learns what the checkpoint says of it.
+    ends = {(one, 0): 20, (one, 1): 10, (other, 0): 20, (other, 1): 10, (third, 0): 10}
+    assert committed(kafka, group) == ends
 
 
 def test_an_offset_log_of_a_newer_version_is_an_error_that_says_so(spark, kafka, group, tmp_path):

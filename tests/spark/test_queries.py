@@ -2,12 +2,15 @@
 
 import itertools
 import json
+import time
 
 import pytest
+from kafka import KafkaProducer
+from kafka.serializer import Serializer
 from kafka.structs import TopicPartition
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import StreamingQueryException
-from pyspark.sql.functions import window
+from pyspark.sql.functions import udf, window
 from support import Record, name, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until
@@ -17,40 +20,6 @@ NOW = 1_700_000_000_000
 
 def numbers(values, partition=0, timestamp_ms=NOW):
     return [Record(partition, None, b"%d" % value, (), timestamp_ms) for value in values]
-
-
-@pytest.fixture
-def load(spark, kafka):
-    """A stream of a topic's values, as numbers."""
-
-    def make(topic, **more):
-        stream = spark.readStream.format("groupkafka").options(**options(kafka, topic, **more)).load()
-        return stream.selectExpr("cast(cast(value as string) as int) value", "timestamp")
-
-    return make
-
-
-@pytest.fixture
-def run(tmp_path):
-    """Start a query that keeps the rows of each batch; stops it in the end."""
-    started = []
-
-    def start(df, trigger=None, mode="append", **settings):
-        batches = []
-
-        def keep(rows, batch_id):
-            batches.append([tuple(row) for row in rows.collect()])
-
-        writer = df.writeStream.foreachBatch(keep).outputMode(mode)
-        checkpoint = str(tmp_path / f"checkpoint{len(started)}")
-        writer = writer.options(**settings).option("checkpointLocation", checkpoint)
-        query = writer.trigger(**(trigger or {"availableNow": True})).start()
-        started.append(query)
-        return query, batches
-
-    yield start
-    for query in started:
-        query.stop()
 
 
 def rows_read(query):
@@ -66,28 +35,115 @@ def test_windows_over_the_records_timestamps_with_a_watermark(kafka, load, run):
     assert sorted(batches[-1]) == [(NOW, 2), (NOW + 5000, 1)]
 
 
-def test_a_stream_joined_with_itself_is_one_source(kafka, load, run):
-    topic = topic_with(kafka, numbers([1, 2]) + numbers([6, 3], partition=1), partitions=2)
+@pytest.mark.parametrize(("reuse", "read"), [("false", 8), ("true", 4)])
+def test_a_stream_joined_with_itself_is_one_source_read_once_where_spark_may_reuse_it(
+    spark, kafka, load, run, reuse, read
+):
+    topic = topic_with(kafka, [], partitions=2)
     keyed = load(topic).selectExpr("value", "value % 5 as key")
-    query, batches = run(keyed.join(keyed, "key"))
-    query.awaitTermination()
-    assert sorted(itertools.chain(*batches)) == [(1, 1, 1), (1, 1, 6), (1, 6, 1), (1, 6, 6), (2, 2, 2), (3, 3, 3)]
-    progress = [p for p in query.recentProgress if p.numInputRows]
-    assert {len(p.sources) for p in progress} == {1}
-    assert progress[0].numInputRows in (4, 8)  # Spark reads it once where it can use one exchange twice
+    spark.conf.set("spark.sql.exchange.reuse", reuse)
+    try:
+        query, batches = run(keyed.join(keyed, "key"), {"processingTime": "0 seconds"})
+        produce(kafka, topic, numbers([1]) + numbers([2], partition=1))
+        wait_until(lambda: sorted(itertools.chain(*batches)) == [(1, 1, 1), (2, 2, 2)], within=60)
+        produce(kafka, topic, numbers([6]) + numbers([3], partition=1))
+        joined = [(1, 1, 1), (1, 1, 6), (1, 6, 1), (1, 6, 6), (2, 2, 2), (3, 3, 3)]
+        wait_until(lambda: sorted(itertools.chain(*batches)) == joined, within=60)
+        wait_until(lambda: sum(rows_read(query)) >= read, within=30)
+    finally:
+        spark.conf.unset("spark.sql.exchange.reuse")
+    plan = query._jsq.streamingQuery().lastExecution().executedPlan().toString()
+    query.stop()
+    assert sum(rows_read(query)) == read
+    assert plan.count("ReusedExchange") == (reuse == "true")
+    assert {len(p.sources) for p in query.recentProgress} == {1}
 
 
-def test_a_limit_is_for_each_source_of_a_query_also_when_one_has_no_more(kafka, load, run):
-    small, large = (topic_with(kafka, numbers(values), partitions=1) for values in (range(10), range(100, 120)))
-    both = load(small, maxOffsetsPerTrigger=5).union(load(large, maxOffsetsPerTrigger=5)).select("value")
-    query, batches = run(both)
-    query.awaitTermination()
-    assert [sorted(value for (value,) in rows) for rows in batches] == [
+def test_a_limit_is_for_each_source_of_a_query_also_when_one_has_no_more_and_after_a_restart(kafka, load, run):
+    small, large = (topic_with(kafka, numbers(values), partitions=1) for values in (range(10), range(100, 200)))
+    limit, often = {"maxOffsetsPerTrigger": 5}, {"processingTime": "50 milliseconds"}
+    # So that it stops after three batches, however long each takes.
+    third = json.dumps({large: {"0": 15}})
+    both = load(small, **limit).union(load(large, **limit, endingOffsets=third)).select("value")
+    query, batches = run(both, often, place="union")
+    wait_until(lambda: len(rows_read(query)) == 3, within=60)
+    query.stop()
+    again, more = run(load(small, **limit).union(load(large, **limit)).select("value"), often, place="union")
+    wait_until(lambda: len(more) >= 2, within=60)
+    again.stop()
+    assert [sorted(value for (value,) in rows) for rows in [*batches, *more[:2]]] == [
         [*range(5), *range(100, 105)],
         [*range(5, 10), *range(105, 110)],
         [*range(110, 115)],
         [*range(115, 120)],
+        [*range(120, 125)],
     ]
+
+
+class NullForEmpty(Serializer):
+    """The producer refuses a record with neither key nor value, before these are serialized."""
+
+    def serialize(self, topic, headers, data):
+        return data or None
+
+
+def test_keys_and_values_that_are_null(spark, kafka, run):
+    topic = name("nulls")
+    kafka.create_topic(topic)
+    committed_only = options(kafka, topic) | {"kafka.isolation.level": "read_committed"}
+    stream = spark.readStream.format("groupkafka").options(**committed_only).load()
+    query, batches = run(
+        stream.selectExpr("cast(key as string)", "cast(value as string)"), {"processingTime": "100 milliseconds"}
+    )
+    pairs = [*[(None, None)] * 5, *((str(n), None) for n in range(1, 6)), *((None, str(n)) for n in range(6, 11))]
+    producer = KafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        transactional_id=name("writer"),
+        key_serializer=NullForEmpty(),
+        value_serializer=NullForEmpty(),
+    )
+    producer.init_transactions()
+    producer.begin_transaction()
+    for key, value in pairs:
+        producer.send(topic, key=(key or "").encode(), value=(value or "").encode())
+    producer.commit_transaction()
+    producer.close()
+    wait_until(lambda: len(list(itertools.chain(*batches))) >= 15, within=60)
+    query.stop()
+    assert list(itertools.chain(*batches)) == pairs
+
+
+def test_min_partitions_of_a_running_query(spark, kafka, tmp_path):
+    topic = topic_with(kafka, numbers(range(10)) + numbers(range(10, 20), partition=1) + numbers([20], partition=2))
+    stream = spark.readStream.format("groupkafka").options(**options(kafka, topic, minPartitions=6)).load()
+    parts = []
+
+    def keep(rows, batch_id):
+        parts.extend(rows.selectExpr("cast(cast(value as string) as int)").rdd.map(lambda row: row[0]).glom().collect())
+
+    writer = stream.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path))
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    wait_until(lambda: parts or query.exception(), within=60)
+    query.stop()
+    assert len(parts) >= 6
+    # Where Spark's own source cuts.
+    cuts = itertools.pairwise([0, 3, 6, 10, 13, 16, 20, 21])
+    assert sorted(parts) == [list(range(start, end)) for start, end in cuts]
+
+
+def test_how_far_a_query_is_behind_with_and_without_a_limit(kafka, load, run):
+    topic = topic_with(kafka, numbers(range(1, 6)) + numbers(range(6, 11), partition=1), partitions=2)
+    for limit, behind in (({"maxOffsetsPerTrigger": 1}, range(9, -1, -1)), ({}, [0])):
+        query, batches = run(load(topic, **limit).select("value"))
+        query.awaitTermination()
+        assert sorted(value for rows in batches for (value,) in rows) == list(range(1, 11))
+        sources = [p.sources[0] for p in query.recentProgress if p.numInputRows]
+        assert [dict(source.metrics) for source in sources] == [{}] * len(behind)  # a Python source has none
+        told = [json.loads(source.latestOffset)["@group"] for source in sources]
+        # The partitions take turns, so half of what is left is in each.
+        assert [t["minOffsetsBehindLatest"] for t in told] == [left // 2 for left in behind]
+        assert [t["maxOffsetsBehindLatest"] for t in told] == [(left + 1) // 2 for left in behind]
+        assert [t["avgOffsetsBehindLatest"] for t in told] == [left / 2 for left in behind]
 
 
 def test_a_minimum_holds_a_running_query_back_until_the_delay_and_once_takes_all(kafka, load, run):
@@ -95,20 +151,28 @@ def test_a_minimum_holds_a_running_query_back_until_the_delay_and_once_takes_all
     df = load(topic, minOffsetsPerTrigger=5, maxOffsetsPerTrigger=6, maxTriggerDelay="2s").select("value")
     query, batches = run(df, {"processingTime": "50 milliseconds"})
     wait_until(lambda: batches, within=60)
-    produce(kafka, topic, numbers(range(3, 11)))
-    read = wait_until(lambda: (p := rows_read(query)) and sum(p) == 11 and p, within=60)
+    before = time.monotonic()
+    produce(kafka, topic, numbers(range(3, 11)), linger_ms=60_000)  # all at once, or the first five may be a batch
+    wait_until(lambda: len(batches) == 3, within=60)
+    # The third batch waits for two seconds from when the second was planned, which was not before its records came.
+    assert time.monotonic() - before >= 2
+    wait_until(lambda: sum(rows_read(query)) == 11, within=60)
     query.stop()
-    assert read == [len(rows) for rows in batches] == [3, 6, 2]
+    assert rows_read(query) == [len(rows) for rows in batches] == [3, 6, 2]
     once, rows = run(df, {"once": True})
     once.awaitTermination()
     assert len(rows[0]) == 11
 
 
-def test_a_timestamp_too_large_for_spark_is_named_with_its_record(spark, kafka):
+def test_a_timestamp_too_large_for_spark_is_named_with_its_record(spark, kafka, load, run):
     topic = name("nanoseconds")
     kafka.create_topic(topic, configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
     produce(kafka, topic, numbers([1], timestamp_ms=1_712_345_678_123_456_789))
-    with pytest.raises(PySparkException, match=f"{topic}-0: offset 0: .*timestamp that does not fit"):
+    told = rf"(?s){topic}-0: offset 0: .*timestamp that does not fit microseconds: 1712345678123456789 ms"
+    query, _ = run(load(topic))
+    with pytest.raises(StreamingQueryException, match=told):
+        query.awaitTermination()
+    with pytest.raises(PySparkException, match=told):
         spark.read.format("groupkafka").options(**options(kafka, topic)).load().collect()
 
 
@@ -131,14 +195,44 @@ def test_a_batch_read_is_planned_once_for_each_load_and_may_be_used_twice(spark,
     assert source.load().count() == 20
 
 
-def test_a_query_whose_progress_spark_logs_late(kafka, load, tmp_path):
+def test_a_query_whose_progress_spark_logs_late_over_a_restart(kafka, load, tmp_path):
     topic = topic_with(kafka, numbers(range(15)), partitions=1)
     late = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
-    # Spark has this for few sinks, foreachBatch is none of them.
-    writer = load(topic, maxOffsetsPerTrigger=5).writeStream.format("noop").options(**late)
-    query = writer.option("checkpointLocation", str(tmp_path)).trigger(processingTime="50 milliseconds").start()
-    try:
-        wait_until(lambda: sum(rows_read(query)) >= 15, within=60)
-        assert rows_read(query) == [5, 5, 5]
-    finally:
-        query.stop()
+    seen, checkpoint = tmp_path / "seen", tmp_path / "checkpoint"
+
+    @udf("int", useArrow=False)
+    def noted(value):
+        with seen.open("a") as file:
+            file.write(f"{value}\n")
+        return value
+
+    def values():
+        return [int(line) for line in seen.read_text().splitlines()] if seen.exists() else []
+
+    def read_to(end):
+        # Spark has this for few sinks: foreachBatch is none of them, and what noop is given, it forgets.
+        writer = load(topic, maxOffsetsPerTrigger=5).select(noted("value")).writeStream.format("noop").options(**late)
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(processingTime="50 milliseconds").start()
+        try:
+            wait_until(lambda: query.exception() or sum(rows_read(query)) >= end - first, within=60)
+        finally:
+            query.stop()
+        return rows_read(query)
+
+    first = 0
+    assert read_to(15) == [5, 5, 5]
+    assert values() == list(range(15))
+    produce(kafka, topic, numbers(range(15, 30)))
+    # What Spark has not logged comes again, and nothing else.
+    logged = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name)).name
+    first = json.loads((checkpoint / "offsets" / logged).read_text().splitlines()[-1])[topic]["0"]
+    assert first in (5, 10, 15)
+    read_to(30)
+    assert values() == [*range(15), *range(first, 30)]
+
+
+def test_real_time_mode_is_refused_by_spark_which_has_it_for_no_source_in_python(kafka, load, tmp_path):
+    writer = load(topic_with(kafka, [], partitions=1)).writeStream.format("console").outputMode("update")
+    query = writer.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start()
+    with pytest.raises(StreamingQueryException, match=r"STREAMING_REAL_TIME_MODE\.INPUT_STREAM_NOT_SUPPORTED.*Python"):
+        query.awaitTermination()

@@ -248,13 +248,6 @@ def test_progress_shows_the_backlog_and_the_querys_place_in_the_group(kafka, gro
     assert groups[0]["member"].startswith("groupkafka-")
 
 
-def test_min_partitions_cuts_ranges_into_more_tasks_than_partitions(kafka, group, sink):
-    topic = topic_with(kafka, numbered(3000, 3), partitions=3)
-    sink.run(options(kafka, topic, group, minPartitions=12))
-    assert sink.values() == list(range(3000))
-    assert committed(kafka, group) == {(topic, p): 1000 for p in range(3)}
-
-
 class TestPositions:
     """Where a query starts: the table of who is right, as far as a query alone in its group can meet it."""
 

@@ -25,6 +25,15 @@ def progress(starts, positions, ends, committed=None, since_ms=None):
     return Progress("billing", generation, starts, positions, ends, committed or {}, since_ms or {}, NOW_MS)
 
 
+def test_offsets_behind_latest_are_of_the_partitions_that_have_a_position():
+    shown = progress({ONE: 0, TWO: 0}, {ONE: 1, TWO: 2}, {ONE: 3, TWO: 6}).to_json()["@group"]
+    told = [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")]
+    assert told == [2, 4, 3.0]
+    assert isinstance(told[2], float)
+    shown = progress({}, {}, {}).to_json()["@group"]
+    assert [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")] == [0, 0, 0.0]
+
+
 class TestBacklogAges:
     @pytest.fixture
     def ages(self):

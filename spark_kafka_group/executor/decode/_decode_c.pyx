@@ -560,7 +560,7 @@ cdef class RecordBatchBuilder:
             raise self._corrupt(first_unread, problems.record_count(frame.base_offset, count))
         log_append = attributes & LOG_APPEND_BIT != 0
         if log_append and not -MAX_TIMESTAMP_MS <= max_timestamp <= MAX_TIMESTAMP_MS:
-            raise self._corrupt(first_unread, problems.batch_timestamp(frame.base_offset))
+            raise self._corrupt(first_unread, problems.batch_timestamp(frame.base_offset, max_timestamp))
         codec = attributes & CODEC_MASK
         if codec and codec not in codecs.NAMES:
             raise self._corrupt(first_unread, problems.unknown_codec(frame.base_offset, codec))
@@ -621,6 +621,9 @@ cdef class RecordBatchBuilder:
             if not problem and not log_append:
                 if not add_timestamps(base_timestamp, record.timestamp_delta, &timestamp):
                     problem = TIMESTAMP
+            if problem == TIMESTAMP:
+                beyond = <object>base_timestamp + <object>record.timestamp_delta  # which int64 may not hold
+                raise self._corrupt(first_unread, problems.record_timestamp(frame.base_offset, index, beyond))
             if problem:
                 raise self._corrupt(first_unread, problems.record(frame.base_offset, index, problem))
             offset = frame.base_offset + record.offset_delta

@@ -291,7 +291,7 @@ class RecordBatchBuilder:
                 raise MalformedError(problems.record_count(base_offset, count))
             log_append = bool(attributes & _LOG_APPEND_BIT)
             if log_append and abs(max_timestamp) > MAX_TIMESTAMP_MS:
-                raise MalformedError(problems.batch_timestamp(base_offset))
+                raise MalformedError(problems.batch_timestamp(base_offset, max_timestamp))
             codec, payload = attributes & _CODEC_MASK, batch[_HEADER.size :]
             if codec not in (0, *codecs.NAMES):
                 raise MalformedError(problems.unknown_codec(base_offset, codec))
@@ -312,7 +312,7 @@ class RecordBatchBuilder:
                         raise _BadRecordError(problems.OFFSET_DELTA)
                     timestamp = max_timestamp if log_append else base_timestamp + record.timestamp_delta
                     if abs(timestamp) > MAX_TIMESTAMP_MS:
-                        raise _BadRecordError(problems.TIMESTAMP)
+                        raise MalformedError(problems.record_timestamp(base_offset, index, timestamp))
                 except _BadRecordError as bad:
                     raise MalformedError(problems.record(base_offset, index, bad.code)) from None
                 offset = base_offset + record.offset_delta

@@ -74,7 +74,7 @@ def append_message(
             else:
                 row = message
             if abs(row.timestamp_ms) > MAX_TIMESTAMP_MS:
-                raise MalformedError(f"the message at offset {at} has a timestamp that does not fit microseconds")
+                raise MalformedError(problems.message_timestamp(at, row.timestamp_ms))
             if start <= at < end:
                 builder.append_row(at, row.timestamp_ms, row.timestamp_type, row.key, row.value)
             first_unread = max(start, at + 1)

@@ -14,7 +14,6 @@ _RECORD = {
     NEGATIVE: "has a negative length",
     LEFTOVER: "has bytes left over at its end",
     OFFSET_DELTA: "has an offset outside the batch",
-    TIMESTAMP: "has a timestamp that does not fit microseconds",
 }
 
 
@@ -24,6 +23,14 @@ class MalformedError(Exception):
 
 def record(base_offset: int, index: int, code: int) -> str:
     return f"record {index} of the batch at offset {base_offset} {_RECORD[code]}"
+
+
+def record_timestamp(base_offset: int, index: int, timestamp_ms: int) -> str:
+    return f"record {index} of the batch at offset {base_offset} {_beyond_microseconds('timestamp', timestamp_ms)}"
+
+
+def message_timestamp(offset: int, timestamp_ms: int) -> str:
+    return f"the message at offset {offset} {_beyond_microseconds('timestamp', timestamp_ms)}"
 
 
 def trailing(base_offset: int, count: int, left: int) -> str:
@@ -78,8 +85,12 @@ def marker_version(base_offset: int, version: int) -> str:
     return f"the control batch at offset {base_offset} has a key of version {version}, which Kafka does not have"
 
 
-def batch_timestamp(base_offset: int) -> str:
-    return f"the batch at offset {base_offset} has a log append time that does not fit microseconds"
+def batch_timestamp(base_offset: int, timestamp_ms: int) -> str:
+    return f"the batch at offset {base_offset} {_beyond_microseconds('log append time', timestamp_ms)}"
+
+
+def _beyond_microseconds(what: str, timestamp_ms: int) -> str:
+    return f"has a {what} that does not fit microseconds: {timestamp_ms} ms"
 
 
 def builder_full(topic: str, partition: int, offset: int) -> ReadError:

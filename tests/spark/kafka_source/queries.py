@@ -1,7 +1,7 @@
 """A Spark with its own kafka source, in a process of its own as it needs jars; runs what its stdin says, line by line.
 
-Each line is JSON: options, checkpoint, out. The query reads what there is now and writes values into parquet by batch
-id, overwriting; the answer is a line of JSON with the error, or null.
+Each line is JSON: options, checkpoint, out, counted. The query reads what there is now and writes values, or how often
+each came, into parquet by batch id, overwriting; the answer is a line of JSON with the error, or null.
 """
 
 import json
@@ -15,6 +15,7 @@ spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.jars", sys.argv[1])
     .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "2")
     .config("spark.driver.bindAddress", "127.0.0.1")
     .config("spark.driver.host", "127.0.0.1")
     .getOrCreate()
@@ -24,9 +25,11 @@ for line in sys.stdin:
     told = json.loads(line)
 
     def write(df, batch_id, out=told["out"]):
-        df.select("value").write.mode("overwrite").parquet(f"{out}/batch={batch_id}")
+        df.write.mode("overwrite").parquet(f"{out}/batch={batch_id}")
 
-    writer = spark.readStream.format("kafka").options(**told["options"]).load().writeStream.foreachBatch(write)
+    df = spark.readStream.format("kafka").options(**told["options"]).load().select("value")
+    df = df.groupBy("value").count() if told["counted"] else df
+    writer = df.writeStream.foreachBatch(write).outputMode("update")
     query = writer.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
