@@ -1,4 +1,4 @@
-"""Log offsets of partitions that have no leader for a while: waited for, never taken for an empty log or a deleted one."""
+"""Log offsets of partitions that have no leader for a while: waited for, never taken for an empty log."""
 
 import pytest
 from support import Record, name, options, produce
