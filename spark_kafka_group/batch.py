@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import uuid
 from collections.abc import Iterator, Mapping
@@ -12,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
 from spark_kafka_group.notes import commit_note
-from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.pinned import pinned
+from spark_kafka_group.schema import arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from spark_kafka_group.wire import GroupClient
 
 log = logging.getLogger(__name__)
-
-REPLACED = {f"{side}{by}" for side in ("starting", "ending") for by in ("offsets", "offsetsbytimestamp", "timestamp")}
-"""Options that said which offsets to read, once that has been looked up."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +78,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     """
     # Importing kafka-python takes a while, and every Python worker imports this package.
     from spark_kafka_group.driver.assignors import resolve
-    from spark_kafka_group.driver.batch import batch_ranges
+    from spark_kafka_group.driver.batch import batch_ranges, check_named
     from spark_kafka_group.driver.hooks import Hooks
     from spark_kafka_group.driver.metrics import Metrics
     from spark_kafka_group.wire import GroupClient
@@ -100,22 +98,18 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     hooks = Hooks(parsed, Metrics())
     client = GroupClient(parsed, group_id, parsed.group_instance_id, resolve(parsed.assignment_strategy))
     try:
-        existing = client.partitions(parsed.subscription)
+        check_named(parsed, client.partitions(parsed.subscription))
         client.subscribe(parsed.subscription)
         generation = client.join()
-        ranges = batch_ranges(parsed, client, set(generation.assignment))
+        ranges, moved = batch_ranges(parsed, client, set(generation.assignment))
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
-        # Partitions of other members must be named as well: nothing is read of them.
-        nothing = dict.fromkeys(existing - generation.assignment, 0)
-        pinned = {
-            "startingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.start for r in ranges})),
-            "endingOffsets": json.dumps(positions_to_json(nothing | {r.tp: r.end for r in ranges})),
-        }
-        kept = {name: value for name, value in options.items() if name.lower() not in REPLACED}
-        df = spark.read.format("groupkafka").options(**kept, **pinned).load()
+        if ranges:
+            df = spark.read.format("groupkafka").options(**pinned(options, ranges)).load()
+        else:
+            df = spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table())
         yield GroupBatch(df, tuple(ranges), generation.id)
         # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
-        ends = {r.tp: r.end for r in ranges if r.size or parsed.auto_offset_reset == "latest"}
+        ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.auto_offset_reset == "latest"}
         if ends:
             _commit(client, ends, group_id, generation.id, hooks)
     finally:

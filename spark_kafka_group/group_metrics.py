@@ -142,6 +142,21 @@ METRICS = (
         "Partitions for which checkpoint and group disagreed at the start.",
         "offsetConflicts",
     ),
+    Metric(
+        "data-losses-total",
+        COUNTER,
+        "times",
+        "How often records were found to be gone that had not been read, with `failOnDataLoss=false`; what executors "
+        "find is in their logs only.",
+        "dataLosses",
+    ),
+    Metric(
+        "offsets-lost-total",
+        COUNTER,
+        "offsets",
+        "How many offsets that were, as far as it can be known.",
+        "offsetsLost",
+    ),
     Metric("hook-errors-total", COUNTER, "errors", "Exceptions of the user's own hooks.", "hookErrors"),
     Metric(
         "last-progress-seconds-ago",

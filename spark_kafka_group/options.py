@@ -176,7 +176,7 @@ class Options:
     fail_on_data_loss: bool = _option(
         "failOnDataLoss", parsing.boolean,
         "Whether a query stops where records it has not read are gone (retention, a topic that was deleted). With "
-        "`false` it warns, counts them in the progress, and goes on with what is there.",
+        "`false` it warns, counts in the progress what is gone before tasks start, and goes on with what is there.",
         default=True,
     )  # fmt: skip
     include_headers: bool = _option("includeHeaders", parsing.boolean, "Adds the `headers` column.", default=False)

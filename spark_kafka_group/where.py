@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import pickle
+import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.offsets import OffsetRange, positions_to_json
+from spark_kafka_group.offsets import OffsetRange
 from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.pinned import pinned
 from spark_kafka_group.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
-"""How options begin that say what is read: it is known by then."""
+OWN_ERRORS = "spark_kafka_group.errors."
+
+_planning = threading.Lock()
+"""Held while Spark's setting, which is one for all threads of a session, is not the user's."""
 
 
 def read_where(spark: SparkSession, options: Mapping[str, str], condition: str | Column) -> DataFrame:
@@ -56,7 +59,7 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
         log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
         if not ranges:
             return spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table()).where(condition)
-        kept = {name: value for name, value in kept.items() if not name.lower().startswith(REPLACED)} | _pinned(ranges)
+        kept = pinned(kept, ranges)
     return spark.read.format("groupkafka").options(**kept).load().where(condition)
 
 
@@ -71,36 +74,34 @@ def _can_tell(spark: SparkSession, options: Options) -> bool:
     return False
 
 
-def _pinned(ranges: list[OffsetRange]) -> dict[str, str]:
-    """Options that read `ranges` and nothing else."""
-    partitions: dict[str, list[int]] = {}
-    for r in ranges:
-        partitions.setdefault(r.tp.topic, []).append(r.tp.partition)
-    return {
-        "assign": json.dumps(partitions),
-        "startingOffsets": json.dumps(positions_to_json({r.tp: r.start for r in ranges})),
-        "endingOffsets": json.dumps(positions_to_json({r.tp: r.end for r in ranges})),
-    }
-
-
 def _planned_ranges(
     spark: SparkSession, options: Mapping[str, str], condition: str | Column
 ) -> list[OffsetRange] | None:
     """What Spark plans to read for `condition`; None where its plan does not tell."""
+    from pyspark.errors import AnalysisException
+
     read = spark.read.format("groupkafka").options(**options, pushDownPredicate="true")
-    before = str(spark.conf.get(FILTER_PUSHDOWN))
-    spark.conf.set(FILTER_PUSHDOWN, "true")
-    try:
-        plan = read.load().where(condition)._jdf.queryExecution().executedPlan()
-        leaves = list(_elements(plan.collectLeaves()))
-        kinds = [leaf.getClass().getSimpleName() for leaf in leaves]
-        if kinds == ["LocalTableScanExec"]:  # the condition is never true
-            return []
-        if kinds != ["BatchScanExec"]:  # with a subquery it is planned while it runs
+    with _planning:
+        before = str(spark.conf.get(FILTER_PUSHDOWN))
+        spark.conf.set(FILTER_PUSHDOWN, "true")
+        try:
+            plan = read.load().where(condition)._jdf.queryExecution().executedPlan()
+            leaves = list(_elements(plan.collectLeaves()))
+            kinds = [leaf.getClass().getSimpleName() for leaf in leaves]
+            if kinds == ["LocalTableScanExec"]:  # the condition is never true
+                return []
+            if kinds != ["BatchScanExec"]:  # with a subquery it is planned while it runs
+                return None
+            tasks = [pickle.loads(task.pickedPartition()) for task in _elements(leaves[0].inputPartitions())]
+        except AnalysisException as error:
+            # Spark's Python half may fail at what its other half can do, as at times that Python has no datetime for.
+            if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR" or OWN_ERRORS in str(error):
+                raise
+            told = [line for line in str(error).splitlines() if not line.startswith(" ")]
+            log.warning("everything is read: Spark cannot narrow %s: %s", condition, told[-1])
             return None
-        tasks = [pickle.loads(task.pickedPartition()) for task in _elements(leaves[0].inputPartitions())]
-    finally:
-        spark.conf.set(FILTER_PUSHDOWN, before)
+        finally:
+            spark.conf.set(FILTER_PUSHDOWN, before)
     return _joined(sorted(r for task in tasks for r in task.ranges))
 
 

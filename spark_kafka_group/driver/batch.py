@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
@@ -11,6 +12,7 @@ from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.positions import StartRules
+from spark_kafka_group.driver.session import DOUBTED_LOOKUPS, DOUBTED_PAUSE_S
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -36,26 +38,42 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
     client = GroupClient(options, options.group_id)
     try:
         tps = client.partitions(options.subscription)
-        missing = options.subscription.missing(tps)
-        if missing:
-            named = "assign" if options.subscription.manual else "subscribe"
-            raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have")
-        for bound in (options.starting, options.ending):
-            if bound is not None:
-                bound.check(tps)
-        ranges = narrow(batch_ranges(options, client, tps), constraints, client.offsets_at)
+        check_named(options, tps)
+        ranges = narrow(batch_ranges(options, client, tps)[0], constraints, client.offsets_at)
     finally:
         client.close()
     return planner.tasks(ranges, options, {})[0]
 
 
-def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]) -> list[OffsetRange]:
-    """What a batch read of `tps` reads, empty ranges included.
+def check_named(options: Options, existing: set[TopicPartition]) -> None:
+    """Refuse topics and partitions that options name and that are not there.
 
     Raises
     ------
-    OptionError, NoOffsetForPartitionError, BrokerError
+    OptionError
     """
+    missing = options.subscription.missing(existing)
+    if missing:
+        named, more = "subscribe", ""
+        if options.subscription.manual:
+            named, more = "assign", " (any more, if this is a DataFrame of group_batch or read_where)"
+        raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have{more}")
+    for bound in (options.starting, options.ending):
+        if bound is not None:
+            bound.check(existing)
+
+
+def batch_ranges(
+    options: Options, client: GroupClient, tps: set[TopicPartition]
+) -> tuple[list[OffsetRange], frozenset[TopicPartition]]:
+    """What a batch read of `tps` reads, empty ranges included; and partitions that the group has to go on with there,
+    as it stood behind the ends of their logs.
+
+    Raises
+    ------
+    OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
+    """
+    losses = Losses(options.fail_on_data_loss, Metrics())
     rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
     committed = client.committed(tps) if rules.starting.group else {}
     chosen = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
@@ -63,28 +81,60 @@ def batch_ranges(options: Options, client: GroupClient, tps: set[TopicPartition]
     starts = looked_up(client, chosen, options.starting_by_timestamp_strategy)
     ending = (options.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends = looked_up(client, ending)
-    ends |= _within_logs(options, client, {tp: end for tp, end in ends.items() if end == ending[tp]})
-    ranges = []
+    named = {tp: end for tp, end in ends.items() if end == ending[tp]}
+    ends = {tp: end for tp, end in ends.items() if tp not in named} | _within_logs(options, client, named, losses)
+    behind = {tp: at.offset for tp, at in committed.items() if ending[tp] == LATEST and at.offset > ends.get(tp, 0)}
+    logs = _log_ends(client, behind)
+    ranges, moved = [], set()
     for tp in sorted(tps):
+        if tp not in starts or tp not in ends or (tp in behind and tp not in logs):
+            losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
+            continue
         start, end = starts[tp], ends[tp]
-        if start > end:
+        if tp in behind:
+            if start > logs[tp]:
+                losses.report(
+                    "COULD_NOT_READ_OFFSET_RANGE",
+                    f"{tp}: the group's committed offset is {start}, and the log ends at {end}: its end was lost",
+                )
+                moved.add(tp)
+            else:
+                end = start  # what is between is not for this isolation level, yet
+            start = end
+        elif end < start <= named.get(tp, end):
+            start = end  # the log's end has been reported
+        elif start > end:
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
                 f"check startingOffsets, endingOffsets and the group's committed offset"
                 f"{stable.HINT if options.committed_only else ''}"
             )
         ranges.append(OffsetRange(tp, start, end))
-    return ranges
+    return ranges, frozenset(moved)
+
+
+def _log_ends(client: GroupClient, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Ends of logs that seem to end before these offsets, after this has been doubted."""
+    ends = client.log_ends(behind)
+    for _ in range(DOUBTED_LOOKUPS - 1):
+        if all(ends.get(tp, offset) >= offset for tp, offset in behind.items()):
+            break
+        # A leader just elected may not know yet how far its log is committed.
+        time.sleep(DOUBTED_PAUSE_S)
+        ends = client.log_ends(behind)
+    return ends
 
 
 def _within_logs(
-    options: Options, client: GroupClient, named: Mapping[TopicPartition, int]
+    options: Options, client: GroupClient, named: Mapping[TopicPartition, int], losses: Losses
 ) -> dict[TopicPartition, int]:
-    """Ends that options name, which logs must have reached: a read would wait for what may never come."""
+    """Ends that options name, which logs must have reached: a read would wait for what may never come.
+
+    Those of partitions that do not exist any more are not there.
+    """
     last = client.end_offsets(named)
     if options.committed_only:
         stable.check_ends(named, last)
-    losses = Losses(options.fail_on_data_loss, Metrics())
     for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
         losses.report("COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read is to end at {named[tp]}, the log at {last[tp]}")
-    return {tp: min(end, last.get(tp, end)) for tp, end in named.items()}
+    return {tp: min(named[tp], end) for tp, end in last.items()}

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 RETRY_BACKOFF_S = 0.1
 DELETED_AFTER_S = 5.0
+"""A partition missing for so long is gone, or for as long as reading may stall if that is less."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ class Fetcher:
         self._leaders: dict[TopicPartition, int] = {}
         self._asked: dict[int, list[TopicPartition]] = {}  # requests whose responses have not been read, by node
         self._stalled_after_s = stalled_after_s
+        self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
         self._missing_since: dict[TopicPartition, float] = {}  # when the cluster was first said not to have a partition
         self._clock = clock
@@ -112,20 +114,26 @@ class Fetcher:
             if len(found) == len(lacking):
                 self._refresh = False
                 break
-            self._give_up_deleted(lacking)
-            self._wait("no leader")
+            if self._give_up_deleted(lacking):
+                time.sleep(RETRY_BACKOFF_S)  # not stalled: soon it is known whether they are gone
+            else:
+                self._wait("no leader")
         for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions):
             if node_id not in self._asked:
                 self._send(node_id)
 
-    def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> None:
-        """Partitions missing for a while are gone; a broker that just started may not know them yet."""
+    def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
+        """Partitions missing for a while are gone; a broker that just started may not know them yet.
+
+        True when some are missing, but not for long enough.
+        """
         now = self._clock()
         missing = self._brokers.missing(lacking)
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
-        for tp in sorted(missing):
-            if now - self._missing_since[tp] > DELETED_AFTER_S:
-                self._lost(tp, self._ends[tp], "the cluster does not have this partition any more")
+        gone = {tp for tp in missing if now - self._missing_since[tp] >= self._deleted_after_s}
+        for tp in sorted(gone):
+            self._lost(tp, self._ends[tp], "the cluster does not have this partition any more")
+        return missing != gone
 
     def _send(self, node_id: int) -> None:
         wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
@@ -207,7 +215,11 @@ class Fetcher:
         """Take note of a partition's error; True when it is worth asking again."""
         tp, position = fetched.tp, self._positions[fetched.tp]
         if fetched.error == "OffsetOutOfRangeError":
-            first, last = self._brokers.log_bounds(tp)
+            bounds = self._brokers.log_bounds(tp)
+            if bounds is None:  # deleted meanwhile, it seems
+                self._look_for_leader(tp, fetched.error)
+                return True
+            first, last = bounds
             if first <= position < last:
                 return True  # there again
             self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
@@ -217,10 +229,13 @@ class Fetcher:
             raise ReadError(
                 tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}{why}"
             )
-        self._last_problem = f"{tp}: {fetched.error}"
+        self._look_for_leader(tp, fetched.error or "")
+        return True
+
+    def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
+        self._last_problem = f"{tp}: {problem}"
         self._leaders.pop(tp, None)
         self._refresh = True
-        return True
 
     def _lost(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
         """Records of this task are gone: an error, or on with what is there, as failOnDataLoss says."""

@@ -63,8 +63,8 @@ class Brokers:
         partitions_of = self._bootstrapped().cluster.partitions_for_topic
         return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
 
-    def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
-        """First offset of a partition's log, and the one its next record will get.
+    def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """First offset of a partition's log, and the one its next record will get; None if it does not exist any more.
 
         Raises
         ------
@@ -72,7 +72,8 @@ class Brokers:
         """
         client = GroupClient(self._options)
         try:
-            return client.beginning_offsets([tp])[tp], client.log_ends([tp])[tp]
+            first, last = client.beginning_offsets([tp]), client.log_ends([tp])
+            return (first[tp], last[tp]) if tp in first and tp in last else None
         finally:
             client.close()
 

@@ -22,6 +22,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Answers, refusal_of
+from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.manager import RefusedError, net_client
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 from spark_kafka_group.wire.security import security_configs
@@ -125,12 +126,14 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     }
     try:
         with translated(f"connecting to {options.bootstrap_servers}"):
-            return KafkaConsumer(**always | configs)
+            consumer = KafkaConsumer(**always | configs)
     except BaseException:
         # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
         for client in clients:
             client.close()
         raise
+    wait_for_leaders(consumer)
+    return consumer
 
 
 def retried(

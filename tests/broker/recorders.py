@@ -24,6 +24,18 @@ class Failing(Listener):
         raise RuntimeError("no thanks")
 
 
+doomed = {}
+"""Topics that are deleted as soon as they are assigned, and what deletes them."""
+
+
+class Deleting(Listener):
+    """Makes topics go between their assignment and the first look at their offsets."""
+
+    def on_partitions_assigned(self, partitions):
+        for topic in {tp.topic for tp in partitions} & doomed.keys():
+            doomed.pop(topic)(topic)
+
+
 class Commits:
     """Notes commits."""
 

@@ -1,14 +1,17 @@
 """What a batch read reads: offsets, timestamps, their order, and the parts its tasks get."""
 
+import contextlib
 import json
 import logging
+import re
 
 import pytest
 from support import Record, name, numbered, options, produce, topic_with
 from triggers import FIRST, batch, batch_values, by_partition, cuts, fill, send, send_anywhere
 
-from spark_kafka_group.errors import BrokerTimeoutError, GroupKafkaError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.driver import batch as plan
+from spark_kafka_group.errors import BrokerTimeoutError, DataLossError, GroupKafkaError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import GroupClient
@@ -171,12 +174,45 @@ class TestStartAndEnd:
         with pytest.raises(GroupKafkaError, match=rf"{topic}-0.*\b1\b.*\b0\b"):
             values(kafka, topic, startingOffsets=start, failOnDataLoss=loss)
 
+    def test_an_end_that_the_log_has_lost_is_a_loss_also_where_the_start_is_beyond_it(self, kafka, three, caplog):
+        ends = {
+            "startingOffsets": by_partition(three, {0: 60, 1: 5, 2: 0}),
+            "endingOffsets": by_partition(three, {0: 100, 1: 90, 2: 1}),
+        }
+        told = rf"COULD_NOT_READ_OFFSET_RANGE\b.*{three}-0: the read is to end at 100, the log at 10"
+        with pytest.raises(DataLossError, match=f"{told}.*Set failOnDataLoss=false"):
+            values(kafka, three, **ends)
+        assert ranges(kafka, three, **ends, failOnDataLoss="false") == [(1, 5, 10), (2, 0, 1)]
+        assert re.search(told, caplog.text)
+
     @pytest.mark.parametrize("side", ["starting", "ending"])
     def test_name_every_partition_there_is_and_no_other(self, kafka, three, side):
         for partitions, told in ((range(2), f"{three}-2"), (range(4), f"{three}-3")):
             offsets = by_partition(three, dict.fromkeys(partitions, 1))
             with pytest.raises(GroupKafkaError, match=f"{side}Offsets .*{told}"):
                 values(kafka, three, **{f"{side}Offsets": offsets})
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_topic_deleted_between_two_lookups_is_a_loss(kafka, three, loss, caplog):
+    class DeletedMeanwhile(GroupClient):
+        def end_offsets(self, tps):
+            if three in kafka.admin.list_topics():
+                kafka.delete_topic(three)
+            return super().end_offsets(tps)
+
+    topic = topic_with(kafka, numbered(4, 1), partitions=1)
+    settings = Options.parse(
+        options(kafka, f"{three},{topic}", failOnDataLoss=loss, **{"kafka.request.timeout.ms": 2000})
+    )
+    with contextlib.closing(DeletedMeanwhile(settings)) as client:
+        tps = client.partitions(settings.subscription)
+        if loss == "true":
+            with pytest.raises(DataLossError, match=rf"PARTITIONS_DELETED\b.*{three}-0 was deleted"):
+                plan.batch_ranges(settings, client, tps)
+            return
+        assert plan.batch_ranges(settings, client, tps)[0] == [OffsetRange(TopicPartition(topic, 0), 0, 4)]
+    assert all(f"PARTITIONS_DELETED: {three}-{p} was deleted" in caplog.text for p in range(3))
 
 
 class TestTasks:

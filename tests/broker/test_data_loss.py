@@ -5,13 +5,18 @@ import random
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import recorders
 from kafka import KafkaProducer
-from kafka.structs import TopicPartition
-from support import name
+from kafka.structs import TopicPartition as KafkaTopicPartition
+from support import Record, name, produce
 from triggers import batch, by_partition, read, send
 
 from spark_kafka_group.driver import session
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.executor.read import read as read_task
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 
 EARLIEST = {"startingOffsets": "earliest"}
@@ -28,7 +33,7 @@ def topic_holding(kafka, values, topic=None):
 
 def remove_records(kafka, topic, before, partition=0):
     """As retention does."""
-    kafka.admin.delete_records({TopicPartition(topic, partition): before})
+    kafka.admin.delete_records({KafkaTopicPartition(topic, partition): before})
 
 
 def produce_to_each(kafka, values):
@@ -47,10 +52,30 @@ def make_anew(kafka, topic, values=()):
 
 
 def loss(condition, topic=""):
-    """The error that Spark's condition is."""
-    return pytest.raises(
-        GroupKafkaError, match=rf"(?s)KAFKA_DATA_LOSS\.{condition}\b.*{topic}|{topic}.*\.{condition}\b"
-    )
+    """The error that Spark's condition is; it says what to do."""
+    what, todo = rf"\[KAFKA_DATA_LOSS\.{condition}\]", "Set failOnDataLoss=false to go on with what is there; or start"
+    return pytest.raises(GroupKafkaError, match=rf"(?s)({what}.*{topic}|{topic}.*{what}).*{todo}")
+
+
+@pytest.fixture
+def warned(caplog):
+    """Checks that a query which goes on has said what was lost, by Spark's condition, and counted it in its progress.
+
+    ``warned(stream, condition, topic, times, offsets)``: `offsets` is how many, as far as the driver can know.
+    """
+
+    def check(stream, condition, topic, times=1, offsets=0):
+        shown = stream.reader.reportLatestOffset()["@group"]
+        assert (shown["dataLosses"], shown["offsetsLost"]) == (times, offsets)
+        found = [m for m in caplog.messages if m.startswith(f"KAFKA_DATA_LOSS.{condition}: ") and topic in m]
+        assert len(found) == times
+        assert all("as failOnDataLoss is false" in message for message in found)
+
+    return check
+
+
+def offsets_of(batches):
+    return [offset for batch in batches for offset in batch["offset"].to_pylist()]
 
 
 def at_once(*streams):
@@ -73,7 +98,7 @@ class TestRecordsThatExpired:
     def start(self, topic):
         return {"startingOffsets": by_partition(topic, {0: 0})}
 
-    def test_before_a_stream_reads_them(self, kafka, topic, start, stream_of):
+    def test_before_a_stream_reads_them(self, kafka, topic, start, stream_of, warned):
         with loss("COULD_NOT_READ_OFFSET_RANGE", topic):
             stream_of(kafka, {"subscribe": topic}, **start).trigger()
         stream = stream_of(kafka, {"subscribe": topic}, **start, **GOES_ON)
@@ -81,6 +106,7 @@ class TestRecordsThatExpired:
         assert stream.trigger() is None
         send(kafka, topic, 0, [50])
         assert stream.trigger() == [50]
+        warned(stream, "COULD_NOT_READ_OFFSET_RANGE", topic, offsets=20)
 
     def test_before_a_batch_read_reads_them(self, kafka, topic, start):
         settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic} | start
@@ -89,7 +115,7 @@ class TestRecordsThatExpired:
         assert read(*batch(settings | {"failOnDataLoss": "false"})) == list(range(20, 50))
 
     @pytest.mark.parametrize(("before", "left"), [(30, range(30, 50)), (50, [])], ids=["some", "all"])
-    def test_after_the_batch_was_planned(self, kafka, topic, stream_of, before, left):
+    def test_after_the_batch_was_planned(self, kafka, topic, stream_of, before, left, warned, caplog):
         for more in ({}, GOES_ON):
             stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **more)
             stream.end, stream.tasks = stream.plan()
@@ -99,9 +125,38 @@ class TestRecordsThatExpired:
         with loss("COULD_NOT_READ_OFFSET_RANGE", topic):
             read(strict.reader, strict.tasks)
         assert read(stream.reader, stream.tasks) == list(left)
+        assert f"KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE: {topic}-0: " in caplog.text
+        assert f"; skipping 20 to {before - 1}, as failOnDataLoss is false" in caplog.text
+        caplog.clear()
         stream.offset = stream.end
         send(kafka, topic, 0, [50])
         assert stream.trigger() == [50]
+        warned(stream, "COULD_NOT_READ_OFFSET_RANGE", topic, times=0)  # the driver does not know of it
+
+    @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
+    def test_while_a_task_reads_them(self, kafka, more, caplog):
+        topic = name("loss")
+        kafka.create_topic(topic)
+        produce(kafka, topic, [Record(0, None, bytes(100_000)) for _ in range(100)])
+        small = {"kafka.max.partition.fetch.bytes": 200_000}
+        options = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic} | small | more
+        task = ReadTask((OffsetRange(TopicPartition(topic, 0), 0, 100),))
+        batches = read_task(task, Options.parse({option: str(value) for option, value in options.items()}))
+        found = offsets_of([next(batches)])
+        assert found == list(range(len(found)))
+        assert len(found) < 60
+        remove_records(kafka, topic, before=80)
+        if more:
+            found += offsets_of(batches)
+            last, first = next((a, b) for a, b in itertools.pairwise(found) if b != a + 1)
+            assert (first, found) == (80, [*range(last + 1), *range(80, 100)])
+            assert f"{topic}-0: the log holds offsets 80 to 100; skipping {last + 1} to 79" in caplog.text
+            return
+        with loss("COULD_NOT_READ_OFFSET_RANGE", topic) as failed:
+            for batch in batches:
+                found += offsets_of([batch])
+        assert found == list(range(failed.value.offset))
+        assert f"{topic}-0: offset {len(found)}: " in str(failed.value)
 
 
 def test_records_that_expired_are_no_loss_once_they_were_read(kafka, stream_of):
@@ -117,7 +172,7 @@ def test_records_that_expired_are_no_loss_once_they_were_read(kafka, stream_of):
 class TestTopicsMadeAnew:
     """PARTITION_OFFSET_CHANGED."""
 
-    def test_between_two_runs(self, kafka, stream_of):
+    def test_between_two_runs(self, kafka, stream_of, warned):
         prefix = name("loss")
         one, other = topic_holding(kafka, [1, 3], f"{prefix}-good"), topic_holding(kafka, [2, 4], f"{prefix}-bad")
         streams = [stream_of(kafka, {"subscribePattern": f"{prefix}-.*"}, **EARLIEST, **more) for more in ({}, GOES_ON)]
@@ -129,8 +184,9 @@ class TestTopicsMadeAnew:
             streams[0].trigger()
         assert streams[1].trigger() == [6]
         assert streams[1].offset[one] == {"0": 2}
+        warned(streams[1], "PARTITION_OFFSET_CHANGED", f"{other}-0: offset 2: topic {other} was deleted and made again")
 
-    def test_while_the_tasks_of_a_batch_run(self, kafka, stream_of):
+    def test_while_the_tasks_of_a_batch_run(self, kafka, stream_of, warned):
         topic = topic_holding(kafka, range(1, 11))
         stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **GOES_ON)
         stream.offset, tasks = stream.plan()
@@ -139,9 +195,10 @@ class TestTopicsMadeAnew:
         assert stream.trigger() is None
         send(kafka, topic, 0, [100, 101])
         assert wait_until(stream.trigger, within=20) == [100, 101]
+        warned(stream, "PARTITION_OFFSET_CHANGED", f"{topic}-0: offset 10: ")
 
 
-def test_a_start_after_the_end_of_the_log(kafka, stream_of):
+def test_a_start_after_the_end_of_the_log(kafka, stream_of, warned):
     topic = topic_holding(kafka, range(10))
     start = {"startingOffsets": by_partition(topic, {0: 50})}
     stops, goes_on = (stream_of(kafka, {"subscribe": topic}, **start, **more) for more in ({}, GOES_ON))
@@ -151,12 +208,13 @@ def test_a_start_after_the_end_of_the_log(kafka, stream_of):
     assert none is None
     send(kafka, topic, 0, [10])
     assert goes_on.trigger() == [10]
+    warned(goes_on, "PARTITION_OFFSET_CHANGED", f"{topic}-0: offset 50: the log ends at 10")
 
 
 class TestTopicsDeleted:
     """PARTITIONS_DELETED, with kafka.group.id PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT."""
 
-    def test_others_that_match_the_pattern_are_read_from_their_first_record(self, kafka, stream_of):
+    def test_others_that_match_the_pattern_are_read_from_their_first_record(self, kafka, stream_of, warned):
         prefix = name("loss")
         topic = topic_holding(kafka, [-1], f"{prefix}-seems")
         pattern = {"subscribePattern": f"{prefix}-.*"}
@@ -168,25 +226,30 @@ class TestTopicsDeleted:
         before = stream.offset
         assert stream.trigger() is None  # and the checkpoint does not forget what there was
         assert stream.offset == before
+        warned(stream, "PARTITIONS_DELETED", f"{topic}-0 (read up to 4)")
         topic_holding(kafka, [4, 5, 6], f"{prefix}-bad")
         stream.wait_for(4, 5, 6)
 
-    def test_is_an_error_that_names_them(self, kafka, group, stream_of):
+    def test_is_an_error_that_names_them(self, kafka, group, stream_of, warned):
         topic, other = topic_holding(kafka, [1]), topic_holding(kafka, [2])
         both = {"subscribe": f"{topic},{other}"}
-        streams = [stream_of(kafka, both, **EARLIEST, **more) for more in ({}, {"kafka.group.id": group})]
+        named = {"kafka.group.id": group}, GOES_ON | {"kafka.group.id": f"{group}-2"}
+        streams = [stream_of(kafka, both, **EARLIEST, **more) for more in ({}, *named)]
         for stream in streams:
             assert stream.trigger() == [1, 2]
             stream.restart()
         kafka.delete_topic(other)
         conditions = "PARTITIONS_DELETED", "PARTITIONS_DELETED_AND_GROUP_ID_CONFIG_PRESENT"
-        for condition, error in zip(conditions, at_once(*streams), strict=True):
+        *errors, none = at_once(*streams)
+        for condition, error in zip(conditions, errors, strict=True):
             with loss(condition, f"{other}-0"):
                 raise error
+        assert none is None
+        warned(streams[-1], conditions[1], f"{other}-0 (read up to 1)")
 
 
 @pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
-def test_a_partition_added_whose_first_records_are_gone(kafka, stream_of, more):
+def test_a_partition_added_whose_first_records_are_gone(kafka, stream_of, more, warned):
     topic = topic_holding(kafka, [0])
     stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **more)
     assert stream.trigger() == [0]
@@ -195,9 +258,36 @@ def test_a_partition_added_whose_first_records_are_gone(kafka, stream_of, more):
     remove_records(kafka, topic, before=2, partition=1)
     if more:
         stream.wait_for(12, 13, 14)
+        warned(stream, "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", f"{topic}-1", offsets=2)
         return
     with loss("ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", f"{topic}-1"):
         wait_until(stream.trigger, within=20)
+
+
+@pytest.mark.parametrize("more", [{}, GOES_ON], ids=["fail", "go on"])
+def test_a_partition_added_and_deleted_before_it_was_looked_at(kafka, stream_of, more, warned):
+    prefix = name("loss")
+    topic = topic_holding(kafka, [0], f"{prefix}-kept")
+    pattern = {"subscribePattern": f"{prefix}-.*", "rebalanceListener": "recorders:Deleting"}
+    stream = stream_of(kafka, pattern, **EARLIEST, **({"kafka.request.timeout.ms": 3000} | more))
+    assert stream.trigger() == [0]
+    brief = f"{prefix}-brief"
+    recorders.doomed[brief] = kafka.delete_topic
+    topic_holding(kafka, [1], brief)
+    found = []
+
+    def met():
+        found.extend(stream.trigger() or [])
+        return brief not in recorders.doomed
+
+    if more:
+        wait_until(met, within=20)
+        warned(stream, "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", f"{brief}-0 was added, and deleted before")
+        send(kafka, topic, 0, [2])
+        assert (stream.trigger(), found) == ([2], [])
+        return
+    with loss("INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", f"{brief}-0"):
+        wait_until(met, within=20)
 
 
 @pytest.mark.parametrize("steps", [25, pytest.param(250, marks=pytest.mark.soak)])

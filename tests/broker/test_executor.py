@@ -1,10 +1,12 @@
 """The executors' half against real brokers, without Spark: connections, leaders that move, ranges."""
 
+import contextlib
+
 import pytest
 from support import Record, numbered, options, produce, topic_with
 
 from spark_kafka_group import BrokerTimeoutError, OffsetOutOfRangeError, ReadError
-from spark_kafka_group.executor import decode
+from spark_kafka_group.executor import connections, decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetch import Fetcher
 from spark_kafka_group.executor.read import read
@@ -12,6 +14,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.wire import Brokers
 
 
 def parsed(kafka, topic, **more):
@@ -160,3 +163,65 @@ def test_a_record_larger_than_every_limit_comes_through(kafka, disconnected):
     settings = parsed(kafka, topic, **SMALL)
     disconnected(settings)
     assert [len(value) for _, _, value in rows(read(task(topic, (0, 1)), settings))] == [900_000]
+
+
+@pytest.fixture
+def skipping(kafka, disconnected):
+    """Reads with failOnDataLoss=false."""
+
+    def made(topic, **more):
+        settings = parsed(kafka, topic, failOnDataLoss="false", **more)
+        disconnected(settings)
+        return settings
+
+    return made
+
+
+def test_a_topic_deleted_before_it_was_read_is_skipped_however_short_the_stall_limit_is(kafka, skipping, caplog):
+    topic, other = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+    settings = skipping(topic, **{"kafkaConsumer.pollTimeoutMs": 1000})
+    kafka.delete_topic(topic)
+    ranges = tuple(OffsetRange(TopicPartition(t, 0), 0, 10) for t in (topic, other))
+    assert [offset for _, offset, _ in rows(read(ReadTask(ranges), settings))] == list(range(10))
+    assert "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE" in caplog.text
+    assert f"{topic}-0: the cluster does not have this partition any more; skipping 0 to 9" in caplog.text
+
+
+def test_a_topic_deleted_between_a_refused_offset_and_its_lookup_is_as_gone(kafka, skipping, caplog):
+    class DeletedMeanwhile(Brokers):
+        def log_bounds(self, tp):
+            if tp.topic in kafka.admin.list_topics():
+                kafka.delete_topic(tp.topic)
+            return super().log_bounds(tp)
+
+    short = {"kafkaConsumer.pollTimeoutMs": 1000, "kafka.request.timeout.ms": 1500}
+    for fail in (False, True):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        with contextlib.closing(DeletedMeanwhile(skipping(topic, **short))) as brokers:
+            fetcher = Fetcher(brokers, task(topic, (50, 60)).ranges, decode.load("auto").scan, 1, fail)
+            if fail:
+                with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 50: .*Set failOnDataLoss=false"):
+                    list(fetcher.chunks())
+            else:
+                assert list(fetcher.chunks()) == []
+                assert f"{topic}-0: the cluster does not have this partition any more; skipping 50 to 59" in caplog.text
+
+
+def test_reads_that_differ_in_what_they_read_share_their_connections(kafka, disconnected):
+    topic = topic_with(kafka, numbered(30, 3))
+    bounds = [
+        {"startingOffsets": "earliest"},
+        {"startingTimestamp": 1, "kafka.group.id": "somebody"},
+        {"startingTimestamp": 2, "endingTimestamp": 3, "minPartitions": 5, "failOnDataLoss": "false"},
+        {"startingOffsetsByTimestamp": f'{{"{topic}": 5}}', "decoder": "python", "includeHeaders": "true"},
+    ]
+    reads = [parsed(kafka, topic, **more) for more in bounds]
+    disconnected(reads[0])
+    brokers = brokers_for(reads[0])
+    for settings in reads:
+        assert len(rows(read(task(topic, (0, 10)), settings))) == 10
+        assert brokers_for(settings) is brokers
+    assert sum(brokers is made for made in connections._brokers.values()) == 1
+    other = parsed(kafka, topic, **{"kafka.fetch.max.bytes": 1024})
+    disconnected(other)
+    assert brokers_for(other) is not brokers

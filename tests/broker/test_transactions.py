@@ -7,7 +7,7 @@ import random
 import time
 
 import pytest
-from support import committed, name, options
+from support import commit_for, committed, name, options
 from transactions import Writer, consumed, log_end
 
 from spark_kafka_group import BrokerTimeoutError, OptionError, ReadError
@@ -18,6 +18,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire import GroupClient
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 UNCOMMITTED = {"kafka.isolation.level": "read_uncommitted"}
@@ -189,6 +190,17 @@ def test_a_batch_read_ends_at_the_last_stable_offset(kafka, topic, writer, rows_
         tasks = batch.plan(Options.parse(options(kafka, topic, **level)))
         assert tasks == [(span(topic, 0, end),)]
         assert [value for _, value in rows_of(kafka, topic, tasks, **level)] == values
+
+
+def test_a_group_beyond_the_last_stable_offset_has_nothing_to_read_yet_and_has_lost_nothing(
+    kafka, topic, group, writer
+):
+    writer.write(0, 1)
+    commit_for(kafka, group, {(topic, 0): 2})
+    settings = Options.parse(options(kafka, topic, group, startingOffsets="group", **COMMITTED))
+    with contextlib.closing(GroupClient(settings, group)) as client:
+        tps = client.partitions(settings.subscription)
+        assert batch.batch_ranges(settings, client, tps) == ([span(topic, 2, 2)], frozenset())
 
 
 def test_an_end_beyond_the_last_stable_offset_is_an_error_at_once(kafka, topic, writer):

@@ -3,6 +3,7 @@
 import logging
 import random
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaProducer
@@ -201,3 +202,35 @@ def test_group_batch_refuses_the_option_as_it_commits_what_an_action_may_not_hav
     settings = options(kafka, "t", group, pushDownPredicate="true")
     with pytest.raises(OptionError, match="pushDownPredicate is not for group_batch"), group_batch(spark, settings):
         pass
+
+
+def test_several_threads_may_narrow_reads_of_one_session_and_its_setting_stays_as_it_was(spark, kafka, caplog):
+    topic = topic_with(kafka, numbered(300, 3))
+    conditions = [f"offset >= {90 + n} and partition = 1" for n in range(8)]
+
+    def reads(condition):
+        for _ in range(2):
+            read_where(spark, options(kafka, topic), condition)
+
+    with caplog.at_level(logging.INFO, "spark_kafka_group"), ThreadPoolExecutor(8) as pool:
+        list(pool.map(reads, conditions))
+    told = [f"where {condition}: reads {topic}-1[{90 + n},100)" for n, condition in enumerate(conditions)]
+    assert sorted(m for m in caplog.messages if m.startswith("where")) == sorted(told * 2)
+    assert spark.conf.get(FILTER_PUSHDOWN) == "false"
+
+
+def test_a_condition_that_sparks_python_half_fails_at_narrows_nothing_and_what_this_source_says_is_still_an_error(
+    spark, kafka, caplog
+):
+    settings = options(kafka, topic_with(kafka, numbered(30, 3)))
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")  # where this is in the year 10000 in UTC
+    try:
+        assert read_where(spark, settings, "timestamp <= '9999-12-31 23:59:59' and offset >= 5").count() == 15
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert "everything is read: Spark cannot narrow" in caplog.text
+    assert "OverflowError: date value out of range" in caplog.text
+    with pytest.raises(PySparkException, match="subscribe names none, which the cluster does not have"):
+        read_where(spark, settings | {"subscribe": "none"}, "offset >= 5")
+    assert spark.conf.get(FILTER_PUSHDOWN) == "false"

@@ -1,9 +1,13 @@
 """group_batch: a bounded read that commits when its block ends well."""
 
-import pytest
-from support import committed, members, numbered, options, produce, topic_with
+from concurrent.futures import ThreadPoolExecutor
 
-from spark_kafka_group import OptionError, group_batch
+import pytest
+from support import commit_for, committed, members, numbered, options, produce, topic_with
+
+from spark_kafka_group import DataLossError, OptionError, group_batch
+from spark_kafka_group.driver import batch
+from spark_kafka_group.options import Options
 
 
 def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafka, group):
@@ -22,7 +26,8 @@ def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafk
 
 def test_every_action_reads_the_same_records(spark, kafka, group):
     topic = topic_with(kafka, numbered(30, 3))
-    with group_batch(spark, options(kafka, topic, group, startingOffsets="group")) as batch:
+    static = {"kafka.group.instance.id": f"{group}-1"}
+    with group_batch(spark, options(kafka, topic, group, startingOffsets="group", **static)) as batch:
         assert batch.df.count() == 30
         produce(kafka, topic, numbered(30, 3))
         assert batch.df.count() == 30
@@ -49,3 +54,38 @@ def test_an_empty_batch_commits_nothing(spark, kafka, group):
 def test_it_needs_a_group(spark, kafka):
     with pytest.raises(OptionError, match=r"needs kafka.group.id"), group_batch(spark, options(kafka, "t")):
         pass
+
+
+def test_partitions_added_after_the_join_are_for_the_next_batch(spark, kafka, group):
+    topic = topic_with(kafka, numbered(30, 3))
+    settings = options(kafka, topic, group, startingOffsets="group")
+    with group_batch(spark, settings) as batch:
+        kafka.add_partitions(topic, 5)
+        produce(kafka, topic, numbered(50, 5))
+        assert batch.df.count() == batch.records == 30
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+    with group_batch(spark, settings) as batch:
+        assert batch.df.count() == 50
+    assert committed(kafka, group) == {(topic, p): 20 if p < 3 else 10 for p in range(5)}
+
+
+def test_without_partitions_nothing_is_read_and_a_topic_that_does_not_exist_is_an_error(spark, kafka, group):
+    settings = options(kafka, "none", group, startingOffsets="group", includeHeaders="true")
+    with pytest.raises(OptionError, match="subscribe names none, which"), group_batch(spark, settings):
+        pass
+    pattern = {"subscribePattern": "^none$"} | {n: value for n, value in settings.items() if n != "subscribe"}
+    with group_batch(spark, pattern) as batch:
+        assert (batch.ranges, batch.df.count(), "headers" in batch.df.columns) == ((), 0, True)
+
+
+def test_a_group_that_stands_behind_the_end_of_a_log_is_a_loss_and_goes_on_at_that_end(spark, kafka, group):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    settings = options(kafka, topic, group, startingOffsets="group")
+    commit_for(kafka, group, {(topic, 0): 60, (topic, 1): 5})
+    with ThreadPoolExecutor() as pool:  # each doubts for seconds what it sees
+        told = pool.submit(batch.plan, Options.parse(settings))
+        with group_batch(spark, settings | {"failOnDataLoss": "false"}) as read:
+            assert read.df.count() == read.records == 5
+    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
+    with pytest.raises(DataLossError, match=f"{topic}-0.* is 60, .* ends at 10.*Set failOnDataLoss=false"):
+        told.result()

@@ -39,17 +39,16 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path):
     arguments = [
         "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
         "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--available-now",
-        "--option", "maxOffsetsPerTrigger=100",
+        "--option", "maxOffsetsPerTrigger=150",
     ]  # fmt: skip
     told = submit("stream_to_parquet.py", *arguments, SPARK_KAFKA_GROUP_LOGGING=str(ROOT / "conf/logging.ini"))
     lines = re.findall(r"^batch +(\d+)  generation +(\d+)  records +(\d+) .* lag +(\d+)$", told.stdout, re.MULTILINE)
     assert [(batch, records, lag) for batch, _, records, lag in lines] == [
-        ("0", "100", "200"),
-        ("1", "100", "100"),
-        ("2", "100", "0"),
+        ("0", "150", "150"),
+        ("1", "150", "0"),
     ]
     # One line a generation, one a planned batch, one a commit.
-    for words in ("leader of 1 member", "planned batch 2, 100 records", f"committed {topic}-0=34"):
+    for words in ("leader of 1 member", "planned batch 1, 150 records", f"committed {topic}-0=50"):
         assert words in told.stderr
     assert values(spark, tmp_path / "out") == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}

@@ -100,7 +100,10 @@ class TestProgress:
 class TestMetricsOf:
     @pytest.fixture
     def latest(self):
-        metrics, requests = Metrics(rebalances=3, lost=1, failed_commits=2), {r: Timing() for r in Request}
+        metrics, requests = (
+            Metrics(rebalances=3, lost=1, failed_commits=2, data_losses=2, offsets_lost=70),
+            {r: Timing() for r in Request},
+        )
         metrics.commit.record(4.0, 90.0)
         metrics.rebalance.record(250.0, 70.0)
         requests[Request.HEARTBEAT].record(1.5, 98.0)
@@ -119,6 +122,7 @@ class TestMetricsOf:
             "memberships-lost-total": 1, "rebalance-latency-max": 250.0, "rebalance-latency-total": 250.0,
             "last-rebalance-seconds-ago": 50.0, "join-total": 0, "join-time-avg": None, "heartbeat-total": 1,
             "last-heartbeat-seconds-ago": 2.0, "last-progress-seconds-ago": 20.0,
+            "data-losses-total": 2, "offsets-lost-total": 70,
         }  # fmt: skip
         assert {name: one[name] for name in expected} == expected
         assert one.partitions == {

@@ -1,0 +1,26 @@
+"""Options of a batch read whose offsets are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+
+from spark_kafka_group.offsets import OffsetRange, positions_to_json
+
+REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
+"""How options begin that say what is read."""
+
+
+def pinned(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
+    """`options` changed so that they read `ranges`, of which there must be one, and nothing else.
+
+    Whatever happens to other partitions of the same topics is of no concern then, and the group is not asked.
+    """
+    partitions: dict[str, list[int]] = {}
+    for r in ranges:
+        partitions.setdefault(r.tp.topic, []).append(r.tp.partition)
+    return {name: value for name, value in options.items() if not name.lower().startswith(REPLACED)} | {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(positions_to_json({r.tp: r.start for r in ranges})),
+        "endingOffsets": json.dumps(positions_to_json({r.tp: r.end for r in ranges})),
+    }

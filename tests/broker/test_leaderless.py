@@ -1,0 +1,58 @@
+"""Log offsets of partitions that have no leader for a while: waited for, never taken for an empty log."""
+
+import pytest
+from support import Record, name, options, produce
+
+from spark_kafka_group import BrokerTimeoutError
+from spark_kafka_group.driver import batch
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire.admin import GroupAdmin
+
+FIRST_MS = 1_700_000_000_000
+IMPATIENT = {"kafka.request.timeout.ms": 1200, "kafka.fetch.max.wait.ms": 100, "fetchOffset.numRetries": 1}
+
+
+def leaders(kafka, topic):
+    partitions = kafka.admin.describe_topics([topic])[0]["partitions"]
+    return {p["partition_index"]: p["leader_id"] for p in partitions}
+
+
+def test_lookups_wait_for_a_leader_and_name_the_partition_that_has_none(kafka3):
+    topic = name("leaderless")
+    kafka3.create_topic(topic, partitions=2, replication=1, configs={"min.insync.replicas": "1"})
+    produce(kafka3, topic, [Record(n % 2, None, b"x", timestamp_ms=FIRST_MS + n) for n in range(10)])
+    led, not_led = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    node = kafka3.node(leaders(kafka3, topic)[1] - 1)
+    impatient = Options.parse(options(kafka3, topic, **IMPATIENT))
+    late = {"startingTimestamp": str(FIRST_MS + 4), "startingOffsetsByTimestampStrategy": "latest"}
+    by_time = Options.parse(options(kafka3, topic, **IMPATIENT, **late))
+    client, patient = GroupClient(impatient), GroupClient(Options.parse(options(kafka3, topic)))
+    try:
+        node.stop()
+        wait_until(lambda: leaders(kafka3, topic)[1] < 0, within=30)
+        waits = pytest.raises(BrokerTimeoutError, match=f"without a leader: {not_led}$")
+        for lookup in (
+            client.end_offsets,
+            client.beginning_offsets,
+            lambda tps: client.offsets_at(dict.fromkeys(tps, 0)),
+        ):
+            with waits:
+                lookup([led, not_led])
+            assert lookup([led])
+        with waits, GroupAdmin(impatient) as admin:
+            admin.log_ranges([led, not_led])
+        with waits:
+            batch.plan(by_time)  # which would skip what it has for an empty log
+        node.start()
+        assert patient.end_offsets([led, not_led]) == {led: 5, not_led: 5}
+        assert patient.offsets_at({led: FIRST_MS + 4, not_led: FIRST_MS + 100}) == {led: 2, not_led: None}
+        (task,) = batch.plan(Options.parse(options(kafka3, topic, **late)))
+        assert set(task) == {OffsetRange(led, 2, 5), OffsetRange(not_led, 2, 5)}
+    finally:
+        client.close()
+        patient.close()
+        node.start()
+        kafka3.wait_until_ready()
