@@ -72,7 +72,7 @@ def test_what_cannot_pass_ends_at_once_and_says_what_to_change(kafka, records, g
     given = options(
         kafka, listener, records, group, security_protocol=protocol, request_timeout_ms=str(within_ms), **more
     )
-    parsed = Options.parse(given)
+    parsed = Options.parse(given | {"kafkaConsumer.pollTimeoutMs": str(within_ms)})
     expected = BrokerTimeoutError if case in PASSING else AuthenticationError
     task = ReadTask((OffsetRange(TopicPartition(records, 0), 0, 1),))
     calls = [
