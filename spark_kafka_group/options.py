@@ -17,6 +17,7 @@ from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.refused import why_refused
 from spark_kafka_group.security import LoginModule, Secret, Security, check
 from spark_kafka_group.security import parsing as security
 from spark_kafka_group.security.settings import PROTOCOLS, TLS_PROTOCOLS
@@ -300,12 +301,22 @@ class Options:
     reconnect_backoff_max_ms: int = _option(
         "kafka.reconnect.backoff.max.ms", parsing.integer(0), "The longest such pause.", default=1_000, passed_on=True
     )
+    socket_connection_setup_timeout_ms: int = _option(
+        "kafka.socket.connection.setup.timeout.ms", parsing.integer(1),
+        "How long one attempt to connect to a broker may take, with TLS and authentication; it doubles with each that "
+        "fails.",
+        default=10_000, passed_on=True,
+    )  # fmt: skip
+    socket_connection_setup_timeout_max_ms: int = _option(
+        "kafka.socket.connection.setup.timeout.max.ms", parsing.integer(1), "The longest such attempt.",
+        default=30_000, passed_on=True,
+    )  # fmt: skip
     receive_buffer_bytes: int | None = _option(
-        "kafka.receive.buffer.bytes", parsing.integer(1), "Size of the sockets' receive buffer.",
+        "kafka.receive.buffer.bytes", parsing.buffer_bytes, "Size of the sockets' receive buffer; -1 is the system's.",
         shown="the system's",
     )  # fmt: skip
     send_buffer_bytes: int | None = _option(
-        "kafka.send.buffer.bytes", parsing.integer(1), "Size of the sockets' send buffer.",
+        "kafka.send.buffer.bytes", parsing.buffer_bytes, "Size of the sockets' send buffer; -1 is the system's.",
         shown="the system's",
     )  # fmt: skip
     client_dns_lookup: str = _option(
@@ -313,10 +324,12 @@ class Options:
         "Whether a bootstrap server's name is replaced by the canonical names of its addresses.",
         default="use_all_dns_ips", passed_on=True,
     )  # fmt: skip
-    proxy_url: str | None = _option(
-        "kafka.proxy.url", parsing.text,
-        "A proxy to connect through, `socks5://host:port` or `http://host:port`, as kafka-python has it.",
-        shown="none", passed_on=True,
+    proxy_url: Secret | None = _option(
+        "kafka.proxy.url", security.proxy,
+        "A proxy that driver and executors connect through: `socks5://host:port` (`socks5h` has it look up brokers' "
+        "names) or `http://host:port` (CONNECT). Where it wants a password, `user:password@` before the host, as they "
+        "are, not percent-encoded.",
+        shown="none", passed_on=True, secret=True,
     )  # fmt: skip
     fetch_min_bytes: int = _option(
         "kafka.fetch.min.bytes", parsing.integer(1), "A broker answers a fetch when it has this much.", default=1
@@ -497,7 +510,8 @@ class Options:
     def passed_on(self) -> dict[str, Any]:
         """What kafka-python is to be told as it is, by its own names."""
         fields = (field for field in dataclasses.fields(self) if field.metadata["passed_on"])
-        return {field.name: getattr(self, field.name) for field in fields}
+        values = {field.name: getattr(self, field.name) for field in fields}
+        return {name: value.text if isinstance(value, Secret) else value for name, value in values.items()}
 
     @property
     def committed_only(self) -> bool:
@@ -515,58 +529,15 @@ class Options:
 
 
 _FIELDS = {field.metadata["name"].lower(): field for field in dataclasses.fields(Options)}
-
-_NO_DESERIALIZERS = (
-    "key and value are binary columns: turn them into other types with Spark, "
-    "as in df.selectExpr('cast(value as string)')"
-)
-_JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
-_JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
-_NO_KERBEROS = "Kerberos is not supported: take SCRAM, OAUTHBEARER, or TLS with a client certificate"
-_NO_AUTO_COMMIT = (
-    "offsets are committed once a micro-batch has succeeded; committing on a timer would lose or repeat records"
-)
-_NO_CLIENT_METRICS = "no client's own metrics are kept: the query's progress and GroupKafkaListener have them"
-REFUSED = {
-    "kafka.key.deserializer": _NO_DESERIALIZERS,
-    "kafka.value.deserializer": _NO_DESERIALIZERS,
-    "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
-    "kafka.auto.commit.interval.ms": _NO_AUTO_COMMIT,
-    "kafka.ssl.provider": _JAVA_TLS,
-    "kafka.ssl.engine.factory.class": _JAVA_TLS,
-    "kafka.ssl.keymanager.algorithm": _JAVA_TLS,
-    "kafka.ssl.trustmanager.algorithm": _JAVA_TLS,
-    "kafka.ssl.secure.random.implementation": _JAVA_TLS,
-    "kafka.security.providers": _JAVA_TLS,
-    "kafka.sasl.kerberos.service.name": _NO_KERBEROS,
-    "kafka.sasl.kerberos.kinit.cmd": _NO_KERBEROS,
-    "kafka.sasl.client.callback.handler.class": _JAVA_LOGIN,
-    "kafka.sasl.login.class": _JAVA_LOGIN,
-    "kafka.interceptor.classes": "these are Java classes: option interceptors takes module:Class",
-    "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
-    "kafka.metrics.num.samples": _NO_CLIENT_METRICS,
-    "kafka.metrics.recording.level": _NO_CLIENT_METRICS,
-    "kafka.metrics.sample.window.ms": _NO_CLIENT_METRICS,
-    "kafka.max.poll.records": "a micro-batch reads ranges of offsets, whatever polls return: take maxOffsetsPerTrigger",
-    "kafka.consumer.timeout.ms": "a stream goes on until it is stopped: take trigger(availableNow=True)",
-    "kafka.default.api.timeout.ms": "kafka.request.timeout.ms bounds each call with its retries",
-    "kafka.client.rack": "executors read from leaders, never from the nearest replica",
-    "kafka.exclude.internal.topics": "subscribePattern never matches internal topics: name them in subscribe",
-    "kafka.group.remote.assignor": "members assign, not the broker: take kafka.partition.assignment.strategy",
-    "kafka.api.version": "brokers are asked which versions they have",
-    "kafka.api.version.request": "brokers are asked which versions they have",
-    "kafka.max.in.flight.requests.per.connection": "one fetch per broker is under way while the one before is decoded",
-    "kafka.enable.incremental.fetch.sessions": "each fetch request names all of a task's partitions",
-    "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
-}
-"""Options that Kafka's consumer has and that cannot mean anything here, with the reason."""
+OPTION_NAMES = frozenset(_FIELDS)
+"""Names of all options, in lower case."""
 
 
 def _unknown(name: str) -> str:
+    refused = why_refused(name)
+    if refused is not None:
+        return f"option {name} is not supported: {refused}"
     lowered = name.lower()
-    for refused in (lowered, f"kafka.{lowered}"):
-        if refused in REFUSED:
-            return f"option {name} is not supported: {REFUSED[refused]}"
     if f"kafka.{lowered}" in _FIELDS:
         nearest = [f"kafka.{lowered}"]
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from types import MappingProxyType
 from spark_kafka_group.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.offsets import EARLIEST, TopicPartition
 
-INT32_MAX = 2**31 - 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 GROUP = "group"
 
 
@@ -35,6 +36,14 @@ def integer(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
         return value
 
     return parse
+
+
+def buffer_bytes(raw: str) -> int | None:
+    """Size of a socket's buffer; None, which Kafka writes as -1, is what the system gives."""
+    size = integer(-1)(raw)
+    if size == 0:
+        raise ValueError(f"must be -1 (the system's) or between 1 and {INT32_MAX}")
+    return None if size == -1 else size
 
 
 def boolean(raw: str) -> bool:
@@ -92,17 +101,14 @@ def pattern(raw: str) -> str:
 def partitions(raw: str) -> frozenset[TopicPartition]:
     """JSON like Spark's `assign`: partition numbers of each topic."""
     expected = 'must be JSON like {"topicA": [0, 1], "topicB": [2, 4]}'
-    try:
-        named = json.loads(raw)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{expected}: {error}") from None
+    named = _json(raw, expected)
     if not isinstance(named, dict) or not all(isinstance(numbers, list) for numbers in named.values()):
         raise ValueError(expected)
     found = []
     for topic, numbers in named.items():
         _check_topic(topic)
         for number in numbers:
-            if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= INT32_MAX:
                 raise ValueError(f"{expected}; {number!r} of {topic} is not a partition number")
             found.append(TopicPartition(topic, number))
     return frozenset(found)
@@ -146,6 +152,8 @@ def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyT
             value = WORDS[value.strip().lower()]
         if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
             raise ValueError(f"{expected}; {where} has {value!r}")
+        if value > INT64_MAX:
+            raise ValueError(f"has {value} for {where}: an offset is at most {INT64_MAX}")
         if value in refused:
             raise ValueError(f"has {value} for {where}: {refused[value]}")
         return value
@@ -166,6 +174,8 @@ def timestamps(option: str) -> Callable[[str], Bound]:
     def position(where: str, value: object) -> Position:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
             raise ValueError(f"{expected}; {where} has {value!r}")
+        if value > INT64_MAX:
+            raise ValueError(f"has {value} for {where}: a timestamp is at most {INT64_MAX}")
         return AtTime(value)
 
     return lambda raw: Bound(option, named=_by_partition(raw, expected, position))
@@ -173,16 +183,13 @@ def timestamps(option: str) -> Callable[[str], Bound]:
 
 def timestamp(option: str) -> Callable[[str], Bound]:
     """One timestamp, in milliseconds since the epoch."""
-    return lambda raw: Bound(option, every=AtTime(integer(0, 2**63 - 1)(raw)))
+    return lambda raw: Bound(option, every=AtTime(integer(0, INT64_MAX)(raw)))
 
 
 def _by_partition(
     raw: str, expected: str, position: Callable[[str, object], Position]
 ) -> frozenset[tuple[str, int | None, Position]]:
-    try:
-        named = json.loads(raw)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{expected}: {error}") from None
+    named = _json(raw, expected)
     if not isinstance(named, dict) or not named:
         raise ValueError(expected)
     found: list[tuple[str, int | None, Position]] = []
@@ -192,10 +199,25 @@ def _by_partition(
             found.append((topic, None, position(topic, partitions)))
             continue
         for number, value in partitions.items():
-            if not number.isdecimal():
+            if not re.fullmatch(r"0|[1-9][0-9]{0,9}", number) or int(number) > INT32_MAX:
                 raise ValueError(f"{expected}; {number!r} of {topic} is not a partition number")
             found.append((topic, int(number), position(f"{topic}-{number}", value)))
     return frozenset(found)
+
+
+def _json(raw: str, expected: str) -> object:
+    """JSON in whose objects no key is there twice."""
+
+    def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        for key, count in Counter(key for key, _ in pairs).items():
+            if count > 1:
+                raise ValueError(f"has {key!r} {count} times")
+        return dict(pairs)
+
+    try:
+        return json.loads(raw, object_pairs_hook=distinct)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{expected}: {error}") from None
 
 
 DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -207,14 +229,3 @@ def duration_ms(raw: str) -> int:
     if match is None or (match[2] or "ms") not in DURATIONS_MS:
         raise ValueError(f"must be a duration such as 200ms, 30s or 15m (units: {', '.join(DURATIONS_MS)})")
     return int(match[1]) * DURATIONS_MS[match[2] or "ms"]
-
-
-def only(word: str, because: str) -> Callable[[str], str]:
-    """The one value that is possible."""
-
-    def parse(raw: str) -> str:
-        if raw.strip().lower() != word:
-            raise ValueError(f"can only be {word}: {because}")
-        return word
-
-    return parse

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_kafka_group import plugins
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.security.jaas import LoginModule
+from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import MECHANISMS, PASSWORD_MECHANISMS, Security
 
@@ -96,10 +96,12 @@ def credentials(security: Security) -> Credentials:
         )
     if module is not None and module.name != MODULES[mechanism]:
         others = [name for name, known in MODULES.items() if known == module.name]
-        hint = f": it is for {' and '.join(others)}" if others else ""
+        # Any other name stays untold: where quotes are missing it may be a part of a password.
+        named = (
+            f"names {module.short_name}: it is for {' and '.join(others)}" if others else "begins with another class"
+        )
         raise OptionError(
-            f"kafka.sasl.jaas.config names {module.short_name}{hint}; kafka.sasl.mechanism ({mechanism}) needs "
-            f"{MODULES[mechanism]}"
+            f"kafka.sasl.jaas.config {named}; kafka.sasl.mechanism ({mechanism}) needs {MODULES[mechanism]}"
         )
     if mechanism in PASSWORD_MECHANISMS:
         return _user_password(security, mechanism, module)
@@ -213,25 +215,26 @@ def _unsecured(module: LoginModule) -> UnsecuredToken:
         for name, value in _prefixed(module, f"{CLAIM}{kind}"):
             known.add(f"{CLAIM}{kind}{name}")
             if kind == "NumberClaim_":
-                claims[name] = _number(f"{CLAIM}{kind}{name}", value)
+                claims[name] = _number(module, f"{CLAIM}{kind}{name}", value)
             else:
                 # The first character is what separates the items.
                 claims[name] = value if kind == "StringClaim_" else tuple(value[1:].split(value[:1])) if value else ()
     principal = module.get(f"{CLAIM}PrincipalClaimName") or "sub"
     if not isinstance(claims.get(principal), str):
-        raise OptionError(f'kafka.sasl.jaas.config has no {CLAIM}StringClaim_{principal}="...", which names the user')
+        claim = "sub" if principal == "sub" else f"<the claim that {CLAIM}PrincipalClaimName says>"
+        raise OptionError(f'kafka.sasl.jaas.config has no {CLAIM}StringClaim_{claim}="...", which names the user')
     extensions = _prefixed(module, f"{CLAIM}Extension_")
     _refuse_others(module, known, f"{CLAIM}Extension_")
     lifetime = module.get(f"{CLAIM}LifetimeSeconds")
-    lifetime_s = 3600.0 if lifetime is None else _number(f"{CLAIM}LifetimeSeconds", lifetime)
+    lifetime_s = 3600.0 if lifetime is None else _number(module, f"{CLAIM}LifetimeSeconds", lifetime)
     return UnsecuredToken(tuple(claims.items()), lifetime_s, extensions)
 
 
-def _number(name: str, value: str) -> float:
+def _number(module: LoginModule, name: str, value: str) -> float:
     try:
         return float(value)
     except ValueError:
-        raise OptionError(f"{name} in kafka.sasl.jaas.config must be a number") from None
+        raise OptionError(f"kafka.sasl.jaas.config must have a number for {module.shown(name)}") from None
 
 
 def _prefixed(module: LoginModule, prefix: str) -> tuple[tuple[str, str], ...]:
@@ -241,7 +244,8 @@ def _prefixed(module: LoginModule, prefix: str) -> tuple[tuple[str, str], ...]:
 def _refuse_others(module: LoginModule, known: set[str] | tuple[str, ...], prefix: str | None = None) -> None:
     for name in sorted(module.names() - set(known)):
         if prefix is None or not name.startswith(prefix):
-            takes = ", ".join(sorted(known)) or "nothing"
+            takes = ", ".join(sorted(set(known) & KNOWN_OPTIONS)) or "nothing"
             raise OptionError(
-                f"kafka.sasl.jaas.config has {name}, which would have no effect: {module.short_name} takes {takes} here"
+                f"kafka.sasl.jaas.config has {module.shown(name)}, which would have no effect: {module.short_name} "
+                f"takes {takes} here; {QUOTES}"
             )

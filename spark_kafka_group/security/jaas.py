@@ -4,13 +4,14 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="say \\"hi\\"";
 
-An error says where something is wrong, and never what stands there.
+An error says where something is wrong, and never what stands there: where quotes are missing, a word is a part of a
+password. Names of options and classes are told by where they begin, unless they are Kafka's own.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from spark_kafka_group.security.secret import Secret
 
@@ -20,6 +21,14 @@ WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\u00a0-\U0010ffff-]*
 QUOTED = re.compile(r"""(["'])((?:\\[^\n\r]|(?!\1)[^\\\n\r])*)\1""")
 ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
+KNOWN_OPTIONS = frozenset(
+    {
+        "username", "password", "tokenauth", "clientId", "clientSecret", "scope", "unsecuredLoginLifetimeSeconds",
+        "unsecuredLoginPrincipalClaimName", "unsecuredLoginScopeClaimName", "unsecuredLoginStringClaim_sub",
+    }
+)  # fmt: skip
+"""Kafka's, which may be shown."""
+QUOTES = 'values are in double quotes, with \\" and \\\\ for " and \\ in them'
 
 
 @dataclass(frozen=True)
@@ -28,11 +37,17 @@ class LoginModule:
 
     name: str
     options: tuple[tuple[str, Secret], ...] = ()
+    positions: tuple[int, ...] = field(default=(), compare=False)
+    """Where in the text each of the options begins, from 0."""
 
     @property
     def short_name(self) -> str:
         """The class without its package."""
         return self.name.rpartition(".")[2]
+
+    def shown(self, name: str) -> str:
+        """An option that is given, for an error."""
+        return _shown(name, self.positions[[given for given, _ in self.options].index(name)])
 
     def names(self) -> set[str]:
         """Names of the options that are given."""
@@ -55,15 +70,26 @@ def login_module(raw: str) -> LoginModule:
     name = tokens.word("the class of a login module")
     if tokens.word("a control flag such as required").lower() not in CONTROL_FLAGS:
         raise ValueError(f"must have one of {', '.join(CONTROL_FLAGS)} after the class of the login module")
-    options: dict[str, Secret] = {}
+    options: dict[str, tuple[Secret, int]] = {}
     while not tokens.takes(";"):
+        begin = tokens.position
         option = tokens.word("name=value or the final semicolon")
         if not tokens.takes("="):
-            raise ValueError(f"must have = and a value after {option} ({tokens.where()})")
-        options[option] = Secret(tokens.value(option))
+            raise ValueError(f"must have = and a value after {_shown(option, begin)} ({tokens.where()}); {QUOTES}")
+        value = tokens.text()
+        if value is None:
+            raise ValueError(f"must have a value after {_shown(option, begin)} and = ({tokens.where()}); {QUOTES}")
+        options[option] = Secret(value), begin
     if not tokens.at_end():
-        raise ValueError("must have one login module, and goes on after its semicolon")
-    return LoginModule(name, tuple(sorted(options.items())))
+        raise ValueError(f"must have one login module, and goes on after its semicolon ({tokens.where()})")
+    given = sorted(options)
+    return LoginModule(
+        name, tuple((option, options[option][0]) for option in given), tuple(options[option][1] for option in given)
+    )
+
+
+def _shown(option: str, position: int) -> str:
+    return option if option in KNOWN_OPTIONS else f"the name at character {position + 1}"
 
 
 class _Tokens:
@@ -77,6 +103,10 @@ class _Tokens:
     def _skip(self) -> None:
         space = SPACE.match(self._raw, self._at)
         self._at = space.end() if space else self._at
+
+    @property
+    def position(self) -> int:
+        return self._at
 
     def at_end(self) -> bool:
         return self._at == len(self._raw)
@@ -93,20 +123,12 @@ class _Tokens:
 
     def word(self, what: str) -> str:
         # Kafka takes quotes here too.
-        word = self._text()
+        word = self.text()
         if word is None:
-            raise ValueError(f"must have {what} {self.where()}")
+            raise ValueError(f"must have {what} {self.where()}; {QUOTES}")
         return word
 
-    def value(self, option: str) -> str:
-        value = self._text()
-        if value is None:
-            raise ValueError(
-                f'must have a value in double quotes after {option}=, with \\" and \\\\ for " and \\ in it'
-            )
-        return value
-
-    def _text(self) -> str | None:
+    def text(self) -> str | None:
         quoted = QUOTED.match(self._raw, self._at)
         word = quoted or WORD.match(self._raw, self._at)
         if word is None:

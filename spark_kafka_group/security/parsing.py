@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from spark_kafka_group.security import jaas
 from spark_kafka_group.security.credentials import NOT_WITHOUT_LIBRARIES
@@ -68,7 +68,42 @@ def tls_versions(raw: str) -> tuple[str, ...]:
 
 def endpoint(raw: str) -> Secret:
     """URL of OAuth tokens; not shown, as some have secrets in them."""
-    parts = urlsplit(raw.strip())
-    if parts.scheme not in ("https", "http", "file") or not (parts.netloc or parts.scheme == "file"):
-        raise ValueError("must be a URL with https, http or file")
+    parts = _url(raw, "https", "http", "file")
+    if "@" in parts.netloc:
+        raise ValueError(
+            "must have no user and password before its host: "
+            "kafka.sasl.oauthbearer.client.credentials.client.id and .secret are for them"
+        )
+    if parts.scheme != "file" and not parts.hostname:
+        raise ValueError("must be a URL with a host")
     return Secret(raw.strip())
+
+
+def proxy(raw: str) -> Secret:
+    """URL of a proxy to connect through; not shown, as a password may be in it."""
+    parts = _url(raw, "socks5", "socks5h", "http")
+    if not parts.hostname or parts.port is None or parts.path.strip("/") or parts.query or parts.fragment:
+        raise ValueError(
+            "must be scheme://host:port or scheme://user:password@host:port, with socks5, socks5h or http, and nothing "
+            "after the port"
+        )
+    if "@" in parts.netloc and not (parts.username and parts.password):
+        raise ValueError("must have both user and password before the @, or neither")
+    return Secret(raw.strip())
+
+
+def _url(raw: str, *schemes: str) -> SplitResult:
+    """The parts of a URL; errors of urllib, which have the text of what is wrong, do not get out."""
+    url = raw.strip()
+    try:
+        parts = urlsplit(url)
+        valid = parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ValueError("must be a URL, and its host or port cannot be one")
+    if parts.scheme not in schemes:
+        raise ValueError(f"must be a URL with {', '.join(schemes[:-1])} or {schemes[-1]}")
+    if parts.scheme != "file" and not (url.isascii() and url.isprintable() and " " not in url):
+        raise ValueError("must be a URL of ASCII characters without spaces")
+    return parts

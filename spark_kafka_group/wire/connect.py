@@ -112,12 +112,14 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     BrokerError
     """
     clients: list[KafkaNetClient] = []
+    connection = connection_configs(options, role)
+    unknown_to_consumers = {name: connection.pop(name) for name in set(connection) - set(KafkaConsumer.DEFAULT_CONFIG)}
 
     def make_client(**configs: Any) -> KafkaNetClient:
-        clients.append(net_client(**configs))
+        clients.append(net_client(**configs | unknown_to_consumers))
         return clients[-1]
 
-    always = connection_configs(options, role) | {
+    always = connection | {
         "enable_auto_commit": False,
         "allow_auto_create_topics": False,
         "bootstrap_timeout_ms": options.request_timeout_ms,

@@ -84,7 +84,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         sock = await create_connection(
-            self._net, node.host, node.port, self.config["socket_options"], timeout_at=timeout_at
+            self._net, node.host, node.port, self.config["socket_options"], self.config["proxy_url"], timeout_at
         )
         if not self.ssl_enabled:
             return TcpTransport(self._net, sock, host=node.host)
@@ -98,16 +98,19 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if conn.init_future.failed() and isinstance(conn.init_future.exception, RefusedError):
             self._auth_failures[node.node_id] = conn.init_future.exception
 
-    def get_connection(self, node_id: Any, *args: Any, **kwargs: Any) -> Any:
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **how: Any) -> Any:
         known = self._conns.get(node_id)
-        conn = super().get_connection(node_id, *args, **kwargs)
+        # Given all the time there is, as bootstrapping gives it, a server that does not answer would use it up.
+        setup_ms = self.socket_connection_setup_timeout_ms(node_id)
+        timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
+        conn = super().get_connection(node_id, timeout_ms, **how)
         if conn is not known:
             self._explain(conn, self.cluster.broker_metadata(node_id))
         return conn
 
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
-        where = f"{node.host}:{node.port}"
+        where = f"{node.host}:{node.port}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
 
         def explained(error: Exception | None) -> None:
             if error is not None:

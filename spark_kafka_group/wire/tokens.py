@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import http.client
 import json
 import threading
 import time
@@ -26,6 +27,13 @@ ENDPOINT_TIMEOUT_S = 10.0
 REFRESH_AT = 0.8
 """Part of a token's life after which another one is asked for, as in Kafka's Java client."""
 HANDLER = "kafka.sasl.login.callback.handler.class"
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves a redirect what it is, an answer without a token: following it would send credentials on."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -140,17 +148,26 @@ def _asked_for(source: ClientCredentials) -> Token:
         headers={"Authorization": f"Basic {identity}", "Accept": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=ENDPOINT_TIMEOUT_S) as response:
+        with urllib.request.build_opener(_NoRedirects).open(request, timeout=ENDPOINT_TIMEOUT_S) as response:
             answer = json.load(response)
         token, lifetime_s = str(answer["access_token"]), answer.get("expires_in")
         return Token(token, None if lifetime_s is None else float(lifetime_s))
     except urllib.error.HTTPError as error:
+        if 300 <= error.code < 400:
+            raise AuthenticationError(
+                f"{where}: it redirects (HTTP {error.code}), which is not followed, as that would send "
+                f"the client's secret on: give the URL that answers"
+            ) from None
         said = _error_of(error)
         if error.code >= 500:
             raise BrokerError(f"{where}: no token: {said}") from None
         raise AuthenticationError(f"{where}: no token for client {source.client_id}: {said}") from None
     except OSError as error:
         raise BrokerError(f"{where}: no token: {getattr(error, 'reason', error)}") from None
+    except http.client.InvalidURL:
+        raise AuthenticationError(f"{where}: it is no URL that can be asked") from None
+    except http.client.HTTPException as error:
+        raise BrokerError(f"{where}: no token: what it answers is not HTTP ({type(error).__name__})") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise AuthenticationError(f"{where}: what it answers is no JSON with access_token and expires_in") from None
 
@@ -161,7 +178,7 @@ def _error_of(error: urllib.error.HTTPError) -> str:
     try:
         answer: Any = json.load(error)
         return f"{told} {answer['error']}" if isinstance(answer["error"], str) else told
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
         return told
 
 

@@ -1,10 +1,14 @@
 """The least that a user has to be allowed, as the README has it, by Kafka's own authorizer; and errors that say so."""
 
+import json
+
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
+from pyspark.errors import PythonException
 from secured import PASSWORD, add_user, options, scram, works
-from support import commit_for, name
+from support import commit_for, committed, name
 
+from spark_kafka_group import group_batch
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch import plan
 from spark_kafka_group.driver.stream import StreamDriver
@@ -127,6 +131,91 @@ def test_a_topic_that_may_only_be_described_is_neither_read_nor_committed(kafka,
     finally:
         driver.stop()
         brokers_for(parsed).close()
+
+
+def subscribed(way, topic):
+    """The option that names the topic in each way to read it."""
+    return {
+        "subscribePattern": {"subscribePattern": f"^({topic}|{topic}-hidden)$"},
+        "assign": {"assign": json.dumps({topic: [0, 1, 2]})},
+    }.get(way, {"subscribe": topic})
+
+
+def one_batch(given):
+    """A micro-batch as Spark runs one, committed by the next; returns the values read."""
+    parsed = Options.parse(given)
+    driver = StreamDriver(parsed)
+    try:
+        end = driver.latest_offset(driver.initial_offset(), None)
+        tasks = driver.plan(driver.initial_offset(), end)
+        rows = [r["value"] for ranges in tasks for b in read(ReadTask(ranges), parsed) for r in b.to_pylist()]
+        assert driver.latest_offset(end, None) == end
+        return rows
+    finally:
+        driver.stop()
+        brokers_for(parsed).close()
+
+
+def one_group_batch(spark, given):
+    with group_batch(spark, {name: value for name, value in given.items() if name != "startingOffsets"}) as batch:
+        return [row.value for row in batch.df.select("value").collect()]
+
+
+@pytest.fixture
+def runs(kafka, records, group, request):
+    """Runs a batch in one of the ways, as a user; returns the values read."""
+
+    def run(way, user):
+        base = given(kafka, records, group, user)
+        del base["subscribe"]
+        chosen = base | subscribed(way, records)
+        if way == "group_batch":
+            return one_group_batch(request.getfixturevalue("spark"), chosen)
+        return one_batch(chosen)
+
+    return run
+
+
+WAYS = ("subscribePattern", "assign", "group_batch")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_read_on_topic_and_group_is_all_that_other_ways_to_read_need(kafka, records, group, user_with, runs, way):
+    hidden = f"{records}-hidden"
+    if way == "subscribePattern":
+        kafka.produce(kafka.create_topic(hidden), [b"not for this user"])
+    assert len(runs(way, user_with((READ, TOPIC, records), (READ, GROUP, group)))) == 30
+    assert committed(kafka, group) == {(records, partition): 10 for partition in range(3)}
+
+
+NO_GROUP = r"the ACL operation Describe \(or Read, which includes it\) on Group {group}"
+GROUP_DESCRIBED = "the ACL operation Read on Group {group}"
+NO_TOPIC = r"the ACL operation Describe \(or Read, which includes it\) on Topic {topic}"
+TOPIC_DESCRIBED = "TopicAuthorizationFailedError: this user needs the ACL operation Read on Topic {topic}"
+
+
+@pytest.mark.parametrize(
+    ("rights", "told"),
+    [
+        ([(READ, TOPIC)], NO_GROUP),
+        ([(READ, TOPIC), (DESCRIBE, GROUP)], GROUP_DESCRIBED),
+        ([(READ, GROUP)], NO_TOPIC),
+        ([(DESCRIBE, TOPIC), (READ, GROUP)], TOPIC_DESCRIBED),
+    ],
+    ids=["no group", "describe group", "no topic", "describe topic"],
+)
+@pytest.mark.parametrize("way", WAYS)
+def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
+    kafka, records, group, user_with, runs, way, rights, told
+):
+    resources = {TOPIC: records, GROUP: group}
+    user = user_with(*[(operation, kind, resources[kind]) for operation, kind in rights])
+    if way == "subscribePattern" and told is NO_TOPIC:
+        assert runs(way, user) == [], "what it may not describe is not found, without an error"
+        return
+    with pytest.raises((GroupKafkaError, PythonException), match=told.format(group=group, topic=records)):
+        runs(way, user)
+    assert committed(kafka, group) == {}
 
 
 def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
 from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, jaas, options, scram, works
+from support import committed
 
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
@@ -119,6 +120,38 @@ def test_a_token_is_asked_for_once_and_used_by_all_connections(kafka, records, g
     }
     works(options(kafka, "SASL", records, group, **more), group)
     assert asked == [("Basic Ymlja2VyOnMzY3JldA==", {"grant_type": ["client_credentials"], "scope": ["kafka read"]})]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"])
+def test_sasl_over_tls_through_spark(kafka, records, group, authority, endpoint, spark, tmp_path, mechanism):
+    url, asked = endpoint
+    ways = {
+        "PLAIN": PLAIN,
+        "SCRAM-SHA-256": scram(number=256),
+        "OAUTHBEARER": {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_jaas_config": jaas("oauth", clientId="bicker", clientSecret="s3cret"),
+            "sasl_oauthbearer_token_endpoint_url": url,
+        },
+    }
+    trust = {"ssl_truststore_location": authority.certificate}
+    given = options(kafka, "SASL_SSL", records, group, **trust, **ways[mechanism])
+    query = (
+        spark.readStream.format("groupkafka")
+        .options(**given)
+        .load()
+        .writeStream.format("parquet")
+        .option("path", str(tmp_path / "rows"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    rows = spark.read.parquet(str(tmp_path / "rows")).select("value").collect()
+    assert sorted(bytes(row.value) for row in rows) == sorted(b"v%d" % n for n in range(10) for _ in range(3))
+    assert committed(kafka, group) == {(records, partition): 10 for partition in range(3)}
+    if mechanism == "OAUTHBEARER":
+        assert len(asked) >= 2, "by the reader beside the driver and by a worker"
 
 
 def test_a_token_in_a_file_is_looked_at_for_each_connection(kafka, records, group, tmp_path):

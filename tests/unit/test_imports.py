@@ -8,8 +8,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "schema", "security", "subscription",
-    "task", "timing",
+    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
+    "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "errors": set(),
@@ -19,7 +19,8 @@ ALLOWED = {
     "parsing": {"bounds", "offsets"},
     "plugins": {"errors"},
     "security": {"errors", "plugins"},
-    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "security", "subscription"},
+    "refused": set(),
+    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "refused", "security", "subscription"},
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},

@@ -8,7 +8,8 @@ import pytest
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import REFUSED, Options, check_for_batch, markdown_table
+from spark_kafka_group.options import Options, check_for_batch, markdown_table
+from spark_kafka_group.refused import REFUSED
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -128,6 +129,20 @@ def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
         ("startingOffsets", '{"orders": {"0": "x"}}', "orders-0 has 'x'"),
         ("startingOffsets", '{"orders": ', "JSON"),
         ("startingOffsets", '{"other": {"0": 1}}', "names other, which subscribe does not"),
+        (
+            "startingOffsets",
+            '{"orders": {"0": 9223372036854775808}}',
+            "orders-0: an offset is at most 9223372036854775807",
+        ),
+        ("startingOffsets", '{"orders": {"0": 5, "00": 7}}', "'00' of orders is not a partition number"),
+        ("startingOffsets", '{"orders": {"0": 5, "0": 7}}', "has '0' 2 times"),
+        ("startingOffsets", '{"orders": {"0": 5}, "orders": {"1": 7}}', "has 'orders' 2 times"),
+        ("startingOffsets", '{"orders": {"2147483648": 5}}', "'2147483648' of orders is not a partition number"),
+        ("startingOffsetsByTimestamp", '{"orders": 9223372036854775808}', "a timestamp is at most 9223372036854775807"),
+        ("endingOffsetsByTimestamp", '{"orders": {"1": 1e3}}', "orders-1 has 1000.0"),
+        ("pausePartitions", '{"orders": [2147483648]}', "2147483648 of orders is not a partition number"),
+        ("kafka.receive.buffer.bytes", "-2", "must be between -1 and"),
+        ("kafka.send.buffer.bytes", "0", "must be -1 (the system's) or between 1 and"),
         ("endingOffsets", "earliest", "must be latest or JSON"),
         ("endingOffsets", '{"orders": {"0": -2}}', "cannot end at earliest"),
         ("kafka.auto.offset.reset", "smallest", "must be one of latest, earliest, none"),
@@ -185,6 +200,15 @@ def test_options_that_contradict_each_other_are_refused_with_both_values(changes
 def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):
     with pytest.raises(OptionError, match=message):
         check_for_batch(parse(**changes))
+
+
+def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():
+    named = parse(startingOffsets='{"orders": {"0": 9223372036854775807}}', **{"kafka.receive.buffer.bytes": "-1"})
+    assert dict(named.starting.positions()) == {"orders-0": 2**63 - 1}
+    parse(startingOffsetsByTimestamp='{"orders": 9223372036854775807}')
+    assert named.receive_buffer_bytes is None
+    assert parse(**{"kafka.send.buffer.bytes": "-1"}).send_buffer_bytes is None
+    assert parse(**{"kafka.send.buffer.bytes": "65536"}).send_buffer_bytes == 65536
 
 
 def test_repr_shows_names_but_no_values():

@@ -1,8 +1,12 @@
 """Security options: what contradicts is an error before any network call, and no error has a secret in it."""
 
+import contextlib
 import pickle
+import re
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
@@ -44,7 +48,9 @@ def oauth(options="", **more):
         (plain(**{"sasl.mechanism": "GSSAPI"}), "must be one of PLAIN, .*: Kerberos is not supported"),
         (plain(**{"sasl.mechanism": "AWS_MSK_IAM"}), "for Amazon MSK take OAUTHBEARER, with a class of your own"),
         (plain(**{"sasl.jaas.config": SCRAM}), "names ScramLoginModule: it is for SCRAM-SHA-256 and SCRAM-SHA-512; "),
-        (plain(**{"sasl.jaas.config": PLAIN.replace("username", "name")}), "has name, which would have no effect"),
+        (plain(**{"sasl.jaas.config": PLAIN.replace("username", "name")}), "has the name at character 66, which "),
+        (plain(**{"sasl.jaas.config": PLAIN.replace("username", "scope")}), "has scope, which would have no effect"),
+        (plain(**{"sasl.jaas.config": f"{HUSH}.plain required;"}), "begins with another class; kafka.sasl.mechanism"),
         (plain(**{"sasl.jaas.config": PLAIN.replace('username="u"', "")}), r'has no username="..." in Plain'),
         (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "delegation tokens are not"),
         (plain(**{"sasl.jaas.config": PLAIN[:-1]}), "must have name=value or the final semicolon at its end"),
@@ -59,6 +65,16 @@ def oauth(options="", **more):
             "is given twice: also as clientId in kafka.sasl.jaas.config",
         ),
         (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"ftp://{HUSH}"}), "endpoint.url must be a URL with "),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"https://me:{HUSH}@idp/"}), "no user and password before"),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"https://idp:{HUSH}/token"}), "host or port cannot be one"),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"https://[{HUSH}/token"}), "host or port cannot be one"),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"https://idp/a {HUSH}"}), "ASCII characters without spaces"),
+        (oauth(**{"sasl.oauthbearer.token.endpoint.url": f"https://:443/{HUSH}"}), "a URL with a host"),
+        ({"proxy.url": f"https://u:{HUSH}@h:1"}, "kafka.proxy.url must be a URL with socks5, socks5h or http"),
+        ({"proxy.url": f"http://u:{HUSH}@h"}, "kafka.proxy.url must be scheme://host:port or scheme://user:password@"),
+        ({"proxy.url": f"http://u:/{HUSH}@h:1"}, "kafka.proxy.url must be scheme://host:port or scheme://user:password@"),
+        ({"proxy.url": f"http://u:{HUSH}/x@h:1"}, "host or port cannot be one"),
+        ({"proxy.url": f"http://{HUSH}@h:1"}, "must have both user and password before the @, or neither"),
         (oauth(**{"sasl.login.callback.handler.class": "com.acme.Handler"}), "is a Java class: name module:Class of"),
         (oauth(**{"sasl.login.callback.handler.class": "collections:Counter"}), "token is missing"),
         (oauth(' unsecuredLoginStringClaim_name="u"'), r'has no unsecuredLoginStringClaim_sub="..."'),
@@ -89,8 +105,54 @@ def test_what_contradicts_is_said_without_secrets(settings, told):
     assert HUSH not in str(raised.value)
 
 
+PIECES = ('"', "'", "=", " ", ";", ",", "\\", "//", "/*", "\n", "8", "-", ".", "Hush", "hush=", "required", "password")
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    module=st.sampled_from([PLAIN, SCRAM, OAUTH.format(f' clientId="c" clientSecret="{HUSH}"')]),
+    mechanism=st.sampled_from(["PLAIN", "SCRAM-SHA-256", "OAUTHBEARER"]),
+    pieces=st.lists(st.sampled_from(PIECES), min_size=1, max_size=8),
+    endpoint=st.booleans(),
+)
+@example(PLAIN, "PLAIN", ["Hu", '"', "Hush", "9"], False)
+@example(PLAIN, "PLAIN", ["Hu", '"', "Hush", '"', "=", '"', "Hush"], False)
+def test_no_part_of_a_password_that_is_badly_quoted_is_told(module, mechanism, pieces, endpoint):
+    secret = "Hush".join(["", *pieces, ""])
+    for jaas in (module.replace(HUSH, secret), module.replace(f'"{HUSH}"', secret), secret, f"{secret} {module}"):
+        more = ENDPOINT if endpoint else {}
+        with contextlib.suppress(OptionError):
+            parse(**SASL | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas} | more)
+            continue
+        with pytest.raises(OptionError) as raised:
+            parse(**SASL | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas} | more)
+        assert "hush" not in str(raised.value).lower(), jaas
+
+
+@pytest.mark.parametrize(
+    ("password", "told"),
+    [
+        ('"hu"sh9"', "must have = and a value after the name at character 92 .*; values are in double quotes, with "),
+        (
+            "hush def",
+            r"must have = and a value after the name at character 93 \(at character 96\); values are in double",
+        ),
+        (
+            '"hu"sh="ef"',
+            "has the name at character 92, which would have no effect: PlainLoginModule takes password, user",
+        ),
+        ('"hush', r"must have a value after password and = \(at character 88\); values are in double quotes"),
+        ("9hush", r"must have a value after password and = \(at character 88\); values are in double quotes"),
+    ],
+)
+def test_a_password_that_is_badly_quoted_is_told_by_its_place(password, told):
+    with pytest.raises(OptionError, match=told) as raised:
+        parse(**plain(**{"sasl.jaas.config": PLAIN.replace(f'"{HUSH}"', password)}))
+    assert not {"hu", "sh", "def", "ef"} & set(re.findall(r"\w+", str(raised.value)))
+
+
 def test_secrets_show_nothing_and_cross_to_executors():
-    options = parse(**plain())
+    options = parse(**plain(**{"proxy.url": f"http://u:{HUSH}@h:1"}))
     crossed = pickle.loads(pickle.dumps(options))
     assert crossed == options
     assert hash(crossed) == hash(options)
@@ -100,11 +162,11 @@ def test_secrets_show_nothing_and_cross_to_executors():
 
 
 def test_javas_words_for_oauth():
-    given = oauth(' clientId="c" clientSecret="s" scope="r" extension_logicalCluster="lkc"', **ENDPOINT)
+    words = oauth(' clientId="c" clientSecret="s" scope="r" extension_logicalCluster="lkc"', **ENDPOINT)
     package = "org.apache.kafka.common.security.oauthbearer"
     java = {"sasl.login.callback.handler.class": f"{package}.OAuthBearerLoginCallbackHandler"}
-    for settings in (given, given | java):
-        assert credentials(parse(**settings).security) == ClientCredentials(
+    for each in (words, words | java):
+        assert credentials(parse(**each).security) == ClientCredentials(
             f"https://idp/token?{HUSH}", "c", Secret("s"), "r", (("logicalCluster", "lkc"),)
         )
     claims = ' unsecuredLoginStringClaim_sub="u" unsecuredLoginListClaim_scope="|a|b" unsecuredLoginLifetimeSeconds="9"'

@@ -1,0 +1,156 @@
+"""Settings of Kafka's consumers that cannot mean anything here, and why."""
+
+from __future__ import annotations
+
+_NO_DESERIALIZERS = (
+    "key and value are binary columns: turn them into other types with Spark, "
+    "as in df.selectExpr('cast(value as string)')"
+)
+_NO_AUTO_COMMIT = (
+    "offsets are committed once a micro-batch has succeeded; committing on a timer would lose or repeat records"
+)
+_NO_CLIENT_METRICS = "no client's own metrics are kept: the query's progress and GroupKafkaListener have them"
+_VERSIONS_ARE_ASKED = "brokers are asked which versions they have"
+_NO_REBOOTSTRAP = (
+    "the brokers that the cluster has named are tried again, and its bootstrap servers only by a query that starts: "
+    "start it again where all brokers have new addresses"
+)
+_NO_SHARE_GROUPS = "it is for share groups, and the query is a member of a consumer group: leave it out"
+_JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
+_JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
+_NO_KERBEROS = "Kerberos is not supported: take SCRAM, OAUTHBEARER, or TLS with a client certificate"
+_REFRESH = (
+    "a token is asked for again after 80% of its life: for other rules give a class of your own in "
+    "kafka.sasl.login.callback.handler.class"
+)
+_TOKEN_RETRY = (
+    "a token endpoint that fails is asked again when a connection is tried again: see kafka.reconnect.backoff.ms"
+)
+_TOKEN_TIMEOUT = (
+    "a token endpoint has 10 seconds to answer: for other rules give a class of your own in "
+    "kafka.sasl.login.callback.handler.class"
+)
+_NO_ASSERTIONS = (
+    "tokens are asked for with a client's id and secret: for assertions give a class of your own in "
+    "kafka.sasl.login.callback.handler.class"
+)
+_BROKER_CHECKS = "only the broker looks into tokens: set it there"
+_KEYSTORE = "take kafka.ssl.keystore.location: a PEM file with private key and certificate chain"
+_JAAS = "take kafka.sasl.jaas.config"
+
+REFUSED = {
+    # What is read, and when it is committed
+    "kafka.key.deserializer": _NO_DESERIALIZERS,
+    "kafka.value.deserializer": _NO_DESERIALIZERS,
+    "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
+    "kafka.auto.commit.interval.ms": _NO_AUTO_COMMIT,
+    "kafka.default.offset.commit.callback": "option interceptors takes module:Class with on_commit",
+    "kafka.interceptor.classes": "these are Java classes: option interceptors takes module:Class",
+    "kafka.max.poll.records": "a micro-batch reads ranges of offsets, whatever polls return: take maxOffsetsPerTrigger",
+    "kafka.consumer.timeout.ms": "a stream goes on until it is stopped: take trigger(availableNow=True)",
+    "kafka.exclude.internal.topics": "subscribePattern never matches internal topics: name them in subscribe",
+    "kafka.allow.auto.create.topics": "a query never makes topics: create them first, or take subscribePattern",
+    # The group
+    "kafka.group.protocol": "the classic protocol is spoken, which every broker has: leave it out",
+    "kafka.group.remote.assignor": "members assign, not the broker: take kafka.partition.assignment.strategy",
+    "kafka.share.acknowledgement.mode": _NO_SHARE_GROUPS,
+    "kafka.share.acquire.mode": _NO_SHARE_GROUPS,
+    # Requests and connections
+    "kafka.default.api.timeout.ms": "kafka.request.timeout.ms bounds each call with its retries: take that",
+    "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
+    "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
+    "kafka.client.rack": "executors read from leaders, never from the nearest replica",
+    "kafka.metadata.recovery.strategy": _NO_REBOOTSTRAP,
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_REBOOTSTRAP,
+    "kafka.api.version": _VERSIONS_ARE_ASKED,
+    "kafka.api.version.request": _VERSIONS_ARE_ASKED,
+    "kafka.max.in.flight.requests.per.connection": "one fetch per broker is under way while the one before is decoded",
+    "kafka.enable.incremental.fetch.sessions": "each fetch request names all of a task's partitions",
+    "kafka.receive.message.max.bytes": (
+        "it follows from kafka.fetch.max.bytes and kafka.max.partition.fetch.bytes: take these"
+    ),
+    "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
+    "kafka.config.providers": "values are taken as they are: let your program look up what stands for ${...}",
+    # Metrics
+    "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
+    "kafka.metrics.enabled": _NO_CLIENT_METRICS,
+    "kafka.metrics.num.samples": _NO_CLIENT_METRICS,
+    "kafka.metrics.recording.level": _NO_CLIENT_METRICS,
+    "kafka.metrics.sample.window.ms": _NO_CLIENT_METRICS,
+    "kafka.metric.group.prefix": _NO_CLIENT_METRICS,
+    "kafka.enable.metrics.push": _NO_CLIENT_METRICS,
+    # TLS
+    "kafka.ssl.provider": _JAVA_TLS,
+    "kafka.ssl.engine.factory.class": _JAVA_TLS,
+    "kafka.ssl.keymanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.trustmanager.algorithm": _JAVA_TLS,
+    "kafka.ssl.secure.random.implementation": _JAVA_TLS,
+    "kafka.security.providers": _JAVA_TLS,
+    "kafka.ssl.check.hostname": "take kafka.ssl.endpoint.identification.algorithm",
+    "kafka.ssl.cafile": "take kafka.ssl.truststore.location",
+    "kafka.ssl.certfile": _KEYSTORE,
+    "kafka.ssl.keyfile": _KEYSTORE,
+    "kafka.ssl.password": "take kafka.ssl.key.password",
+    "kafka.ssl.ciphers": "take kafka.ssl.cipher.suites, which has Java's names",
+    "kafka.ssl.crlfile": "certificates are not looked up in lists of revoked ones: leave it out",
+    # SASL
+    "kafka.sasl.client.callback.handler.class": _JAVA_LOGIN,
+    "kafka.sasl.login.class": _JAVA_LOGIN,
+    "kafka.sasl.oauthbearer.jwt.retriever.class": _JAVA_LOGIN,
+    "kafka.sasl.oauthbearer.jwt.validator.class": _JAVA_LOGIN,
+    "kafka.sasl.oauth.token.provider": "take kafka.sasl.login.callback.handler.class: module:Class with token()",
+    "kafka.sasl.plain.username": _JAAS,
+    "kafka.sasl.plain.password": _JAAS,
+    "kafka.sasl.login.connect.timeout.ms": _TOKEN_TIMEOUT,
+    "kafka.sasl.login.read.timeout.ms": _TOKEN_TIMEOUT,
+    "kafka.sasl.login.refresh.buffer.seconds": _REFRESH,
+    "kafka.sasl.login.refresh.min.period.seconds": _REFRESH,
+    "kafka.sasl.login.refresh.window.factor": _REFRESH,
+    "kafka.sasl.login.refresh.window.jitter": _REFRESH,
+    "kafka.sasl.login.retry.backoff.max.ms": _TOKEN_RETRY,
+    "kafka.sasl.login.retry.backoff.ms": _TOKEN_RETRY,
+    "kafka.sasl.oauthbearer.assertion.algorithm": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.aud": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.exp.seconds": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.iss": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.jti.include": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.nbf.seconds": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.claim.sub": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.file": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.private.key.file": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.private.key.passphrase": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.assertion.template.file": _NO_ASSERTIONS,
+    "kafka.sasl.oauthbearer.header.urlencode": (
+        "client id and secret are sent as they are: give them encoded where the token endpoint wants that"
+    ),
+    "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.expected.audience": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.expected.issuer": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.jwks.endpoint.url": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.scope.claim.name": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.sub.claim.name": _BROKER_CHECKS,
+    "kafka.sasl.kerberos.name": _NO_KERBEROS,
+    "kafka.sasl.kerberos.domain.name": _NO_KERBEROS,
+    "kafka.sasl.kerberos.service.name": _NO_KERBEROS,
+    "kafka.sasl.kerberos.kinit.cmd": _NO_KERBEROS,
+    "kafka.sasl.kerberos.min.time.before.relogin": _NO_KERBEROS,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _NO_KERBEROS,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _NO_KERBEROS,
+}
+"""Options by their names in lower case, and the reason, which says what to do."""
+
+INTERNAL = "kafka.internal."
+
+
+def why_refused(name: str) -> str | None:
+    """Why a setting of Kafka's is refused; None if it is none, or none that is known. With or without ``kafka.``."""
+    lowered = name.lower()
+    for option in (lowered, f"kafka.{lowered}"):
+        if option in REFUSED:
+            return REFUSED[option]
+        if option.startswith(INTERNAL):
+            return "it is internal to Kafka's Java client: leave it out"
+    return None

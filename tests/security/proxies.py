@@ -1,0 +1,110 @@
+"""Proxies as kafka.proxy.url names them, in this process: SOCKS5 (RFC 1928, 1929) and HTTP CONNECT."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import select
+import socket
+import socketserver
+import struct
+import threading
+
+USER, PASSWORD = "proxy-user", "proxy-s3cret"
+
+
+class Proxy(socketserver.ThreadingTCPServer):
+    """Lets through who knows the password; a context manager.
+
+    Attributes
+    ----------
+    targets
+        Host and port of each connection it made, as it was asked for.
+    received
+        What came back through it.
+    """
+
+    allow_reuse_address = daemon_threads = True
+
+    def __init__(self, scheme: str) -> None:
+        self._scheme = scheme
+        self.targets: list[tuple[str, int]] = []
+        self.received = bytearray()
+        super().__init__(("127.0.0.1", 0), Http if scheme == "http" else Socks)
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
+
+    def url(self, password: str = PASSWORD) -> str:
+        return f"{self._scheme}://{USER}:{password}@127.0.0.1:{self.server_address[1]}"
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def handle_error(self, *_: object) -> None:
+        pass
+
+    def relay(self, client: socket.socket, upstream: socket.socket) -> None:
+        """Both ways, until one end closes."""
+        with contextlib.suppress(OSError), client, upstream:
+            while True:
+                for ready in select.select([client, upstream], [], [])[0]:
+                    data = ready.recv(1 << 16)
+                    if not data:
+                        return
+                    if ready is upstream:
+                        self.received += data
+                    (client if ready is upstream else upstream).sendall(data)
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    rbufsize = 0
+    server: Proxy
+
+    def connect(self, host: str, port: int) -> socket.socket:
+        self.server.targets.append((host, port))
+        return socket.create_connection((host, port))
+
+
+class Socks(_Handler):
+    """Takes users with a password only."""
+
+    def handle(self) -> None:
+        _, methods = self.rfile.read(2)
+        offered = self.rfile.read(methods)
+        if 2 not in offered:
+            self.wfile.write(b"\x05\xff")
+            return
+        self.wfile.write(b"\x05\x02")
+        user = self.rfile.read(self.rfile.read(2)[1])
+        password = self.rfile.read(self.rfile.read(1)[0])
+        if (user.decode(), password.decode()) != (USER, PASSWORD):
+            self.wfile.write(b"\x01\x01")
+            return
+        self.wfile.write(b"\x01\x00")
+        kind = self.rfile.read(4)[3]
+        host = socket.inet_ntoa(self.rfile.read(4)) if kind == 1 else self.rfile.read(self.rfile.read(1)[0]).decode()
+        upstream = self.connect(host, struct.unpack("!H", self.rfile.read(2))[0])
+        self.wfile.write(b"\x05\x00\x00\x01" + bytes(6))
+        self.server.relay(self.request, upstream)
+
+
+class Http(_Handler):
+    """Answers CONNECT."""
+
+    def handle(self) -> None:
+        lines = []
+        while line := self.rfile.readline().strip().decode():
+            lines.append(line)
+        known = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if f"Proxy-Authorization: Basic {known}" not in lines:
+            self.wfile.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
+            return
+        host, _, port = lines[0].split()[1].rpartition(":")
+        upstream = self.connect(host, int(port))
+        self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        self.server.relay(self.request, upstream)
