@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
 SECONDS_EACH ?= 180
-# files in the order of their names, so that the long ones are not the last
-TWO_AT_ONCE := -n 2 --dist loadfile --no-loadscope-reorder
+TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
+# what belongs together in the order of names, so that the long ones are not the last
+TWO_AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
@@ -60,8 +61,8 @@ test: $(VENV)/.installed  ## all tests, on real brokers and real Spark
 	$(BIN)/pytest $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: test-newest
-test-newest: $(NEWEST)/.installed  ## the Spark tests on the newest pyspark 4.x
-	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest $(TWO_AT_ONCE) tests/spark $(ARGS)
+test-newest: $(NEWEST)/.installed  ## what leans on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of it
+	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest $(TWO_AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long

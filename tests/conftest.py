@@ -7,6 +7,16 @@ import sys
 
 import pytest
 
+WHOLE = {"cluster", "security"}
+"""Rooms whose tests share what takes long to start."""
+
+
+def pytest_collection_modifyitems(items):
+    """Of tests that run two at once, those of a file, or of a whole room, stay together."""
+    for item in items:
+        room = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group(room if room in WHOLE else f"{room}/{item.path.stem}"))
+
 
 @pytest.fixture(scope="session")
 def spark():

@@ -23,7 +23,6 @@ from spark_kafka_group.wire import Brokers, FetchedPartition
 
 log = logging.getLogger(__name__)
 
-RETRY_BACKOFF_S = 0.1
 DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
 
@@ -115,7 +114,7 @@ class Fetcher:
                 self._refresh = False
                 break
             if self._give_up_deleted(lacking):
-                time.sleep(RETRY_BACKOFF_S)  # not stalled: soon it is known whether they are gone
+                time.sleep(self._brokers.retry_backoff_s)  # not stalled: soon it is known whether they are gone
             else:
                 self._wait("no leader")
         for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions):
@@ -271,7 +270,7 @@ class Fetcher:
     def _wait(self, problem: str) -> None:
         self._last_problem = problem
         self._check_stalled()
-        time.sleep(RETRY_BACKOFF_S)
+        time.sleep(self._brokers.retry_backoff_s)
 
     def _stalled(self) -> bool:
         return self._clock() - self._last_progress >= self._stalled_after_s

@@ -25,6 +25,7 @@ class Brokers:
 
     def __init__(self, options: Options) -> None:
         self._options = options
+        self.retry_backoff_s = options.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
 

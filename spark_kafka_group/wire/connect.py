@@ -139,16 +139,19 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
 
 
 def retried(
-    deadline: float, call: Callable[[float], T], again: tuple[type[Exception], ...] = (kafka_errors.RetriableError,)
+    deadline: float,
+    call: Callable[[float], T],
+    again: tuple[type[Exception], ...] = (kafka_errors.RetriableError,),
+    pause_s: float = RETRY_BACKOFF_S,
 ) -> T:
     """`call` with the milliseconds left until it raises none of `again`, at most to `deadline` (time.monotonic)."""
     while True:
         try:
             return call(ms_until(deadline))
         except again:
-            if time.monotonic() + RETRY_BACKOFF_S >= deadline:
+            if time.monotonic() + pause_s >= deadline:
                 raise
-            time.sleep(RETRY_BACKOFF_S)
+            time.sleep(pause_s)
 
 
 def ms_until(deadline: float) -> float:

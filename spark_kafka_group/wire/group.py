@@ -433,7 +433,7 @@ class GroupClient:
         """
         deadline = time.monotonic() + (timeout_ms or self._options.request_timeout_ms) / 1000
         with translated(doing, self._answers):
-            return retried(deadline, call)
+            return retried(deadline, call, pause_s=self._options.retry_backoff_ms / 1000)
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, self._options.request_timeout_ms, call)

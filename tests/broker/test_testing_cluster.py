@@ -40,6 +40,7 @@ def test_data_survive_kill_and_restart_of_a_node():
         assert end_offset(kafka, topic) == 10
 
 
+@pytest.mark.soak
 def test_three_nodes_go_on_when_one_is_killed(kafka3):
     topic = topic_with(kafka3, numbered(10, 1), partitions=1)
     described = kafka3.admin.describe_topics([topic])[0]["partitions"][0]
@@ -52,6 +53,7 @@ def test_three_nodes_go_on_when_one_is_killed(kafka3):
     kafka3.wait_until_ready()
 
 
+@pytest.mark.soak
 def test_a_directory_that_was_given_keeps_its_data_for_the_next_cluster(tmp_path):
     for end in (10, 20):
         with KafkaCluster(directory=str(tmp_path)) as kafka:

@@ -12,6 +12,7 @@ pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is count
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.soak
 def test_stream_to_parquet_with_hooks_shipped_by_py_files(standalone, installed, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     told = tmp_path / "told"

@@ -55,9 +55,10 @@ def test_stop_leaves(spark, kafka, group, tmp_path):
     wait_until(gone(kafka, group), within=2)
 
 
-def test_stop_and_start_again_ten_times(spark, kafka, group, tmp_path):
+@pytest.mark.soak
+def test_stop_and_start_again_twenty_times(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(3, 3))
-    for count in range(1, 11):
+    for count in range(1, 21):
         query = stream(spark, kafka, topic, group, tmp_path, processingTime="50 milliseconds")
         wait_until(lambda n=count: committed(kafka, group) == {(topic, p): n for p in range(3)}, within=30)
         query.stop()
@@ -111,7 +112,7 @@ def test_the_jvm_killed_alone_leaves(kafka, group, running):
     wait_until(gone(kafka, group), within=2)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)])
 def test_the_reader_process_leaves_when_it_gets_a_signal_even_twice(kafka, group, running, number):
     reader = running.reader()
     os.kill(reader, number)

@@ -59,6 +59,7 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     assert values(spark, tmp_path) == list(range(150))
 
 
+@pytest.mark.soak
 def test_a_stream_into_plain_parquet_killed_again_and_again_has_every_row_once(
     spark, kafka, group, tmp_path, start_program
 ):

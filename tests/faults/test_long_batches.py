@@ -8,8 +8,10 @@ from support import committed, members, numbered, options, topic_with
 
 @pytest.mark.parametrize(
     ("setting", "milliseconds", "batch_seconds"),
-    [("kafka.session.timeout.ms", 2000, 6.5), ("kafka.max.poll.interval.ms", 2000, 4)],
-    ids=["three sessions", "two poll intervals"],
+    [
+        pytest.param("kafka.session.timeout.ms", 2000, 6.5, id="three sessions", marks=pytest.mark.soak),
+        pytest.param("kafka.max.poll.interval.ms", 2000, 4, id="two poll intervals"),
+    ],
 )
 def test_a_batch_longer_than_a_timeout_is_committed_by_the_member_that_planned_it(
     kafka, group, tmp_path, start_query, setting, milliseconds, batch_seconds
