@@ -9,8 +9,10 @@ PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
 SECONDS_EACH ?= 180
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
-# what belongs together in the order of names, so that the long ones are not the last
+# What belongs together, in the order of names, so that the long ones are not the last.
 TWO_AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
+# JVMs that live for a minute or two are quicker with their simple compiler.
+test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
@@ -57,7 +59,7 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 	$(BIN)/ruff format .
 
 .PHONY: test
-test: $(VENV)/.installed  ## all tests, on real brokers and real Spark
+test: $(VENV)/.installed  ## the tests, on real brokers and real Spark, but those of soak
 	$(BIN)/pytest $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: test-newest

@@ -296,6 +296,7 @@ class TestRoles:
         settled(kafka, group, 3)
         wait_until(lambda: spread(queries, 2), within=30)
         (idle,) = [query for query in queries if not query.owned()]
+        wait_until(lambda: idle.driver._session.member._generation, within=30)
         generation = idle.driver._session.member.generation.id
         wait_until(all_committed(kafka, group, topic, 2, 10), within=30)
         assert idle.driver._session.member.generation.id == generation  # with others there, batches start none

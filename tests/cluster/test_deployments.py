@@ -8,7 +8,7 @@ from support import committed, members, numbered, options, produce, topic_with
 from spark_kafka_group.testing import wait_until
 
 pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
-DEPLOYMENTS = ["on_standalone", "on_local_cluster", "on_connect"]
+DEPLOYMENTS = ["on_standalone", pytest.param("on_local_cluster", marks=pytest.mark.soak), "on_connect"]
 
 
 @pytest.fixture(params=DEPLOYMENTS)

@@ -301,4 +301,7 @@ class TestLacking:
     def test_what_the_batch_went_without_is_left(self):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
         assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 1, without=2))}) == {}
-        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 1, without=3))}) == {self.TP: 20}
+        # A later batch was to begin where this one began.
+        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 2, without=3))}) == {}
+        # What an earlier one went without this one has read.
+        assert batch.lacking({self.TP: Committed(10, commit_note("me", 4, 0, without=1))}) == {self.TP: 20}
