@@ -84,6 +84,7 @@ demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and 
 bench: $(VENV)/.installed  ## side by side with Spark's own source; JARS=folder where --packages cannot download
 	$(BIN)/python benchmarks/batch.py $(if $(JARS),--jars $(JARS))
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/exploring.py $(if $(JARS),--jars $(JARS))
 
 .PHONY: clean
 clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
