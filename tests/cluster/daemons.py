@@ -112,7 +112,7 @@ class Standalone:
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self._ui}/json/", timeout=5) as answer:
                 return json.load(answer)
-        except OSError:
+        except (OSError, ValueError):  # the page is there, as HTML, a moment before its JSON is
             return None
 
     def stop(self) -> None:
