@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver import planner, stable
+from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.positions import StartRules
-from spark_kafka_group.driver.session import DOUBTED_LOOKUPS, DOUBTED_PAUSE_S
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -115,14 +114,12 @@ def batch_ranges(
 
 def _log_ends(client: GroupClient, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Ends of logs that seem to end before these offsets, after this has been doubted."""
-    ends = client.log_ends(behind)
-    for _ in range(DOUBTED_LOOKUPS - 1):
-        if all(ends.get(tp, offset) >= offset for tp, offset in behind.items()):
-            break
-        # A leader just elected may not know yet how far its log is committed.
-        time.sleep(DOUBTED_PAUSE_S)
-        ends = client.log_ends(behind)
-    return ends
+
+    def reached(ends: Mapping[TopicPartition, int]) -> bool:
+        return all(ends.get(tp, offset) >= offset for tp, offset in behind.items())
+
+    # A leader just elected may not know yet how far its log is committed.
+    return looked_up_until(reached, lambda: client.log_ends(behind))
 
 
 def _within_logs(

@@ -13,6 +13,7 @@ from spark_kafka_group.bounds import AtTime, Bound
 from spark_kafka_group.driver import planner, positions
 from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
+from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.driver.hooks import Hooks
@@ -46,8 +47,6 @@ from spark_kafka_group.wire import Committed
 log = logging.getLogger(__name__)
 
 UNSETTLED_ROUNDS = 10
-DOUBTED_LOOKUPS, DOUBTED_PAUSE_S = 25, 0.2
-"""How often, and how far apart, a log that ends below our position, or is gone, is looked up before it is believed."""
 SIBLING_SLACK_MS = 2_000
 """So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
 SHARE_PAUSE_S = 0.05
@@ -286,12 +285,13 @@ class GroupSession:
     def _gone_for_good(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `tps` that do not exist, also when looked again: a broker just started may not know yet."""
         gone = set(tps)
-        for attempt in range(DOUBTED_LOOKUPS):
-            gone -= self.member.client.existing(gone) if gone else set()
-            if not gone:
-                break
-            if attempt < DOUBTED_LOOKUPS - 1:
-                time.sleep(DOUBTED_PAUSE_S)
+
+        def look() -> bool:
+            gone.difference_update(self.member.client.existing(gone))
+            return not gone
+
+        if gone:
+            looked_up_until(bool, look)
         return gone
 
     def _give_up(self) -> Batch:
@@ -625,18 +625,19 @@ class GroupSession:
 
     def _log_ends(self, begin: Mapping[TopicPartition, int]) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
         """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
-        for attempt in range(DOUBTED_LOOKUPS):
-            ends = self.member.client.end_offsets(begin)
+        client = self.member.client
+
+        def look() -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
+            ends = client.end_offsets(begin)
             behind = sorted(tp for tp, end in ends.items() if end < begin[tp])
             if self._options.committed_only:
-                behind = self._unstable.lost(self.member.client, begin, behind)
-            if not behind:
-                break
-            self.member.client.existing(behind)  # which asks for their topics' ids, too
-            # A leader just elected may not know yet how far its log is committed.
-            if attempt < DOUBTED_LOOKUPS - 1:
-                time.sleep(DOUBTED_PAUSE_S)
-        return ends, behind
+                behind = self._unstable.lost(client, begin, behind)
+            if behind:
+                client.existing(behind)  # which asks for their topics' ids, too
+            return ends, behind
+
+        # A leader just elected may not know yet how far its log is committed.
+        return looked_up_until(lambda found: not found[1], look)
 
     def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """New starts of partitions whose next records are gone."""

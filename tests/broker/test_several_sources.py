@@ -93,16 +93,35 @@ def logs(tmp_path):
     return [tmp_path / f"{n}.jsonl" for n in range(3)]
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-def test_two_topics_in_one_group(kafka, group, driver_of, shared, logs, strategy):
-    topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
-    settings = BOTH | {"kafka.partition.assignment.strategy": strategy}
-    sources = Sources(
-        [
-            driver_of(kafka, topic, group, shared, eventLog=log, **settings)
+@pytest.fixture
+def drivers_of(kafka, group, driver_of, shared, logs):
+    """Makes a source for each topic."""
+
+    def make(topics, **more):
+        return [
+            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH, **more)
             for topic, log in zip(topics, logs, strict=False)
         ]
-    ).start()
+
+    return make
+
+
+@pytest.fixture
+def idle_member_of(kafka, group, driver_of, shared):
+    """Makes a source that joins the group, and reads nothing of what it gets."""
+
+    def make(topic):
+        driver = driver_of(kafka, topic, group, shared, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
+        driver.latest_offset(driver.initial_offset(), None)
+        return driver
+
+    return make
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_two_topics_in_one_group(kafka, group, drivers_of, logs, strategy):
+    topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
+    sources = Sources(drivers_of(topics, **{"kafka.partition.assignment.strategy": strategy})).start()
     began = time.monotonic()
     first, second = sources.trigger()
     assert time.monotonic() - began < 10
@@ -150,20 +169,13 @@ def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, share
     verified(*logs[:2])
 
 
-def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared, logs):
+def test_what_a_batch_went_without_is_read_later(kafka, group, drivers_of, idle_member_of):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
 
-    def drivers():
-        return [
-            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
-            for topic, log in zip(topics, logs, strict=False)
-        ]
-
-    sources = Sources(drivers()).start()
+    sources = Sources(drivers_of(topics)).start()
     sources.latest()
     # A third one joins before the batch has begun, takes a partition of the first topic, and reads nothing.
-    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
-    third.latest_offset(third.initial_offset(), None)
+    third = idle_member_of(topics[0])
     first, second = sources.run()
     assert [[r.size for r in ranges] for ranges in (first, second)] == [[10], [10, 10]]
     (gone,) = {TopicPartition(topics[0], p) for p in range(2)} - {r.tp for r in first}
@@ -173,7 +185,7 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared
     # Everybody leaves, and nobody has been told that the batch has succeeded.
     for driver in [third, *sources.drivers]:
         driver.stop()
-    again = Sources(drivers(), sources.logged)
+    again = Sources(drivers_of(topics), sources.logged)
     again.drain(10)
     assert [(r.tp, r.start, r.end) for r in again.ranges] == [(gone, 0, 10)]
     assert again.latest() is None
@@ -185,14 +197,13 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared
         driver.stop()
     # The other way it could have gone: the batch was cut short, so it is read again, as it was.
     kafka.consumer_groups("--delete", "--group", group)
-    earlier = Sources(drivers()).start()
+    earlier = Sources(drivers_of(topics)).start()
     earlier.latest()
-    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
-    third.latest_offset(third.initial_offset(), None)
+    third = idle_member_of(topics[0])
     planned = earlier.run()
     for driver in [third, *earlier.drivers]:
         driver.stop()
-    replayed = Sources(drivers(), earlier.logged)
+    replayed = Sources(drivers_of(topics), earlier.logged)
     assert [[(r.tp, r.start, r.end) for r in ranges] for ranges in replayed.run()] == [
         [(r.tp, r.start, r.end) for r in ranges] for ranges in planned
     ]
@@ -203,20 +214,13 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, driver_of, shared
 
 @pytest.mark.parametrize("logged", [True, False])
 def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
-    kafka, group, driver_of, shared, logs, logged
+    kafka, group, drivers_of, idle_member_of, logged
 ):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
 
-    def drivers():
-        return [
-            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
-            for topic, log in zip(topics, logs, strict=False)
-        ]
-
-    sources = Sources(drivers()).start()
+    sources = Sources(drivers_of(topics)).start()
     sources.latest()
-    third = driver_of(kafka, topics[0], group, shared, pausePartitions=f'{{"{topics[0]}": [0, 1]}}', **BOTH)
-    third.latest_offset(third.initial_offset(), None)
+    third = idle_member_of(topics[0])
     (read,), _ = sources.run()
     gone = TopicPartition(topics[0], 1 - read.tp.partition)
     third.stop()
@@ -228,7 +232,7 @@ def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
     assert writer_of(kafka.committed(group)[gone][1]).without == 0
     for driver in sources.drivers:
         driver.stop()
-    again = Sources(drivers(), sources.logged if logged else sources.logged[:-1])
+    again = Sources(drivers_of(topics), sources.logged if logged else sources.logged[:-1])
     if logged:
         again.run()
     again.drain(10)
@@ -239,19 +243,13 @@ def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
         driver.stop()
 
 
-def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, shared, logs):
+def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, drivers_of, shared, logs):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
     sources = Sources([driver_of(kafka, topic, group, shared, **BOTH) for topic in topics]).start()
     sources.trigger()
     for driver in sources.drivers:
         driver.stop()
-    again = Sources(
-        [
-            driver_of(kafka, topic, group, shared, eventLog=log, **BOTH)
-            for topic, log in zip(topics, logs, strict=False)
-        ],
-        sources.logged,
-    )
+    again = Sources(drivers_of(topics), sources.logged)
     began = time.monotonic()
     again.run()
     assert time.monotonic() - began < 20  # the second is not kept out by the first

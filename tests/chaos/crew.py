@@ -14,6 +14,7 @@ from pathlib import Path
 
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import jars, java
+from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
 JAVA_ASSIGNORS = {
@@ -44,20 +45,6 @@ class Run:
 
 def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-
-
-def session(pid: int) -> list[int]:
-    """All living processes of the session that this one leads."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
 
 
 def kill_session(pid: int) -> None:

@@ -12,6 +12,7 @@ from installation import Installation
 
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.node import KILL_ON_HANGUP, free_ports
+from spark_kafka_group.testing.processes import children
 
 UP_WITHIN_S = 90
 
@@ -131,17 +132,3 @@ def connect_server(installed: Installation, directory: Path, *conf: str) -> tupl
     )  # fmt: skip
     server.wait_for(lambda: "Spark Connect server started" in server.log.read_text())
     return server, f"sc://127.0.0.1:{port}"
-
-
-def children(parent: int) -> list[int]:
-    """Ids of a process's living children."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == parent and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
 
@@ -31,16 +32,7 @@ class Program:
 
     def pids(self) -> list[int]:
         """All living processes of the program."""
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[3]) == self.process.pid and fields[0] != "Z":
-                    found.append(int(entry.name))
-        return found
+        return session(self.process.pid)
 
     def jvm(self) -> int:
         """The JVM's process."""
