@@ -1,48 +1,100 @@
-"""Batch read of a topic into a noop sink: groupkafka against Spark's own kafka source, in turns, on one broker.
+"""Batch read of a topic: groupkafka against Spark's own kafka source, in turns, on one broker, into one sink.
 
 python benchmarks/batch.py --jars folder-of-jars      # or without --jars where --packages can download
 """
 
 from __future__ import annotations
 
-from common import alternate, fill, median, noop, parser, report, session
+import tempfile
 
-from spark_kafka_group import GroupKafkaDataSource
+from common import Report, fill, noop, parser, session
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+
 from spark_kafka_group.testing import KafkaCluster
+
+PARTITIONS = 4
+CASES = (
+    # size, codec, records, least ratio wanted
+    (100, "none", 4_000_000, 3.0),
+    (100, "lz4", 4_000_000, 3.0),
+    (100, "zstd", 4_000_000, 2.0),
+    (100, "snappy", 4_000_000, 2.0),
+    (100, "gzip", 4_000_000, 2.0),
+    (10, "none", 8_000_000, 3.0),
+    (1_000, "none", 1_000_000, 2.5),
+    (100_000, "none", 10_000, 1.2),
+)
+
+
+def sources(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: str) -> dict[str, DataFrame]:
+    """The topic, read by each source."""
+    common = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
+    return {
+        name: spark.read.format(name).options(**common, **options).load()
+        for name in ("kafka", "groupkafka")
+    }  # fmt: skip
+
+
+def fill_with_headers(cluster: KafkaCluster, topic: str, records: int) -> None:
+    """Values of 100 bytes and two headers each."""
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=20, batch_size=1 << 16)
+    headers = [("trace", b"4bf92f3577b34da6a3ce929d0e0e4736"), ("content-type", b"application/json")]
+    value = bytes(range(100))
+    for number in range(records):
+        producer.send(topic, value, partition=number % PARTITIONS, headers=headers)
+    producer.close()
+
+
+def fill_with_json(cluster: KafkaCluster, topic: str, records: int) -> None:
+    """Orders as JSON texts of about 100 bytes."""
+    cluster.create_topic(topic, partitions=PARTITIONS)
+    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=20, batch_size=1 << 16)
+    for number in range(records):
+        value = (
+            f'{{"order": {number}, "customer": "c{number % 1000}", "amount": {number % 997 / 10}, '
+            f'"country": "country-{number % 50}", "note": "{number:032}"}}'
+        )
+        producer.send(topic, value.encode(), partition=number % PARTITIONS)
+    producer.close()
+
+
+def orders_to_parquet(df: DataFrame, directory: str) -> None:
+    """What a batch job does: parse, aggregate, write."""
+    orders = df.selectExpr("from_json(cast(value as string), 'customer string, amount double, country string') as o")
+    totals = orders.groupBy("o.country", "o.customer").agg({"o.amount": "sum"}).toDF("country", "customer", "amount")
+    totals.write.mode("overwrite").parquet(directory)
 
 
 def main() -> None:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--records", type=int, default=4_000_000)
-    arguments.add_argument("--sizes", default="100", help="bytes of a value, comma-separated")
-    arguments.add_argument("--codecs", default="none,lz4", help="comma-separated")
+    arguments.add_argument("--scale", type=float, default=1.0, help="times the records of each case")
     args = arguments.parse_args()
     spark = session(args.jars)
-    spark.dataSource.register(GroupKafkaDataSource)
-    results = {}
-    print(f"{'topic':<16}{'records':>10}{'kafka':>12}{'groupkafka':>12}{'ratio':>8}   million rows/s", flush=True)
+    report = Report("batch", "How fast is a batch read (4 partitions, 2 cores, noop sink)?")
     with KafkaCluster() as cluster:
-        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "startingOffsets": "earliest"}
-        for size in args.sizes.split(","):
-            for codec in args.codecs.split(","):
-                topic = f"b{size}-{codec}"
-                records = max(1000, args.records * 100 // max(100, int(size)))
-                fill(cluster, topic, 4, records, int(size), codec)
-                frames = {
-                    source: spark.read.format(source).options(**options, subscribe=topic).load()
-                    for source in ("kafka", "groupkafka")
-                }
-                assert frames["groupkafka"].count() == frames["kafka"].count() == records
-                sides = {source: (lambda df=df: noop(df)) for source, df in frames.items()}
-                times = alternate(sides, args.rounds)
-                theirs, ours = median(times["kafka"]), median(times["groupkafka"])
-                results[topic] = {"records": records, "seconds": times, "ratio": theirs / ours}
-                print(
-                    f"{topic:<16}{records:>10,}{records / theirs / 1e6:>12.2f}{records / ours / 1e6:>12.2f}"
-                    f"{theirs / ours:>7.2f}x",
-                    flush=True,
-                )
-    report("batch", results)
+        for size, codec, whole, goal in CASES:
+            topic, records = f"b{size}-{codec}", max(1000, int(whole * args.scale))
+            fill(cluster, topic, PARTITIONS, records, size, codec)
+            frames = sources(spark, cluster, topic)
+            assert frames["groupkafka"].count() == frames["kafka"].count() == records
+            sides = {name: (lambda df=df: noop(df)) for name, df in frames.items()}
+            report.compare(f"{size:,} B, {codec}", sides, args.rounds, goal=goal, per=("rows", records))
+            if (size, codec) == (100, "none"):
+                few = {name: (lambda df=df: noop(df.select("value", "offset"))) for name, df in frames.items()}
+                report.compare("100 B, value and offset only", few, args.rounds, per=("rows", records))
+        records = max(1000, int(1_000_000 * args.scale))
+        fill_with_headers(cluster, "headers", records)
+        frames = sources(spark, cluster, "headers", includeHeaders="true")
+        sides = {name: (lambda df=df: noop(df)) for name, df in frames.items()}
+        report.compare("100 B and two headers", sides, args.rounds, goal=3.0, per=("rows", records))
+        fill_with_json(cluster, "orders", records)
+        with tempfile.TemporaryDirectory() as out:
+            frames = sources(spark, cluster, "orders")
+            sides = {name: (lambda df=df, d=f"{out}/{name}": orders_to_parquet(df, d)) for name, df in frames.items()}
+            report.compare("from_json, groupBy, parquet", sides, args.rounds, per=("rows", records))
+    report.save()
     spark.stop()
 
 

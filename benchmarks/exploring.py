@@ -5,9 +5,9 @@ python benchmarks/exploring.py --jars folder-of-jars      # or without --jars wh
 
 from __future__ import annotations
 
-from common import alternate, fill, median, parser, report, session
+from common import Report, fill, parser, session
 
-from spark_kafka_group import GroupKafkaDataSource, read_where
+from spark_kafka_group import read_where
 from spark_kafka_group.testing import KafkaCluster
 
 CONDITIONS = {
@@ -22,8 +22,7 @@ def main() -> None:
     arguments.add_argument("--records", type=int, default=4_000_000)
     args = arguments.parse_args()
     spark = session(args.jars)
-    spark.dataSource.register(GroupKafkaDataSource)
-    results = {}
+    report = Report("exploring", "How fast is a look into a part of a topic (4 partitions x 1 M x 100 B, counts)?")
     with KafkaCluster() as cluster:
         options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "startingOffsets": "earliest"}
         options["subscribe"] = "explored"
@@ -31,24 +30,16 @@ def main() -> None:
         everything = {source: spark.read.format(source).options(**options).load() for source in ("kafka", "groupkafka")}
         late = everything["groupkafka"].selectExpr("percentile(unix_micros(timestamp), 0.99)").first()[0]
         late = spark.sql(f"select cast(timestamp_micros({int(late)}) as string)").first()[0]
-        print(
-            f"{'condition':<14}{'rows':>10}{'kafka':>10}{'where':>10}{'read_where':>12}{'kafka /':>10}   seconds",
-            flush=True,
-        )
-        for name, template in CONDITIONS.items():
+        for what, template in CONDITIONS.items():
             condition = template.format(late=late)
-            sides = {source: (lambda df=df, c=condition: df.where(c).count()) for source, df in everything.items()}
+            sides = {
+                f"{name} + where": (lambda df=df, c=condition: df.where(c).count()) for name, df in everything.items()
+            }
             sides["read_where"] = lambda c=condition: read_where(spark, options, c).count()
             counts = {side: run() for side, run in sides.items()}
             assert len(set(counts.values())) == 1, counts
-            times = alternate(sides, args.rounds)
-            theirs, where, ours = (median(times[side]) for side in ("kafka", "groupkafka", "read_where"))
-            results[name] = {"rows": counts["kafka"], "seconds": times, "ratio": theirs / ours}
-            print(
-                f"{name:<14}{counts['kafka']:>10,}{theirs:>10.2f}{where:>10.2f}{ours:>12.2f}{theirs / ours:>9.1f}x",
-                flush=True,
-            )
-    report("exploring", results)
+            report.compare(f"{what} ({counts['read_where']:,} rows)", sides, args.rounds)
+    report.save()
     spark.stop()
 
 
