@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from spark_kafka_group.errors import (
     AuthenticationError,
@@ -27,14 +27,14 @@ DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
 
 
-@dataclass(frozen=True)
-class Chunk:
+class Chunk(NamedTuple):
     """Record batches of one partition as a broker sent them; of their records, those from start to end are wanted."""
 
     tp: TopicPartition
     start: int
     end: int
-    records: bytes
+    records: memoryview
+    """Valid until the next chunk is asked for."""
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer id and first offset of each transaction in them that was aborted."""
 
@@ -54,7 +54,7 @@ class Fetcher:
         self,
         brokers: Brokers,
         ranges: Collection[OffsetRange],
-        scan: Callable[[str, int, bytes], tuple[int, int]],
+        scan: Callable[[str, int, memoryview], tuple[int, int]],
         stalled_after_s: float,
         fail_on_data_loss: bool = True,
         clock: Callable[[], float] = time.monotonic,
@@ -64,7 +64,7 @@ class Fetcher:
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
         self._ends = {r.tp: r.end for r in ranges}
         self._leaders: dict[TopicPartition, int] = {}
-        self._asked: dict[int, list[TopicPartition]] = {}  # requests whose responses have not been read, by node
+        self._asked: dict[int, Collection[TopicPartition]] = {}  # requests whose responses have not been read, by node
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
@@ -145,7 +145,7 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
-            self._asked[node_id] = list(wanted)
+            self._asked[node_id] = wanted.keys()
 
     def _next_response(self) -> list[Chunk]:
         """Read one response, and ask its sender for more before the records are looked at."""

@@ -9,7 +9,8 @@ kafka-python's errors become errors of this package here; nothing of kafka-pytho
 
 from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
-from spark_kafka_group.wire.fetch import FetchConnection, FetchedPartition
+from spark_kafka_group.wire.fetch import FetchConnection
+from spark_kafka_group.wire.fetched import FetchedPartition
 from spark_kafka_group.wire.group import GroupClient
 from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
 

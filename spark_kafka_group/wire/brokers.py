@@ -16,6 +16,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
+from spark_kafka_group.wire.fetched import VERSIONS
 from spark_kafka_group.wire.group import GroupClient
 from spark_kafka_group.wire.manager import net_client
 
@@ -136,7 +137,7 @@ class Brokers:
             return await manager.get_connection(node_id)
 
         conn = self._run(connected)
-        version = conn.broker_version_data.api_version(FetchRequest, max_version=11)
+        version = conn.broker_version_data.api_version(FetchRequest, max_version=VERSIONS[-1])
         # Take the socket over: kafka-python's loop forgets it, as its own close does, but leaves it open.
         transport = conn.transport
         sock = transport._sock

@@ -6,39 +6,18 @@ import socket
 import struct
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.consumer import FetchRequest
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import LARGEST_BATCH
-from spark_kafka_group.wire.reactions import Facts, Request, advice
+from spark_kafka_group.wire.fetched import FetchedPartition, fetched
 
 USED_OF_LIFETIME = 0.85
 """Part of an authentication's lifetime after which a connection is made anew, as Kafka's Java client authenticates."""
-
-
-@dataclass(frozen=True)
-class FetchedPartition:
-    """One partition of a fetch response."""
-
-    tp: TopicPartition
-    error: str | None
-    """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
-    retriable: bool
-    high_watermark: int
-    """Where the log ends for consumers."""
-    last_stable_offset: int | None
-    """Under read_committed, where the first transaction that is open begins, else the log ends: nothing is sent from
-    there on. None under read_uncommitted."""
-    aborted: tuple[tuple[int, int], ...]
-    """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
-    records: bytes
-    advice: str | None = None
-    """What to change about the error, where there is something to say."""
 
 
 class FetchConnection:
@@ -114,7 +93,7 @@ class FetchConnection:
         self._in_flight.append(self._correlation_id)
 
     def receive(self) -> list[FetchedPartition]:
-        """The response to the oldest request not yet answered.
+        """The response to the oldest request not yet answered; its records stay valid until the next one is received.
 
         Raises
         ------
@@ -127,25 +106,20 @@ class FetchConnection:
             raise ConnectionError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
         if size > len(self._frame):
             self._frame = bytearray(size)
-        with memoryview(self._frame) as whole, whole[:size] as frame:
-            self._receive_into(frame)
-            (correlation_id,) = struct.unpack_from(">i", frame)
-            if correlation_id != self._in_flight.pop(0):
-                raise ConnectionError("the response belongs to another request")
-            try:
-                response = FetchResponse.decode(frame[4:], version=self._version)
-            except (ValueError, IndexError, struct.error) as error:
-                raise ConnectionError(f"not a fetch response: {error}") from error
-        if response.throttle_time_ms:
-            self._not_before = time.monotonic() + response.throttle_time_ms / 1000
-        if response.error_code:
-            raise ConnectionError(f"fetch refused: {kafka_errors.for_code(response.error_code).__name__}")
-        committed_only = self._options.committed_only
-        return [
-            _fetched_partition(topic.topic, data, committed_only)
-            for topic in response.responses
-            for data in topic.partitions
-        ]
+        frame = memoryview(self._frame)[:size]
+        self._receive_into(frame)
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        if correlation_id != self._in_flight.pop(0):
+            raise ConnectionError("the response belongs to another request")
+        try:
+            throttle_ms, error_code, partitions = fetched(frame[4:], self._version, self._options.committed_only)
+        except (ValueError, struct.error) as error:
+            raise ConnectionError(f"not a fetch response: {error}") from error
+        if throttle_ms:
+            self._not_before = time.monotonic() + throttle_ms / 1000
+        if error_code:
+            raise ConnectionError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
+        return partitions
 
     def _receive_into(self, view: memoryview) -> None:
         received, size = 0, len(view)
@@ -158,19 +132,3 @@ class FetchConnection:
     def close(self) -> None:
         """Close the socket; responses still to come are lost."""
         self._sock.close()
-
-
-def _fetched_partition(topic: str, data: Any, committed_only: bool) -> FetchedPartition:
-    error = kafka_errors.for_code(data.error_code) if data.error_code else None
-    aborted = (data.aborted_transactions or ()) if committed_only else ()
-    return FetchedPartition(
-        tp=TopicPartition(topic, data.partition_index),
-        error=error.__name__ if error else None,
-        retriable=error is not None and issubclass(error, kafka_errors.RetriableError),
-        high_watermark=data.high_watermark,
-        last_stable_offset=data.last_stable_offset if committed_only else None,
-        aborted=tuple((transaction.producer_id, transaction.first_offset) for transaction in aborted),
-        records=data.records or b"",
-        # Who may commit what was read of a topic may read it.
-        advice=advice(str(error.message), Request.COMMIT, Facts(), [topic]) if error else None,
-    )

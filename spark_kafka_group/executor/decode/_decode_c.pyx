@@ -2,7 +2,7 @@
 """The quick twin of the decoder. ``contract`` says what it does, ``_decode_py`` how, in plain words.
 
 Memory safety rests on two things: bytes are read through a Cursor only, whose reads are checked, and written through
-_Growing only, which makes room first. No other code here moves a pointer.
+the columns only, for whose rows the builder has made room (_make_room). No other code here moves a pointer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -143,18 +143,23 @@ cdef int64_t read_long_varint(Cursor *cursor, uint64_t value, int bits) noexcept
             return fail(cursor, OVERLONG)
 
 
+cdef inline int64_t read_zigzag(Cursor *cursor, int bits) noexcept nogil:
+    """A varint of at most `bits` bits; the lengths of one and two bytes, which nearly all have, are read in place."""
+    cdef uint64_t value = read_byte(cursor)
+    if value >= 0x80:
+        if cursor.at == cursor.end or cursor.at[0] >= 0x80:
+            return read_long_varint(cursor, value, bits)
+        value = value & 0x7F | <uint64_t>cursor.at[0] << 7
+        cursor.at += 1
+    return <int64_t>(value >> 1) ^ -<int64_t>(value & 1)
+
+
 cdef inline int64_t read_varint(Cursor *cursor) noexcept nogil:
-    cdef uint8_t first = read_byte(cursor)
-    if first < 0x80:
-        return (first >> 1) ^ -<int64_t>(first & 1)
-    return read_long_varint(cursor, first, 32)
+    return read_zigzag(cursor, 32)
 
 
 cdef inline int64_t read_varlong(Cursor *cursor) noexcept nogil:
-    cdef uint8_t first = read_byte(cursor)
-    if first < 0x80:
-        return (first >> 1) ^ -<int64_t>(first & 1)
-    return read_long_varint(cursor, first, 64)
+    return read_zigzag(cursor, 64)
 
 
 cdef inline Span read_sized(Cursor *cursor) noexcept nogil:
@@ -296,66 +301,109 @@ cdef class _Growing:
         self.data = <uint8_t *><size_t>address
         return 0
 
-    cdef int _grow(self, Py_ssize_t more) except -1:
+    cdef int make_room(self, Py_ssize_t size) except -1:
+        """Be large enough for `size` bytes in all."""
         # No size comes near the 63 bits: all data together is at most BUILDER_LIMIT, all rows a 40th of it.
-        cdef Py_ssize_t capacity = max(2 * self.capacity, self.size + more)
-        self.buffer.resize(capacity)
-        self.capacity = capacity
-        self._locate()
+        if size > self.capacity:
+            self.capacity = max(2 * self.capacity, size)
+            self.buffer.resize(self.capacity)
+            self._locate()
         return 0
 
     cdef inline int put(self, const void *data, Py_ssize_t size) except -1:
         if size > self.capacity - self.size:
-            self._grow(size)
+            self.make_room(self.size + size)
         memcpy(self.data + self.size, data, <size_t>size)
         self.size += size
         return 0
 
-    cdef inline int put_int32(self, int32_t value) except -1:
-        return self.put(&value, 4)
 
-    cdef inline int put_int64(self, int64_t value) except -1:
-        return self.put(&value, 8)
+cdef class _Fixed:
+    """A column of numbers of one width; the builder makes room before it sets any."""
 
-    cdef inline int set_bit(self, Py_ssize_t index, bint value) except -1:
-        """Bits come in order, each once."""
-        cdef uint8_t zero = 0
-        if index >> 3 >= self.size:
-            self.put(&zero, 1)
-        self.data[index >> 3] |= <uint8_t>(value << (index & 7))
+    cdef _Growing memory
+    cdef int32_t *int32
+    cdef int64_t *int64
+    cdef Py_ssize_t width
+
+    def __cinit__(self, Py_ssize_t width):
+        self.width = width
+        self.memory = _Growing(0)
+
+    cdef int make_room(self, Py_ssize_t rows) except -1:
+        self.memory.make_room(rows * self.width)
+        self.int32 = <int32_t *>self.memory.data
+        self.int64 = <int64_t *>self.memory.data
         return 0
+
+
+cdef class _Validity:
+    """Which rows are not null; nothing is written for as long as none is null. The builder makes room."""
+
+    cdef _Growing bits
+    cdef Py_ssize_t room
+    cdef Py_ssize_t nulls
+
+    def __cinit__(self):
+        self.bits = _Growing(0)
+        self.room = self.nulls = 0
+
+    cdef int make_room(self, Py_ssize_t rows) except -1:
+        cdef Py_ssize_t size = (rows + 7) // 8
+        if size > self.room:
+            self.bits.make_room(size)
+            memset(self.bits.data + self.room, 0, <size_t>(self.bits.capacity - self.room))
+            self.room = self.bits.capacity
+        return 0
+
+    cdef inline void set(self, Py_ssize_t row, bint valid) noexcept:
+        """Rows come in order, each once."""
+        if valid:
+            if self.nulls:
+                self.bits.data[row >> 3] |= <uint8_t>(1 << (row & 7))
+            return
+        if not self.nulls:
+            memset(self.bits.data, 0xFF, <size_t>(row >> 3))
+            self.bits.data[row >> 3] = <uint8_t>((1 << (row & 7)) - 1)
+        self.nulls += 1
+
+    cdef object buffer(self):
+        return self.bits.buffer if self.nulls else None
 
 
 cdef class _Binary:
-    """A column of bytes: validity, 32-bit offsets, data."""
+    """A column of bytes: validity, 32-bit offsets, data. The builder makes room for rows."""
 
-    cdef _Growing valid
-    cdef _Growing ends
+    cdef _Validity valid
+    cdef _Fixed ends
     cdef _Growing data
     cdef Py_ssize_t rows
-    cdef Py_ssize_t nulls
 
     def __cinit__(self, Py_ssize_t rows, Py_ssize_t size):
-        self.valid = _Growing(rows // 8 + 1)
-        self.ends = _Growing(4 * (rows + 1))
+        self.valid = _Validity()
+        self.ends = _Fixed(4)
         self.data = _Growing(size)
-        self.ends.put_int32(0)
-        self.rows = self.nulls = 0
+        self.rows = 0
+        self.make_room(rows)
+        self.ends.int32[0] = 0
+
+    cdef int make_room(self, Py_ssize_t rows) except -1:
+        self.valid.make_room(rows)
+        self.ends.make_room(rows + 1)
+        return 0
 
     cdef inline int add(self, Span span) except -1:
         """The builder has checked that the data stays below BUILDER_LIMIT."""
-        self.valid.set_bit(self.rows, span.size >= 0)
+        self.valid.set(self.rows, span.size >= 0)
         if span.size > 0:
             self.data.put(span.at, span.size)
-        elif span.size < 0:
-            self.nulls += 1
-        self.ends.put_int32(<int32_t>self.data.size)
         self.rows += 1
+        self.ends.int32[self.rows] = <int32_t>self.data.size
         return 0
 
     cdef array(self, kind):
-        valid = self.valid.buffer if self.nulls else None
-        return pa.Array.from_buffers(kind, self.rows, [valid, self.ends.buffer, self.data.buffer], self.nulls)
+        buffers = [self.valid.buffer(), self.ends.memory.buffer, self.data.buffer]
+        return pa.Array.from_buffers(kind, self.rows, buffers, self.valid.nulls)
 
 
 cdef bint is_ascii(Span span) noexcept nogil:
@@ -435,9 +483,11 @@ cdef class RecordBatchBuilder:
     cdef Py_ssize_t row_count
     # what the last batch came to, and the next is likely to come to as well
     cdef Py_ssize_t likely_rows, likely_key_bytes, likely_value_bytes
+    cdef Py_ssize_t room  # rows that every column has memory for
+    cdef Py_ssize_t header_room
     cdef _Binary keys, values, header_keys, header_values
-    cdef _Growing partitions, offsets, timestamps, timestamp_types, header_valid, header_ends
-    cdef Py_ssize_t without_headers
+    cdef _Fixed partitions, offsets, timestamps, timestamp_types, header_ends
+    cdef _Validity with_headers
 
     def __cinit__(self, *, bint include_headers, bint check_crcs, unpacked_limit, target_bytes):
         if unpacked_limit <= 0 or target_bytes <= 0:
@@ -456,23 +506,45 @@ cdef class RecordBatchBuilder:
         self._clear()
 
     cdef int _clear(self) except -1:
-        cdef Py_ssize_t rows = self.likely_rows
-        self.keys = _Binary(rows, self.likely_key_bytes)
-        self.values = _Binary(rows, self.likely_value_bytes)
-        self.partitions = _Growing(4 * rows)
-        self.offsets = _Growing(8 * rows)
-        self.timestamps = _Growing(8 * rows)
-        self.timestamp_types = _Growing(4 * rows)
+        self.keys = _Binary(0, self.likely_key_bytes)
+        self.values = _Binary(0, self.likely_value_bytes)
+        self.partitions = _Fixed(4)
+        self.offsets = _Fixed(8)
+        self.timestamps = _Fixed(8)
+        self.timestamp_types = _Fixed(4)
+        self.header_room = 0
         if self.include_headers:
-            self.header_keys = _Binary(rows, FIRST_BYTES)
-            self.header_values = _Binary(rows, FIRST_BYTES)
-            self.header_valid = _Growing(rows // 8 + 1)
-            self.header_ends = _Growing(4 * (rows + 1))
-            self.header_ends.put_int32(0)
-        self.without_headers = 0
+            self.header_keys = _Binary(0, FIRST_BYTES)
+            self.header_values = _Binary(0, FIRST_BYTES)
+            self.with_headers = _Validity()
+            self.header_ends = _Fixed(4)
+        self.room = 0
+        self._make_room(self.likely_rows)
+        if self.include_headers:
+            self.header_ends.int32[0] = 0
         self.row_count = 0
         self.nbytes = 0
         self.runs = []
+        return 0
+
+    cdef int _make_room(self, Py_ssize_t rows) except -1:
+        self.keys.make_room(rows)
+        self.values.make_room(rows)
+        self.partitions.make_room(rows)
+        self.offsets.make_room(rows)
+        self.timestamps.make_room(rows)
+        self.timestamp_types.make_room(rows)
+        if self.include_headers:
+            self.with_headers.make_room(rows)
+            self.header_ends.make_room(rows + 1)
+        self.room = rows
+        return 0
+
+    cdef int _make_header_room(self, Py_ssize_t headers) except -1:
+        cdef Py_ssize_t room = max(2 * self.header_room, headers)
+        self.header_keys.make_room(room)
+        self.header_values.make_room(room)
+        self.header_room = room
         return 0
 
     @property
@@ -650,17 +722,20 @@ cdef class RecordBatchBuilder:
         self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, const Record *record
     ) except -1:
         """Add a row that has been checked in full, or, when it is full, leave the builder as it was."""
+        cdef Py_ssize_t row = self.row_count
         cdef int64_t cost = ROW_COST + self.topic_cost + record.header_cost
         cost += max(record.key.size, 0) + max(record.value.size, 0)
         if cost > self.limit - self.nbytes:
             return BUILDER_FULL
         self.nbytes += cost
+        if row == self.room:
+            self._make_room(2 * self.room)
         self.keys.add(record.key)
         self.values.add(record.value)
-        self.partitions.put_int32(self.partition)
-        self.offsets.put_int64(offset)
-        self.timestamps.put_int64(timestamp_ms * 1000)
-        self.timestamp_types.put_int32(timestamp_type)
+        self.partitions.int32[row] = self.partition
+        self.offsets.int64[row] = offset
+        self.timestamps.int64[row] = timestamp_ms * 1000
+        self.timestamp_types.int32[row] = timestamp_type
         if self.include_headers:
             self._add_headers(record)
         self.row_count += 1
@@ -671,7 +746,10 @@ cdef class RecordBatchBuilder:
         cdef Span key
         cdef int32_t i
         cdef bytes text
+        self.with_headers.set(self.row_count, record.header_count > 0)
         if record.header_count:
+            if record.header_count > self.header_room - self.header_keys.rows:
+                self._make_header_room(self.header_keys.rows + record.header_count)
             cursor = cursor_over(record.headers.at, record.headers.size)
             for i in range(record.header_count):
                 key = read_sized(&cursor)
@@ -681,10 +759,7 @@ cdef class RecordBatchBuilder:
                     text = as_utf8(key)
                     self.header_keys.add(Span(<const uint8_t *>text, len(text)))
                 self.header_values.add(read_nullable(&cursor))
-        else:
-            self.without_headers += 1
-        self.header_valid.set_bit(self.row_count, record.header_count > 0)
-        self.header_ends.put_int32(<int32_t>self.header_keys.rows)
+        self.header_ends.int32[self.row_count + 1] = <int32_t>self.header_keys.rows
         return 0
 
     cdef object _corrupt(self, int64_t offset, str problem):
@@ -711,18 +786,16 @@ cdef class RecordBatchBuilder:
         self._clear()
         return batch
 
-    cdef object _fixed(self, str name, _Growing column):
+    cdef object _fixed(self, str name, _Fixed column):
         kind = arrow_schema(self.include_headers).field(name).type
-        return pa.Array.from_buffers(kind, self.row_count, [None, column.buffer], 0)
+        return pa.Array.from_buffers(kind, self.row_count, [None, column.memory.buffer], 0)
 
     cdef object _headers(self, kind):
         keys = self.header_keys.array(HEADER.field("key").type)
         values = self.header_values.array(HEADER.field("value").type)
         structs = pa.Array.from_buffers(HEADER, self.header_keys.rows, [None], 0, children=[keys, values])
-        valid = self.header_valid.buffer if self.without_headers else None
-        return pa.Array.from_buffers(
-            kind, self.row_count, [valid, self.header_ends.buffer], self.without_headers, children=[structs]
-        )
+        buffers = [self.with_headers.buffer(), self.header_ends.memory.buffer]
+        return pa.Array.from_buffers(kind, self.row_count, buffers, self.with_headers.nulls, children=[structs])
 
 
 cdef inline Span span_of(_View view) noexcept:

@@ -1,0 +1,116 @@
+"""What a broker answers to a fetch, taken apart without copying records.
+
+kafka-python's decoder copies the records of each partition, which costs as much as decoding them.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import kafka.errors as kafka_errors
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.reactions import Facts, Request, advice
+
+VERSIONS = range(4, 12)
+"""Versions of FetchResponse that are understood; later ones name topics by ids."""
+
+_INT32 = struct.Struct(">i")
+_LENGTH = struct.Struct(">h")
+_THROTTLE = struct.Struct(">i")
+_ERROR_AND_SESSION = struct.Struct(">hi")
+_ABORTED = struct.Struct(">qq")
+_PARTITION = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
+
+
+class FetchedPartition(NamedTuple):
+    """One partition of a fetch response."""
+
+    tp: TopicPartition
+    error: str | None
+    """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
+    retriable: bool
+    high_watermark: int
+    """Where the log ends for consumers."""
+    last_stable_offset: int | None
+    """Under read_committed, where the first transaction that is open begins, else the log ends: nothing is sent from
+    there on. None under read_uncommitted."""
+    aborted: tuple[tuple[int, int], ...]
+    """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
+    records: memoryview
+    """Within the response, so valid for as long as that is."""
+    advice: str | None = None
+    """What to change about the error, where there is something to say."""
+
+
+def fetched(response: memoryview, version: int, committed_only: bool) -> tuple[int, int, list[FetchedPartition]]:
+    """Milliseconds to wait before the next request, error code, and partitions of a response without its header.
+
+    Raises
+    ------
+    ValueError, struct.error
+        When it is no FetchResponse of that version.
+    """
+    (throttle_ms,) = _THROTTLE.unpack_from(response)
+    at, error_code = _THROTTLE.size, 0
+    if version >= 7:
+        error_code, _ = _ERROR_AND_SESSION.unpack_from(response, at)
+        at += _ERROR_AND_SESSION.size
+    partitions: list[FetchedPartition] = []
+    topics, at = _count(response, at)
+    for _ in range(topics):
+        (length,) = _LENGTH.unpack_from(response, at)
+        at += _LENGTH.size
+        topic = str(_part(response, at, length), "utf-8")
+        at += length
+        count, at = _count(response, at)
+        for _ in range(count):
+            partition, at = _partition(response, at, version, topic, committed_only)
+            partitions.append(partition)
+    return throttle_ms, error_code, partitions
+
+
+def _partition(
+    response: memoryview, at: int, version: int, topic: str, committed_only: bool
+) -> tuple[FetchedPartition, int]:
+    index, error_code, high_watermark, last_stable_offset = _PARTITION.unpack_from(response, at)
+    at += _PARTITION.size
+    if version >= 5:
+        at += 8  # log start offset
+    transactions, at = _count(response, at, nullable=True)
+    end = at + transactions * _ABORTED.size
+    aborted: tuple[tuple[int, int], ...] = ()
+    if committed_only and transactions:
+        aborted = tuple(_ABORTED.iter_unpack(_part(response, at, end - at)))
+    at = end
+    if version >= 11:
+        at += 4  # preferred read replica
+    size, at = _count(response, at, nullable=True)
+    records = _part(response, at, size)
+    stable = last_stable_offset if committed_only else None
+    tp = TopicPartition(topic, index)
+    if not error_code:
+        return FetchedPartition(tp, None, False, high_watermark, stable, aborted, records), at + size
+    error = kafka_errors.for_code(error_code)
+    retriable = issubclass(error, kafka_errors.RetriableError)
+    # Who may commit what was read of a topic may read it.
+    told = advice(str(error.message), Request.COMMIT, Facts(), [topic])
+    return FetchedPartition(tp, error.__name__, retriable, high_watermark, stable, aborted, records, told), at + size
+
+
+def _count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, int]:
+    """A length, of which -1 stands for null where there may be one, and the byte after it."""
+    (count,) = _INT32.unpack_from(response, at)
+    if count == -1 and nullable:
+        count = 0
+    if count < 0:
+        raise ValueError(f"a length of {count}")
+    return count, at + _INT32.size
+
+
+def _part(response: memoryview, at: int, size: int) -> memoryview:
+    part = response[at : at + size] if size >= 0 else None
+    if part is None or len(part) != size:
+        raise ValueError(f"{size} bytes at {at}, where {max(len(response) - at, 0)} are left")
+    return part
