@@ -14,6 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.options import Options, check_for_batch
 from spark_kafka_group.schema import spark_schema
 from spark_kafka_group.task import ReadTask
@@ -99,6 +100,10 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_driver": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge_at_once()
 
     def _started(self) -> StreamDriver:
         if self._driver is None:

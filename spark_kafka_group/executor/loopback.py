@@ -1,0 +1,52 @@
+"""The connection between Spark's JVM and this Python worker, where it is TCP.
+
+Spark writes a task in small pieces. The kernel keeps a small piece back until the one before it has been acknowledged
+(Nagle), and this side's kernel, which has nothing to send meanwhile, acknowledges after 40 ms only (delayed ACK). That is
+most of the time of a small micro-batch. With ``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from functools import cache
+from ipaddress import ip_address
+from pathlib import Path
+
+_OPEN_FILES = Path("/proc/self/fd")
+
+
+def acknowledge_at_once() -> None:
+    """Acknowledge what Spark has sent so far, and send without delay; called when a task's reader has been unpickled.
+
+    The rest of the task can then follow. Linux only; elsewhere, and where there is no such connection, nothing happens.
+    """
+    for descriptor in _spark_connections(os.getpid()):
+        with contextlib.suppress(OSError):
+            connection = socket.socket(fileno=descriptor)
+            try:
+                # The kernel goes back to delayed ones by itself, so this is said for each task.
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            finally:
+                connection.detach()
+
+
+@cache
+def _spark_connections(pid: int) -> tuple[int, ...]:
+    """Descriptors of TCP connections within this machine that were open when the first task came.
+
+    None of them is to a broker yet. By process, as a forked one has others.
+    """
+    if not hasattr(socket, "TCP_QUICKACK") or not _OPEN_FILES.is_dir():
+        return ()
+    found = []
+    for name in os.listdir(_OPEN_FILES):
+        with contextlib.suppress(OSError, ValueError):
+            connection = socket.socket(fileno=os.dup(int(name)))
+            with connection:
+                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
+                    if ip_address(connection.getpeername()[0]).is_loopback:
+                        found.append(int(name))
+    return tuple(found)
