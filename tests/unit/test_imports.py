@@ -92,6 +92,13 @@ from spark_kafka_group import source
 print(*set(sys.modules) - before)
 reader = source.GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}).streamReader(None)
 assert list(reader.read(source.ReadTask(()))) == []
+from spark_kafka_group.executor import decode
+builder = decode.load("c").RecordBatchBuilder(
+    include_headers=True, check_crcs=False, unpacked_limit=1, target_bytes=1
+)
+message = bytes(8) + b"\\0\\0\\0\\x0f" + bytes(6) + b"\\xff\\xff\\xff\\xff" + b"\\0\\0\\0\\1v"
+builder.append("t", 0, message, 0, 0, 1)
+assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
