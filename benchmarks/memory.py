@@ -26,7 +26,7 @@ from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
 
 MIB = 1 << 20
-ALLOCATORS = 64 * MIB
+ALLOCATORS = 32 * MIB
 """What malloc and Arrow's pool keep besides, and what kafka-python needs to connect."""
 SIZES = (
     # bytes of a record, records

@@ -94,7 +94,7 @@ def alone(jars: str | None, kind: str, source: str, servers: str) -> float:
 
 
 def imports(rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of unpickling a reader, and of the first read, of fresh interpreters that have a worker's imports."""
+    """Milliseconds of unpickling a reader, and of the first read, in fresh interpreters with a worker's imports."""
     told = [
         subprocess.run([sys.executable, "-c", IMPORTS], capture_output=True, text=True, check=True).stdout.split()
         for _ in range(rounds + 1)
