@@ -1,6 +1,10 @@
 """A PySpark source that makes a query a real member of a Kafka consumer group: ``format("groupkafka")``."""
 
-from spark_kafka_group.batch import GroupBatch, group_batch
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -19,9 +23,12 @@ from spark_kafka_group.errors import (
     OptionError,
     ReadError,
 )
-from spark_kafka_group.listener import GroupKafkaListener
 from spark_kafka_group.source import GroupKafkaDataSource
-from spark_kafka_group.where import read_where
+
+if TYPE_CHECKING:
+    from spark_kafka_group.batch import GroupBatch, group_batch
+    from spark_kafka_group.listener import GroupKafkaListener
+    from spark_kafka_group.where import read_where
 
 __all__ = [
     "BrokerError",
@@ -46,3 +53,16 @@ __all__ = [
     "group_batch",
     "read_where",
 ]
+
+# Every Python worker that runs a task imports this package, and needs none of these.
+_LATER = {"GroupBatch": "batch", "GroupKafkaListener": "listener", "group_batch": "batch", "read_where": "where"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(globals() | _LATER)

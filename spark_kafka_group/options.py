@@ -7,7 +7,6 @@ They are case-insensitive, as in Spark. All are checked when ``load()`` is calle
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -541,6 +540,8 @@ def _unknown(name: str) -> str:
     if f"kafka.{lowered}" in _FIELDS:
         nearest = [f"kafka.{lowered}"]
     else:
+        import difflib
+
         nearest = difflib.get_close_matches(lowered, _FIELDS, n=1, cutoff=0.0)
     return f"option {name} is not known; the nearest is {_FIELDS[nearest[0]].metadata['name']}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,11 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 def _read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
-    from spark_kafka_group.executor.read import read
-
+    collecting = gc.isenabled()
+    gc.disable()  # a worker's first task imports kafka-python: all of its schemas, and nothing to collect
+    try:
+        from spark_kafka_group.executor.read import read
+    finally:
+        if collecting:
+            gc.enable()
     return read(task, options)

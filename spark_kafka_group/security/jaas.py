@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from spark_kafka_group.security.secret import Secret
 
 CONTROL_FLAGS = ("required", "requisite", "sufficient", "optional")
-SPACE = re.compile(r"(?:\s|//[^\n\r]*|/\*.*?\*/)+", re.DOTALL)
-WORD = re.compile(r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\u00a0-\U0010ffff-]*")
-QUOTED = re.compile(r"""(["'])((?:\\[^\n\r]|(?!\1)[^\\\n\r])*)\1""")
-ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+SPACE = r"(?s:\s|//[^\n\r]*|/\*.*?\*/)+"  # compiled where they are used: workers need none of them
+WORD = r"[A-Za-z_$\u00a0-\U0010ffff][A-Za-z0-9._$\u00a0-\U0010ffff-]*"
+QUOTED = r"""(["'])((?:\\[^\n\r]|(?!\1)[^\\\n\r])*)\1"""
+ESCAPE = r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)"
 ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 KNOWN_OPTIONS = frozenset(
     {
@@ -101,7 +101,7 @@ class _Tokens:
         self._skip()
 
     def _skip(self) -> None:
-        space = SPACE.match(self._raw, self._at)
+        space = re.compile(SPACE).match(self._raw, self._at)
         self._at = space.end() if space else self._at
 
     @property
@@ -129,13 +129,13 @@ class _Tokens:
         return word
 
     def text(self) -> str | None:
-        quoted = QUOTED.match(self._raw, self._at)
-        word = quoted or WORD.match(self._raw, self._at)
+        quoted = re.compile(QUOTED).match(self._raw, self._at)
+        word = quoted or re.compile(WORD).match(self._raw, self._at)
         if word is None:
             return None
         self._at = word.end()
         self._skip()
-        return word[0] if quoted is None else ESCAPE.sub(_unescaped, quoted[2])
+        return word[0] if quoted is None else re.sub(ESCAPE, _unescaped, quoted[2])
 
 
 def _unescaped(escape: re.Match[str]) -> str:

@@ -4,15 +4,23 @@
 kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking mode, because
 kafka-python's transport receives 4 KiB at a time.
 
-kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room.
+kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. What only the driver
+needs is imported when it asks for it.
 """
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.fetched import FetchedPartition
-from spark_kafka_group.wire.group import GroupClient
-from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
+
+if TYPE_CHECKING:
+    from spark_kafka_group.wire.group import GroupClient
+    from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
 
 __all__ = [
     "LARGEST_BATCH",
@@ -25,3 +33,13 @@ __all__ = [
     "GroupMember",
     "Strategy",
 ]
+
+_DRIVERS = {"GroupClient": "group"} | dict.fromkeys(
+    ("Committed", "Generation", "GroupMember", "Strategy"), "membership"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _DRIVERS:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    return getattr(importlib.import_module(f"{__name__}.{_DRIVERS[name]}"), name)

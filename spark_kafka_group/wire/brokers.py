@@ -17,7 +17,6 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.fetched import VERSIONS
-from spark_kafka_group.wire.group import GroupClient
 from spark_kafka_group.wire.manager import net_client
 
 
@@ -72,6 +71,8 @@ class Brokers:
         ------
         BrokerError
         """
+        from spark_kafka_group.wire.group import GroupClient  # the driver's, and seldom needed
+
         client = GroupClient(self._options)
         try:
             first, last = client.beginning_offsets([tp]), client.log_ends([tp])

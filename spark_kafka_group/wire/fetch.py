@@ -16,6 +16,8 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetched import FetchedPartition, fetched
 
+KEPT = 1 << 20
+"""Bytes of a connection's buffer that are kept, however small responses become."""
 USED_OF_LIFETIME = 0.85
 """Part of an authentication's lifetime after which a connection is made anew, as Kafka's Java client authenticates."""
 
@@ -104,7 +106,7 @@ class FetchConnection:
         (size,) = struct.unpack(">i", self._size)
         if not 4 <= size <= self._frame_limit:
             raise ConnectionError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
-        if size > len(self._frame):
+        if not size <= len(self._frame) <= max(KEPT, 4 * size):  # too small, or left over from one large record
             self._frame = bytearray(size)
         frame = memoryview(self._frame)[:size]
         self._receive_into(frame)

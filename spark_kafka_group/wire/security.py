@@ -8,7 +8,6 @@ from spark_kafka_group.security import Security
 from spark_kafka_group.security.credentials import UserPassword, credentials
 from spark_kafka_group.security.tls import client_context
 from spark_kafka_group.wire import quiet
-from spark_kafka_group.wire.tokens import tokens_of
 
 quiet.install()
 
@@ -29,6 +28,8 @@ def security_configs(security: Security) -> dict[str, Any]:
     configs["sasl_mechanism"] = security.sasl_mechanism
     found = credentials(security)
     if not isinstance(found, UserPassword):
+        from spark_kafka_group.wire.tokens import tokens_of
+
         return configs | {"sasl_oauth_token_provider": tokens_of(found)}
     username = found.username
     if security.sasl_mechanism != "PLAIN":

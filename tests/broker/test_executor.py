@@ -3,7 +3,7 @@
 import contextlib
 
 import pytest
-from support import Record, numbered, options, produce, topic_with
+from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import BrokerTimeoutError, OffsetOutOfRangeError, ReadError
 from spark_kafka_group.executor import connections, decode
@@ -225,3 +225,17 @@ def test_reads_that_differ_in_what_they_read_share_their_connections(kafka, disc
     other = parsed(kafka, topic, **{"kafka.fetch.max.bytes": 1024})
     disconnected(other)
     assert brokers_for(other) is not brokers
+
+
+def test_a_large_record_gets_through_and_its_buffer_is_not_kept(kafka, disconnected):
+    topic = kafka.create_topic(name("topic"), configs={"max.message.bytes": str(16 << 20)})
+    produce(kafka, topic, [Record(0, None, b"x" * (8 << 20)), Record(0, None, b"small")], max_request_size=16 << 20)
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    batches = list(read(task(topic, (0, 1)), settings))
+    assert [len(value) for batch in batches for value in batch.column("value").to_pylist()] == [8 << 20]
+    connection = brokers_for(settings).connection(1)
+    assert len(connection._frame) > 8 << 20
+    assert [value for _, _, value in rows(read(task(topic, (1, 2)), settings))] == [b"small"]
+    assert brokers_for(settings).connection(1) is connection
+    assert len(connection._frame) <= 1 << 20

@@ -1,6 +1,8 @@
 """Who may import whom: the rooms of the package, and the one module that knows kafka-python's inside."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,40 @@ def test_only_wire_knows_kafka_pythons_inside(path):
 
 def test_every_room_is_in_the_table():
     assert {room_of(path) for path in FILES} == set(ALLOWED)
+
+
+READING = """
+import sys
+import pyarrow, pyspark.worker, pyspark.sql.worker.plan_data_source_read  # what a worker has anyway
+before = set(sys.modules)
+from spark_kafka_group import source
+print(*set(sys.modules) - before)
+reader = source.GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}).streamReader(None)
+assert list(reader.read(source.ReadTask(()))) == []
+from spark_kafka_group.executor import decode
+builder = decode.load("c").RecordBatchBuilder(
+    include_headers=True, check_crcs=False, unpacked_limit=1, target_bytes=1
+)
+message = bytes(8) + b"\\0\\0\\0\\x0f" + bytes(6) + b"\\xff\\xff\\xff\\xff" + b"\\0\\0\\0\\1v"
+builder.append("t", 0, message, 0, 0, 1)
+assert builder.finish().column("value").to_pylist() == [b"v"]
+print(*set(sys.modules) - before)
+"""
+OF_A_WORKER = {
+    "bounds", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
+    "source", "subscription", "task", "timing", "wire",
+}  # fmt: skip
+OF_ITS_WIRE = {"answers", "brokers", "connect", "fetch", "leaders", "manager", "quiet", "reactions", "security"}
+
+
+def test_a_worker_imports_nothing_but_what_reading_needs():
+    told = subprocess.run([sys.executable, "-c", READING], capture_output=True, text=True, check=True).stdout
+    unpickled, read = (set(line.split()) for line in told.splitlines())
+    assert "spark_kafka_group.source" in unpickled
+    assert not [name for name in unpickled if name.split(".")[0] == "kafka"]
+    own = [name.split(".") for name in read if name.startswith("spark_kafka_group.")]
+    assert {parts[1] for parts in own} == OF_A_WORKER
+    assert {parts[2] for parts in own if parts[1] == "wire" and len(parts) > 2} == OF_ITS_WIRE
+    assert "spark_kafka_group.executor.decode._decode_c" in read
+    unneeded = {"spark_kafka_group.executor.decode._decode_py", "urllib.request", "http.client", "pandas", "difflib"}
+    assert not unneeded & read

@@ -22,10 +22,8 @@ def load(name: str) -> Decoder:
     OptionError
         When the compiled twin is asked for by name and was not built.
     """
-    from spark_kafka_group.executor.decode import _decode_py
-
     if name == "python":
-        return _decode_py
+        return _python()
     try:
         from spark_kafka_group.executor.decode import _decode_c
     except ImportError as error:
@@ -35,8 +33,14 @@ def load(name: str) -> Decoder:
                 f"C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION, or set decoder=auto"
             ) from error
         _warn_once(error)
-        return _decode_py
+        return _python()
     return _decode_c
+
+
+def _python() -> Decoder:
+    from spark_kafka_group.executor.decode import _decode_py
+
+    return _decode_py
 
 
 def _warn_once(error: ImportError) -> None:

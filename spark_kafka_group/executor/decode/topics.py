@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -23,10 +24,17 @@ class TopicColumn:
             elif rows:
                 merged.append((topic, rows))
         if not merged:
-            return pa.array([], pa.string())
+            return self._repeated.slice(0, 0)
         if len(merged) > 1:
-            return pa.concat_arrays([pa.repeat(pa.scalar(topic, pa.string()), rows) for topic, rows in merged])
+            return pa.concat_arrays([_repeated(topic, rows) for topic, rows in merged])
         topic, rows = merged[0]
         if topic != self._topic or len(self._repeated) < rows:
-            self._topic, self._repeated = topic, pa.repeat(pa.scalar(topic, pa.string()), rows)
+            self._topic, self._repeated = topic, _repeated(topic, rows + rows // 8)
         return self._repeated.slice(0, rows)
+
+
+def _repeated(topic: str, rows: int) -> pa.Array:
+    """So many times the same string, from plain buffers: a value that pyarrow converts makes it import pandas."""
+    text = topic.encode()
+    ends = array("i", range(0, (rows + 1) * len(text), len(text)))
+    return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])

@@ -1,0 +1,195 @@
+"""Memory: what a worker needs while it reads, by how much and how large, and what a driver keeps over its triggers.
+
+python benchmarks/memory.py                        # 20 million records at most
+python benchmarks/memory.py --records 50000000     # the full run, one minute longer
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from common import Goal, Report, fill, parser
+
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.read import ARROW_BATCH_BYTES, read
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.testing import KafkaCluster
+
+MIB = 1 << 20
+ALLOCATORS = 32 * MIB
+"""What malloc and Arrow's pool keep besides, and what kafka-python needs to connect."""
+SIZES = (
+    # bytes of a record, records
+    (10, 4_000_000),
+    (100, 1_000_000),
+    (1_000, 200_000),
+    (10_000, 20_000),
+    (100_000, 2_000),
+    (1_000_000, 200),
+)
+
+
+def bound(options: Options, partitions: int, largest_batch: int) -> int:
+    """Most bytes that reading needs, worked out from the options, as README has it.
+
+    Parameters
+    ----------
+    partitions
+        Of the task, with one leader.
+    largest_batch
+        Bytes of the largest record batch, unpacked.
+    """
+    response = max(
+        min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes), options.max_partition_fetch_bytes
+    )
+    # The frame it came in, and its records; then columns of the Arrow batch being filled and of the one Spark has, each
+    # up to twice as large as what is in it.
+    return 2 * max(response, largest_batch) + 4 * (ARROW_BATCH_BYTES + largest_batch) + ALLOCATORS
+
+
+def status(name: str) -> int:
+    """Bytes that /proc says of this process: VmRSS, or VmHWM for its peak."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def as_worker(servers: str, topic: str, partitions: int, records: int, options: Mapping[str, str]) -> dict[str, float]:
+    """Read a topic as one task, throwing rows away; what it took of this process, which has done nothing else."""
+    parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic, **options})
+    decode.load(parsed.decoder)
+    ranges = tuple(OffsetRange(TopicPartition(topic, p), 0, records // partitions) for p in range(partitions))
+    imported = status("VmRSS")
+    rows = sum(batch.num_rows for batch in read(ReadTask(ranges), parsed))
+    assert rows == records, f"{rows} rows instead of {records}"
+    return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
+
+
+def as_driver(servers: str, topic: str, triggers: int, batches: int) -> dict[str, list[tuple[int, int]]]:
+    """Drive a query without Spark: RSS after so many triggers without data, and after so many batches."""
+    from spark_kafka_group.driver.stream import StreamDriver
+
+    parsed = Options.parse(
+        {
+            "kafka.bootstrap.servers": servers,
+            "subscribe": topic,
+            "kafka.group.id": "memory",
+            "startingOffsets": "earliest",
+        }
+    )
+    driver = StreamDriver(parsed)
+    told: dict[str, list[tuple[int, int]]] = {"batches": [], "triggers": []}
+    try:
+        offset = driver.initial_offset()
+        for number in range(1, batches + 1):
+            end = driver.latest_offset(offset, 1)
+            assert end != offset
+            driver.plan(offset, end)
+            driver.report_latest_offset()
+            offset = end
+            if number in (batches // 10, batches):
+                gc.collect()
+                told["batches"].append((number, status("VmRSS")))
+        end = driver.latest_offset(offset)
+        driver.plan(offset, end)
+        for number in range(1, triggers + 1):
+            assert driver.latest_offset(end) == end
+            driver.report_latest_offset()
+            if number in (triggers // 10, triggers):
+                gc.collect()
+                told["triggers"].append((number, status("VmRSS")))
+    finally:
+        driver.stop()
+    return told
+
+
+def alone(role: str, **arguments: Any) -> Any:
+    """What a process of its own tells."""
+    command = [sys.executable, __file__, "--alone", json.dumps({"role": role, **arguments})]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    if told.returncode:
+        raise RuntimeError(told.stderr[-2000:])
+    return json.loads(told.stdout.splitlines()[-1])
+
+
+def cases(most: int) -> Iterator[tuple[str, int, int, int, str, dict[str, str]]]:
+    """Name, records, bytes of each, partitions, codec and options of each task that is read."""
+    for records in (most // 20, most // 4, most):
+        yield f"{records / 1e6:g} M of 100 B", records, 100, 1, "none", {}
+    scale = min(1.0, most / 20_000_000)
+    for size, records in SIZES:
+        yield f"{size:,} B", max(100, int(records * scale)), size, 1, "none", {}
+    for codec in ("lz4", "zstd"):
+        yield f"100 B, {codec}", int(1_000_000 * scale), 100, 1, codec, {}
+    large = {"kafka.max.partition.fetch.bytes": str(16 * MIB)}
+    yield "1 kB, 16 MiB a partition", int(200_000 * scale), 1_000, 1, "none", large
+    yield "1 kB, 64 partitions", int(500_032 * scale) // 64 * 64, 1_000, 64, "none", {}
+    small = {"kafka.fetch.max.bytes": str(8 * MIB)}
+    yield "1 kB, 64 partitions, 8 MiB a fetch", int(500_032 * scale) // 64 * 64, 1_000, 64, "none", small
+
+
+def spread(cluster: KafkaCluster, topic: str, partitions: int, records: int, size: int, codec: str) -> None:
+    """As `fill`, with exactly as many records in each partition."""
+    if partitions == 1:
+        fill(cluster, topic, 1, records, size, codec)
+        return
+    cluster.create_topic(topic, partitions=partitions)
+    values = [bytes(size)] * (records // partitions)
+    for partition in range(partitions):
+        cluster.produce(topic, values, partition=partition)
+
+
+def main() -> None:
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--records", type=int, default=20_000_000, help="of the largest task")
+    arguments.add_argument(
+        "--triggers", type=int, default=10_000, help="without data, of the driver; and a tenth of it with"
+    )
+    arguments.add_argument("--alone", type=json.loads, help=argparse.SUPPRESS)
+    args = arguments.parse_args()
+    if args.alone:
+        role = {"worker": as_worker, "driver": as_driver}[args.alone.pop("role")]
+        print(json.dumps(role(**args.alone)))
+        return
+    report = Report("memory", "How much memory does reading take beyond imports, and does it grow?")
+    peaks = []
+    with KafkaCluster() as cluster:
+        for name, records, size, partitions, codec, options in cases(args.records):
+            topic = f"{size}-{codec}-{records}-{partitions}"
+            if topic not in cluster.admin.list_topics():
+                spread(cluster, topic, partitions, records, size, codec)
+            parsed = Options.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic} | options)
+            limit = bound(parsed, partitions, largest_batch=max(MIB, 2 * size)) / MIB
+            told = [
+                alone("worker", servers=cluster.bootstrap_servers, topic=topic, partitions=partitions, records=records,
+                      options=options)
+                for _ in range(args.rounds)
+            ]  # fmt: skip
+            cells = {f"{what} MiB": statistics.median(t[what] for t in told) / MIB for what in ("peak", "afterwards")}
+            report.row(name, cells | {"bound MiB": limit}, Goal("peak MiB", at_most=limit), told=told)
+            if name.endswith("M of 100 B"):
+                peaks.append((records / 1e6, cells["peak MiB"]))
+        growth = {"smallest MiB": peaks[0][1], "largest MiB": peaks[-1][1], "growth": peaks[-1][1] / peaks[0][1]}
+        report.row("from fewest to most records", growth, Goal("growth", at_most=1.2))
+        report.curve("Peak memory of a worker", "million records", "MiB", {"100 B": peaks})
+        cluster.create_topic("driver", partitions=2)
+        cluster.produce("driver", [b"v"] * (args.triggers // 10 + 1))
+        told = alone("driver", servers=cluster.bootstrap_servers, topic="driver", triggers=args.triggers,
+                     batches=args.triggers // 10)  # fmt: skip
+        for what, ((_, before), (last, after)) in told.items():
+            cells = {"MiB at a tenth": before / MIB, "MiB at the end": after / MIB, "grown MiB": (after - before) / MIB}
+            report.row(f"driver, {last:,} {what}", cells, Goal("grown MiB", at_most=2.0))
+    report.save()
+
+
+if __name__ == "__main__":
+    main()
