@@ -60,7 +60,7 @@ def session(jars: Path | None, **conf: str) -> SparkSession:
 
 def fill(cluster: KafkaCluster, topic: str, partitions: int, records: int, size: int, codec: str = "none") -> None:
     """Produce `records` values of `size` random bytes with Kafka's own performance tool, which is quick."""
-    cluster.create_topic(topic, partitions=partitions, **{"max.message.bytes": str(16 << 20)})
+    cluster.create_topic(topic, partitions=partitions, configs={"max.message.bytes": str(16 << 20)})
     cluster.run_tool(
         "org.apache.kafka.tools.ProducerPerformance",
         "--topic", topic, "--num-records", str(records), "--record-size", str(size), "--throughput", "-1",
