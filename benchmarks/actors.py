@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -184,7 +185,7 @@ class Membership:
     def longest_pause(self, began_s: float, ended_s: float) -> float:
         """Most seconds between two records."""
         polled = [began_s, *(at for at in self.polled_s if began_s <= at < ended_s), ended_s]
-        return max(later - earlier for earlier, later in zip(polled, polled[1:], strict=False))
+        return max(later - earlier for earlier, later in itertools.pairwise(polled))
 
 
 def consume(servers: str, topic: str, group: str, strategy: str, ending: Event, ready: Event) -> Membership:
