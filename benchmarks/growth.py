@@ -6,12 +6,13 @@ python benchmarks/growth.py --jars folder-of-jars      # or without --jars where
 from __future__ import annotations
 
 import json
+import random
 import statistics
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 
-from common import Report, fill, noop, parser, session
+from common import Report, noop, parser, session
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +34,10 @@ BYTES = 50_000_000
 """Of all records of one size."""
 OF_PARTITIONS, OF_TASKS, OF_HEADERS = 1_000_000, 2_000_000, 250_000
 """Records of 100 bytes behind each of these curves."""
+RUN = 20
+"""Records that go to one partition before the next one's turn."""
+TO_THE_END = 16
+"""Partitions with which reading to the ends of the logs is measured, too."""
 DRIVERS = (1, 10, 100, 1_000)
 MOST_MADE_AT_ONCE = 5_000
 """Kafka's controller refuses 10,000 partitions in one request."""
@@ -52,18 +57,46 @@ def sources(
     return {name: spark.read.format(name).options(**options).load() for name in ("kafka", "groupkafka")}
 
 
-def fill_with_headers(cluster: KafkaCluster, topic: str, records: int, headers: int) -> None:
-    """Values of 100 bytes, each with so many headers of 32 bytes."""
-    cluster.create_topic(topic, partitions=4)
+def beyond(size: int) -> int:
+    """Records of a partition that follow those that are read.
+
+    The peer's consumer asks for more when it has given out what it had, and its next request waits behind that one: at
+    the end of a log for `fetch.max.wait.ms`, in every task. So that curves show what grows and not this, logs go on for
+    more than it has in its hands: 500 records, or what one answer holds.
+    """
+    return max(1, min(1_000, 3_000_000 // size))
+
+
+def fill_evenly(
+    cluster: KafkaCluster, topic: str, partitions: int, records: int, size: int = 100, headers: int = 0
+) -> dict[int, int]:
+    """So many records in each partition, and some more; returns the ends of those that are to be read.
+
+    Record batches are as large as those of Java's producer by default.
+    """
+    cluster.create_topic(topic, partitions=partitions)
     producer = Producer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000}
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "linger.ms": 20,
+            "batch.size": 16_384,
+            "queue.buffering.max.messages": 1_000_000,
+        }
     )
     pairs = [(f"header-{number}", b"4bf92f3577b34da6a3ce929d0e0e4736") for number in range(headers)]
-    for number in range(records):
-        producer.produce(topic, bytes(range(100)), partition=number % 4, headers=pairs)
+    value = random.Random(size).randbytes(size)
+    for number in range(partitions * (records + beyond(size))):
+        while True:
+            try:
+                # A few in a row for each partition, so that batches are filled whatever the number of partitions.
+                producer.produce(topic, value, partition=number // RUN % partitions, headers=pairs)
+                break
+            except BufferError:
+                producer.poll(0.1)
         if number % 1000 == 0:
             producer.poll(0)
     producer.flush()
+    return dict.fromkeys(range(partitions), records)
 
 
 class Curve:
@@ -73,7 +106,7 @@ class Curve:
         self._report = report
         self._rounds = rounds
         self._title, self._x, self._y = title, x, y
-        self._series: Series = {}
+        self.series: Series = {}
 
     def point(self, at: float, frames: Mapping[str, DataFrame], amount: float | None = None, unit: str = "s") -> None:
         """Measure both sides at one place; with an `amount`, what they do of it in a second."""
@@ -84,63 +117,56 @@ class Curve:
             per=None if amount is None else (unit, amount),
         )
         for name, seconds in medians.items():
-            self._series.setdefault(name, []).append((at, seconds if amount is None else amount / seconds))
+            self.series.setdefault(name, []).append((at, seconds if amount is None else amount / seconds))
 
     def save(self) -> None:
-        self._report.curve(self._title, self._x, self._y, self._series)
+        self._report.curve(self._title, self._x, self._y, self.series)
 
 
 def over_records(report: Report, spark: SparkSession, cluster: KafkaCluster, rounds: int, scale: float) -> None:
     """The same topic, more and more of it."""
-    most = int(max(RECORDS) * scale)
-    fill(cluster, "records", 4, most, 100)
-    counts = {row["partition"]: row["count"] for row in _counts(spark, cluster, "records")}
+    fill_evenly(cluster, "records", 4, int(max(RECORDS) * scale) // 4)
     curve = Curve(report, rounds, "Records of 100 B, 4 partitions", "records", "seconds")
     for records in RECORDS:
         records = int(records * scale)
-        # The producer's partitions are not quite equal, so the same share is taken of each.
-        ends = {partition: count * records // most for partition, count in counts.items()}
-        curve.point(records, sources(spark, cluster, "records", ends))
+        curve.point(records, sources(spark, cluster, "records", dict.fromkeys(range(4), records // 4)))
     curve.save()
-
-
-def _counts(spark: SparkSession, cluster: KafkaCluster, topic: str) -> Iterable:
-    return sources(spark, cluster, topic)["groupkafka"].groupBy("partition").count().collect()
 
 
 def over_sizes(report: Report, spark: SparkSession, cluster: KafkaCluster, rounds: int, scale: float) -> None:
     """The same bytes in fewer and fewer records."""
-    series: Series = {}
+    rates: Series = {}
     curve = Curve(report, rounds, "Size of a record, 50 MB in all", "bytes", "MB/s")
     for size in SIZES:
-        records = max(4, int(BYTES * scale) // size)
-        fill(cluster, f"size-{size}", 4, records, size)
-        curve.point(size, sources(spark, cluster, f"size-{size}"), records * size, "bytes")
-    for name, points in curve._series.items():
-        series[name] = [(size, rate / size) for size, rate in points]
-        curve._series[name] = [(size, rate / 1e6) for size, rate in points]
+        each = max(1, int(BYTES * scale) // size // 4)
+        ends = fill_evenly(cluster, f"size-{size}", 4, each, size)
+        curve.point(size, sources(spark, cluster, f"size-{size}", ends), each * 4 * size, "bytes")
+    for name, points in curve.series.items():
+        rates[name] = [(size, rate / size) for size, rate in points]
+        curve.series[name] = [(size, rate / 1e6) for size, rate in points]
     curve.save()
-    report.curve("Size of a record, 50 MB in all: records", "bytes", "records/s", series)
+    report.curve("Size of a record, 50 MB in all: records", "bytes", "records/s", rates)
 
 
 def over_partitions(report: Report, spark: SparkSession, cluster: KafkaCluster, rounds: int, scale: float) -> None:
     """The same records in more and more partitions."""
     curve = Curve(report, rounds, "Partitions, 1 M records of 100 B in all", "partitions", "seconds")
     for partitions in PARTITIONS:
-        partitions = max(1, int(partitions * min(1.0, scale * 10)))
-        topic = f"partitions-{partitions}-{uuid.uuid4().hex[:6]}"
-        fill(cluster, topic, partitions, int(OF_PARTITIONS * scale), 100)
-        curve.point(partitions, sources(spark, cluster, topic))
+        topic, each = f"partitions-{partitions}", max(1, int(OF_PARTITIONS * scale) // partitions)
+        ends = fill_evenly(cluster, topic, partitions, each)
+        curve.point(partitions, sources(spark, cluster, topic, ends))
+        if partitions == TO_THE_END:
+            whole = {name: (lambda df=df: noop(df)) for name, df in sources(spark, cluster, topic).items()}
+            report.compare(f"Partitions: {partitions}, to the logs' end", whole, rounds)
     curve.save()
 
 
 def over_tasks(report: Report, spark: SparkSession, cluster: KafkaCluster, rounds: int, scale: float) -> None:
     """One partition, cut into more and more tasks."""
-    records = int(OF_TASKS * scale)
-    fill(cluster, "tasks", 1, records, 100)
+    ends = fill_evenly(cluster, "tasks", 1, int(OF_TASKS * scale))
     curve = Curve(report, rounds, "Tasks (minPartitions), 2 M records of 100 B in one partition", "tasks", "seconds")
     for tasks in TASKS:
-        frames = sources(spark, cluster, "tasks", minPartitions=str(tasks))
+        frames = sources(spark, cluster, "tasks", ends, minPartitions=str(tasks))
         found = {name: df.rdd.getNumPartitions() for name, df in frames.items()}
         assert set(found.values()) == {tasks}, found
         curve.point(tasks, frames)
@@ -149,12 +175,12 @@ def over_tasks(report: Report, spark: SparkSession, cluster: KafkaCluster, round
 
 def over_headers(report: Report, spark: SparkSession, cluster: KafkaCluster, rounds: int, scale: float) -> None:
     """The same records with more and more headers."""
-    records = max(1000, int(OF_HEADERS * scale))
+    each = int(OF_HEADERS * scale) // 4
     curve = Curve(report, rounds, "Headers of 32 B, 250 k records of 100 B", "headers", "records/s")
     for headers in HEADERS:
-        fill_with_headers(cluster, f"headers-{headers}", records, headers)
-        frames = sources(spark, cluster, f"headers-{headers}", includeHeaders="true")
-        curve.point(headers, frames, records, "rows")
+        ends = fill_evenly(cluster, f"headers-{headers}", 4, each, headers=headers)
+        frames = sources(spark, cluster, f"headers-{headers}", ends, includeHeaders="true")
+        curve.point(headers, frames, each * 4, "rows")
     curve.save()
 
 
