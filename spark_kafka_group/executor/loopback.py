@@ -1,8 +1,8 @@
 """The connection between Spark's JVM and this Python worker, where it is TCP.
 
 Spark writes a task in small pieces. The kernel keeps a small piece back until the one before it has been acknowledged
-(Nagle), and this side's kernel, which has nothing to send meanwhile, acknowledges after 40 ms only (delayed ACK). That is
-most of the time of a small micro-batch. With ``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
+(Nagle), and this side's kernel, which has nothing to send meanwhile, acknowledges after 40 ms only (delayed ACK). That
+is most of a small task's time. With ``spark.python.unix.domain.socket.enabled=true`` there is no TCP.
 """
 
 from __future__ import annotations
@@ -43,10 +43,8 @@ def _spark_connections(pid: int) -> tuple[int, ...]:
         return ()
     found = []
     for name in os.listdir(_OPEN_FILES):
-        with contextlib.suppress(OSError, ValueError):
-            connection = socket.socket(fileno=os.dup(int(name)))
-            with connection:
-                if connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM:
-                    if ip_address(connection.getpeername()[0]).is_loopback:
-                        found.append(int(name))
+        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(int(name))) as connection:
+            over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
+            if over_tcp and ip_address(connection.getpeername()[0]).is_loopback:
+                found.append(int(name))
     return tuple(found)
