@@ -86,6 +86,18 @@ class Member:
         """Whether :meth:`ensure` would have something to do."""
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
+    def undisturbed(self) -> bool:
+        """Whether this driver is a member and nobody wants anything of it.
+
+        Raises
+        ------
+        FencedError, MembershipError
+        """
+        if self._generation is None:
+            return False
+        self.client.check_not_fenced()
+        return not self.client.rejoin_needed()
+
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 

@@ -27,6 +27,7 @@ from spark_kafka_group.driver.siblings import Siblings
 from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unbegun import Unbegun
 from spark_kafka_group.driver.unmanaged import Unmanaged
+from spark_kafka_group.driver.watch import PATIENCE_S, Watch
 from spark_kafka_group.errors import (
     BrokerError,
     CommitError,
@@ -112,6 +113,8 @@ class GroupSession:
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
         self._ends: dict[TopicPartition, int] = {}
         self._looked = False  # at the ends of logs, at least once
+        self._watch = Watch(options)
+        self._all_read: tuple[GroupOffset, frozenset[TopicPartition]] | None = None  # up to where, but what is paused
         self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
         self._turn = 0
@@ -121,6 +124,8 @@ class GroupSession:
         self, start: GroupOffset, max_offsets: int | None = None, min_offsets: int | None = None
     ) -> GroupOffset | None:
         """Commit what `start` proves, then plan the batch after it; None when there is no new data, or too little."""
+        if self._still_all_read(start):
+            return None
         self.succeeded(start)
         self._discard_unbegun()
         self._start = start
@@ -138,6 +143,7 @@ class GroupSession:
             moved = {tp: at for tp, at in true.items() if start.positions.get(tp) != at}
             return replace(start, positions=true, batch=start.batch + 1, moved=moved)
         if not backlog:
+            self._wait_for_records(start)
             return None
         self._holding.planned()
         ranges = planner.share(backlog, max_offsets, self._turn)
@@ -145,6 +151,24 @@ class GroupSession:
         end = self._end_of(start, ranges)
         self._plan(Batch(end, ranges, self.member.use()), replay=False)
         return end
+
+    def _still_all_read(self, start: GroupOffset) -> bool:
+        """Whether nothing can have changed since a call that found every log read to its end."""
+        return (
+            self._all_read == (start, self._paused.partitions())
+            and self.member.undisturbed()
+            and self._watch.quiet(PATIENCE_S)
+        )
+
+    def _wait_for_records(self, start: GroupOffset) -> None:
+        """Nothing is planned: have brokers say when records come to the partitions that may be read on."""
+        paused = self._paused.partitions()
+        stopped = {tp for tp, stop in self._stops.items() if self._ends.get(tp, 0) >= stop}
+        ends = {tp: end for tp, end in self._ends.items() if tp not in paused and tp not in stopped}
+        read = all(self._position(start, tp) == end for tp, end in ends.items())
+        self._all_read = (start, paused) if read else None
+        if self._caps is None:
+            self._watch.begin(ends)
 
     def tasks(self, start: GroupOffset, end: GroupOffset) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which was planned now or before a crash."""
@@ -249,6 +273,7 @@ class GroupSession:
                 self._hand_over()
             self._events.close(self._held if self._held is not None else -1)
         finally:
+            self._watch.close()
             self.member.stop()
             self._siblings.close()
 
@@ -626,6 +651,8 @@ class GroupSession:
     def _log_ends(self, begin: Mapping[TopicPartition, int]) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
         """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
         client = self.member.client
+        if begin.keys() == self._ends.keys() and self._watch.quiet():
+            return self._ends, []
 
         def look() -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
             ends = client.end_offsets(begin)

@@ -55,6 +55,10 @@ class Unmanaged:
         """Nothing changes."""
         return False
 
+    def undisturbed(self) -> bool:
+        """Whether the partitions have been looked at."""
+        return self._generation is not None
+
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Look once whether the partitions exist.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
-from spark_kafka_group.wire.fetch import FetchConnection
+from spark_kafka_group.wire.fetch import FetchConnection, readable
 from spark_kafka_group.wire.fetched import FetchedPartition
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "GroupClient",
     "GroupMember",
     "Strategy",
+    "readable",
 ]
 
 _DRIVERS = {"GroupClient": "group"} | dict.fromkeys(

@@ -1,4 +1,4 @@
-"""The cluster as an executor sees it: who leads a partition, and connections to leaders."""
+"""Who leads a partition, and connections to leaders that records are fetched over."""
 
 from __future__ import annotations
 
@@ -21,10 +21,17 @@ from spark_kafka_group.wire.manager import net_client
 
 
 class Brokers:
-    """The cluster as an executor sees it: who leads a partition, and connections to leaders."""
+    """Who leads a partition, and connections to leaders that records are fetched over.
 
-    def __init__(self, options: Options) -> None:
+    Parameters
+    ----------
+    role
+        Ends the client id that brokers see.
+    """
+
+    def __init__(self, options: Options, role: str = "executor") -> None:
         self._options = options
+        self._role = role
         self.retry_backoff_s = options.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
@@ -117,7 +124,7 @@ class Brokers:
 
     def _bootstrapped(self) -> KafkaNetClient:
         if self._client is None:
-            client = net_client(**connection_configs(self._options, "executor"))
+            client = net_client(**connection_configs(self._options, self._role))
             client.cluster.config["allow_auto_create_topics"] = False
             try:
                 client._manager.bootstrap(self._options.request_timeout_ms)
@@ -152,4 +159,4 @@ class Brokers:
         lifetime_ms = conn._reauth.session_lifetime_ms
         conn._reauth.cancel()
         manager._conns.pop(node_id, None)
-        return FetchConnection(sock, self._options, version, lifetime_ms / 1000 if lifetime_ms else None)
+        return FetchConnection(sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
+import ssl
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -35,10 +37,13 @@ class FetchConnection:
         How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
     """
 
-    def __init__(self, sock: socket.socket, options: Options, version: int, lifetime_s: float | None = None) -> None:
+    def __init__(
+        self, sock: socket.socket, options: Options, role: str, version: int, lifetime_s: float | None = None
+    ) -> None:
         self._sock = sock
         self._sock.settimeout(options.request_timeout_ms / 1000)
         self._options = options
+        self._client_id = f"{options.client_id}-{role}"
         self._version = version
         self._correlation_id = 0
         self._in_flight: list[int] = []
@@ -57,6 +62,15 @@ class FetchConnection:
     def stale(self) -> bool:
         """Whether another connection should take its place, as the broker is about to close this one."""
         return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
+
+    def fileno(self) -> int:
+        """Of the socket, for selectors."""
+        return self._sock.fileno()
+
+    @property
+    def decrypted(self) -> int:
+        """Bytes that TLS has taken from the socket and nobody has read, so that no selector knows of them."""
+        return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
 
     def send(self, positions: Mapping[TopicPartition, int]) -> None:
         """Ask for records from each position on; the broker fills the response in this order."""
@@ -90,7 +104,7 @@ class FetchConnection:
             rack_id="",
         )
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        request.with_header(correlation_id=self._correlation_id, client_id=f"{self._options.client_id}-executor")
+        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
         self._sock.sendall(request.encode(framed=True, header=True))
         self._in_flight.append(self._correlation_id)
 
@@ -134,3 +148,13 @@ class FetchConnection:
     def close(self) -> None:
         """Close the socket; responses still to come are lost."""
         self._sock.close()
+
+
+def readable(connections: Collection[FetchConnection], timeout_s: float = 0) -> list[FetchConnection]:
+    """Those on which some of a response has come, or that are broken; waits so long for the first one."""
+    found = {connection for connection in connections if connection.decrypted}
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        found |= {key.data for key, _ in selector.select(0 if found else timeout_s)}
+    return [connection for connection in connections if connection in found]

@@ -1,0 +1,135 @@
+"""Whether records have come to logs that were read to their ends, without asking for the ends again and again.
+
+Spark asks for new data every 10 ms. A fetch from the end of a log waits in the broker until a record comes, or for
+kafka.fetch.max.wait.ms: Kafka's long poll. While its answer is out, nothing has come.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from spark_kafka_group.errors import BrokerError, GroupKafkaError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire import Brokers, readable
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 1.0
+"""So often ends are looked up all the same: what a fetch does not tell is known this late at most."""
+
+AGAIN_AFTER_ERROR_S = 1.0
+"""Brokers that cannot be watched are asked for ends at each trigger meanwhile."""
+
+PATIENCE_S = 0.025
+"""So long a trigger waits for the first record: Spark then asks less often, and a record that was just acknowledged is
+not missed for the millisecond until its broker says so. Other sources of the query wait with it."""
+
+OVERDUE_S = 1.0
+"""An answer that is so late is not waited for any longer."""
+
+
+class Watch:
+    """Long polls, one to each broker that leads a watched partition. For one thread."""
+
+    def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
+        # The least that answers: of the first partition with a record, one record batch.
+        self._options = replace(options, fetch_min_bytes=1, fetch_max_bytes=1, max_partition_fetch_bytes=1)
+        self._clock = clock
+        self._brokers: Brokers | None = None
+        self._asked: dict[int, tuple[float, dict[TopicPartition, int]]] = {}  # when the answer is overdue, and to what
+        self._until = float("-inf")
+        self._not_before = float("-inf")
+
+    def begin(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Watch these logs from here on; polls that are out for the same ends go on."""
+        now = self._clock()
+        self._until = float("-inf")
+        if not ends or now < self._not_before:
+            return
+        try:
+            self._ask(ends)
+        except (OSError, GroupKafkaError) as error:
+            self._give_up(error)
+        else:
+            self._until = now + LOOK_AGAIN_S
+
+    def quiet(self, patience_s: float = 0) -> bool:
+        """Whether nothing has come since :meth:`begin`, which was not long ago; waits so long for something."""
+        if self._clock() >= self._until:
+            return False
+        try:
+            news = self._hears(patience_s)
+        except (OSError, GroupKafkaError) as error:
+            self._give_up(error)
+            return False
+        if news:
+            self._until = float("-inf")
+        return not news
+
+    def close(self) -> None:
+        """Close connections. Harmless when repeated."""
+        self._until = float("-inf")
+        self._asked.clear()
+        brokers, self._brokers = self._brokers, None
+        if brokers is not None:
+            brokers.close()
+
+    def _ask(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Send a fetch to every leader that has none to answer for just these ends."""
+        if self._brokers is None:
+            self._brokers = Brokers(self._options, "driver")
+        wanted: dict[int, dict[TopicPartition, int]] = {}
+        for tp, node_id in self._brokers.leaders(ends.keys(), refresh=False).items():
+            wanted.setdefault(node_id, {})[tp] = ends[tp]
+        if sum(map(len, wanted.values())) < len(ends):
+            raise BrokerError("a partition has no leader")
+        for node_id, (_, positions) in list(self._asked.items()):
+            if positions != wanted.get(node_id):
+                self._forget(node_id)
+        for node_id in wanted.keys() - self._asked.keys():
+            self._send(node_id, wanted[node_id])
+
+    def _send(self, node_id: int, positions: dict[TopicPartition, int]) -> None:
+        assert self._brokers is not None, "asked before"
+        self._brokers.connection(node_id).send(positions)
+        overdue = self._clock() + self._options.fetch_max_wait_ms / 1000 + OVERDUE_S
+        self._asked[node_id] = overdue, positions
+
+    def _hears(self, patience_s: float) -> bool:
+        """Take answers that are there; a poll that ended without anything is sent again."""
+        assert self._brokers is not None, "asked before"
+        nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
+        for connection in readable(nodes, patience_s):
+            node_id = nodes[connection]
+            _, positions = self._asked.pop(node_id)
+            for partition in connection.receive():
+                if partition.error is not None:
+                    raise BrokerError(f"{partition.tp}: {partition.error}")
+                stable = partition.last_stable_offset
+                end = partition.high_watermark if stable is None else stable
+                if partition.records or end != positions.get(partition.tp):
+                    return True
+            self._send(node_id, positions)
+        overdue = [node_id for node_id, (when, _) in self._asked.items() if self._clock() >= when]
+        if overdue:
+            raise ConnectionError(f"node {overdue[0]} does not answer")
+        return False
+
+    def _forget(self, node_id: int) -> None:
+        """The answer to what was asked before does not matter any more."""
+        assert self._brokers is not None, "asked before"
+        del self._asked[node_id]
+        connection = self._brokers.connection(node_id)
+        if readable([connection]):
+            connection.receive()
+        else:
+            self._brokers.drop(node_id)
+
+    def _give_up(self, error: Exception) -> None:
+        log.info("logs cannot be watched for now: %s", error)
+        self._not_before = self._clock() + AGAIN_AFTER_ERROR_S
+        self.close()
