@@ -27,7 +27,7 @@ from spark_kafka_group.driver.siblings import Siblings
 from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unbegun import Unbegun
 from spark_kafka_group.driver.unmanaged import Unmanaged
-from spark_kafka_group.driver.watch import PATIENCE_S, Watch
+from spark_kafka_group.driver.watch import Watch
 from spark_kafka_group.errors import (
     BrokerError,
     CommitError,
@@ -155,9 +155,7 @@ class GroupSession:
     def _still_all_read(self, start: GroupOffset) -> bool:
         """Whether nothing can have changed since a call that found every log read to its end."""
         return (
-            self._all_read == (start, self._paused.partitions())
-            and self.member.undisturbed()
-            and self._watch.quiet(PATIENCE_S)
+            self._all_read == (start, self._paused.partitions()) and self.member.undisturbed() and self._watch.quiet()
         )
 
     def _wait_for_records(self, start: GroupOffset) -> None:

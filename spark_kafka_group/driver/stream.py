@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class StreamDriver:
         self._idler: Idler | None = None
         self._stopped = False
         self._lock = threading.RLock()
+        self._seen: deque[tuple[dict[str, Any], GroupOffset]] = deque(maxlen=2)  # the start and the end of a batch
 
     def initial_offset(self) -> dict[str, Any]:
         """The offset before the first batch of a new query: nothing but the query's new id; no I/O."""
@@ -75,16 +77,20 @@ class StreamDriver:
         MembershipError, CommitError, BrokerError
             When the group, or its brokers, will not have it.
         """
-        start = GroupOffset.from_json(start_json)
+        start = self._parsed(start_json)
         with self._lock:
             end = self._joined(start).next_batch(start, max_offsets, min_offsets)
-        return start_json if end is None else end.to_json()
+        if end is None:
+            return start_json
+        end_json = end.to_json()
+        self._seen.append((end_json, end))
+        return end_json
 
     def plan(self, start_json: dict[str, Any], end_json: dict[str, Any]) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which latest_offset() planned now or before a crash."""
         if start_json == end_json:
             return []
-        start, end = GroupOffset.from_json(start_json), GroupOffset.from_json(end_json)
+        start, end = self._parsed(start_json), self._parsed(end_json)
         # The first batch of a query that is replayed starts at an initial offset made just now: the id is the end's.
         with self._lock:
             return self._joined(end).tasks(start, end)
@@ -93,7 +99,7 @@ class StreamDriver:
         """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""
         with self._lock:
             if self._session is not None:
-                self._session.succeeded(GroupOffset.from_json(end_json))
+                self._session.succeeded(self._parsed(end_json))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
         """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress.
@@ -112,6 +118,15 @@ class StreamDriver:
         session, self._session = self._session, None
         if session is not None:
             session.stop()
+
+    def _parsed(self, offset_json: dict[str, Any]) -> GroupOffset:
+        """Spark shows the same offsets again and again, and each has all partitions."""
+        for seen_json, offset in self._seen:
+            if seen_json == offset_json:
+                return offset
+        offset = GroupOffset.from_json(offset_json)
+        self._seen.append((offset_json, offset))
+        return offset
 
     def _joined(self, offset: GroupOffset) -> GroupSession:
         """The session under the reader id that `offset` carries."""

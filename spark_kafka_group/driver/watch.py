@@ -24,9 +24,13 @@ LOOK_AGAIN_S = 1.0
 AGAIN_AFTER_ERROR_S = 1.0
 """Brokers that cannot be watched are asked for ends at each trigger meanwhile."""
 
-PATIENCE_S = 0.025
+PATIENCE_S = 0.05
 """So long a trigger waits for the first record: Spark then asks less often, and a record that was just acknowledged is
-not missed for the millisecond until its broker says so. Other sources of the query wait with it."""
+not missed for the millisecond until its broker says so."""
+
+POLLING_S = 0.03
+"""Spark that comes back so soon does nothing but ask. Else another source of the query has records, or the trigger is a
+slow one, and waiting would hold them up."""
 
 OVERDUE_S = 1.0
 """An answer that is so late is not waited for any longer."""
@@ -43,6 +47,7 @@ class Watch:
         self._asked: dict[int, tuple[float, dict[TopicPartition, int]]] = {}  # when the answer is overdue, and to what
         self._until = float("-inf")
         self._not_before = float("-inf")
+        self._told_at = float("-inf")
 
     def begin(self, ends: Mapping[TopicPartition, int]) -> None:
         """Watch these logs from here on; polls that are out for the same ends go on."""
@@ -57,17 +62,19 @@ class Watch:
         else:
             self._until = now + LOOK_AGAIN_S
 
-    def quiet(self, patience_s: float = 0) -> bool:
-        """Whether nothing has come since :meth:`begin`, which was not long ago; waits so long for something."""
-        if self._clock() >= self._until:
+    def quiet(self) -> bool:
+        """Whether nothing has come since :meth:`begin`, which was not long ago; may wait a little for something."""
+        now = self._clock()
+        if now >= self._until:
             return False
         try:
-            news = self._hears(patience_s)
+            news = self._hears(PATIENCE_S if now - self._told_at < POLLING_S else 0)
         except (OSError, GroupKafkaError) as error:
             self._give_up(error)
             return False
         if news:
             self._until = float("-inf")
+        self._told_at = self._clock()
         return not news
 
     def close(self) -> None:
