@@ -17,6 +17,8 @@ MOST_TICKS = 12
 STYLE = {
     "font.size": 9.0,
     "axes.titlesize": 10.0,
+    "figure.titlesize": 10.0,
+    "figure.labelsize": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -82,8 +84,8 @@ def ratios(rows: Sequence[Mapping[str, Any]], title: str, file: Path) -> None:
     axes.grid(axis="y", visible=False)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     marked = "; black mark: the goal" if any(goal is not None for goal in goals) else ""
-    axes.set_xlabel(f"times as fast; blue: groupkafka is faster, orange: the other side is{marked}")
-    axes.set_title(title)
+    figure.supxlabel(f"times as fast; blue: groupkafka is faster, orange: the other side is{marked}")
+    figure.suptitle(title)
     _save(figure, file)
 
 

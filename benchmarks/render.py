@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,31 +111,39 @@ def goals_table(contents: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         cell, sign, bound = goal_of(row)
         question = "" if content["question"] == asked else content["question"]
         asked = content["question"]
-        yield line(
-            [question, row["case"], f"{cell} {shown(row['cells'][cell])}", f"{sign} {shown(bound)}", outcome(row)]
-        )
+        yield line([question, row["case"], named(cell, row["cells"][cell]), f"{sign} {shown(bound)}", outcome(row)])
 
 
 def tables(rows: Iterable[Mapping[str, Any]]) -> Iterator[Iterator[str]]:
-    """A table for all rows with the same cells, in the order in which such rows first come."""
+    """A table for all rows with the same cells, in the order in which such rows first come.
+
+    Rows of a single cell, such as those that are there for their goals, share one, each cell with its name.
+    """
     alike: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
+    single: list[Mapping[str, Any]] = []
     for row in rows:
-        alike.setdefault(tuple(row["cells"]), []).append(row)
+        (single if len(row["cells"]) == 1 else alike.setdefault(tuple(row["cells"]), [])).append(row)
     for columns, of_one in alike.items():
-        yield table(columns, of_one)
+        yield table(columns, [[shown(row["cells"][name]) for name in columns] for row in of_one], of_one)
+    if single:
+        yield table(("value",), [[named(name, v) for name, v in row["cells"].items()] for row in single], single)
 
 
-def table(columns: tuple[str, ...], rows: list[Mapping[str, Any]]) -> Iterator[str]:
+def table(columns: tuple[str, ...], cells: Iterable[list[str]], rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A table of `rows`, whose cells are given as text; with columns for goals where a row has one."""
     goals = any("goal" in row for row in rows)
     yield from header(["", *columns, *(["goal", ""] if goals else [])], "l" + "r" * len(columns) + "rl" * goals)
-    for row in rows:
-        cells = [row["case"], *(shown(row["cells"][name]) for name in columns)]
+    for texts, row in zip(cells, rows, strict=True):
+        about_goal = ["", ""] if goals else []
         if "goal" in row:
             cell, sign, bound = goal_of(row)
-            cells += [f"{cell} {sign} {shown(bound)}", outcome(row)]
-        elif goals:
-            cells += ["", ""]
-        yield line(cells)
+            about_goal = [f"{cell} {sign} {shown(bound)}", outcome(row)]
+        yield line([row["case"], *texts, *about_goal])
+
+
+def named(cell: str, value: float | str) -> str:
+    """A cell outside of its column."""
+    return f"{cell} {shown(value)}"
 
 
 def goal_of(row: Mapping[str, Any]) -> tuple[str, str, float]:

@@ -52,6 +52,7 @@ def test_the_report_has_every_row_and_goal_and_finding_in_the_order_of_programs(
         [
             row("a|b", {"kafka s": 12.0, "groupkafka s": 6.0}, goal_of("kafka s", at_least=4 / 3)),
             row("a|b, times", {"/ Java": 2}),
+            row("a|b, growth", {"growth": 1.5}),
             row("c", {"kafka s": 1234.5, "groupkafka s": "none"}),
         ],
         commit="bbbbbbb",
@@ -74,8 +75,9 @@ def test_the_report_has_every_row_and_goal_and_finding_in_the_order_of_programs(
         "|  | kafka s | groupkafka s | goal |  |",
         "| a\\|b | 12 | 6 | kafka s ≥ 1.33 | met |",
         "| c | 1,234 | none |  |  |",  # rows with the same cells share a table
-        "|  | / Java |",
-        "| a\\|b, times | 2 |",
+        "|  | value |",  # as do those of one cell
+        "| a\\|b, times | / Java 2 |",
+        "| a\\|b, growth | growth 1.5 |",
         "The disk bounds it.",
         "## How is idle?",
         "| no records | 1.5 | 0.5 | / Java ≤ 0.4 | **missed by 25.0%** |",
