@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
 SECONDS_EACH ?= 180
+# The programs of benchmarks/, in the order of the report.
+BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring
+ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # What belongs together, in the order of names, so that the long ones are not the last.
 TWO_AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
@@ -31,6 +34,11 @@ $(VENV)/.dependencies: pyproject.toml
 $(VENV)/.installed: $(VENV)/.dependencies setup.py $(SOURCES)
 	SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
 	rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
+	touch $@
+
+# What benchmarks measure against.
+$(VENV)/.bench: $(VENV)/.dependencies
+	rm -rf build && $(BIN)/pip install -q '.[bench]'
 	touch $@
 
 $(NEWEST)/.installed: pyproject.toml setup.py $(SOURCES)
@@ -81,10 +89,12 @@ demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and 
 	$(BIN)/python jobs/demo.py
 
 .PHONY: bench
-bench: $(VENV)/.installed  ## side by side with Spark's own source; JARS=folder where --packages cannot download
-	$(BIN)/python benchmarks/batch.py $(if $(JARS),--jars $(JARS))
-	$(BIN)/python benchmarks/overhead.py
-	$(BIN)/python benchmarks/exploring.py $(if $(JARS),--jars $(JARS))
+bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESULTS.md; JARS=folder where --packages cannot download, ONLY="batch idle"
+	for program in $(ONLY); do \
+	  echo "== $$program"; \
+	  $(BIN)/python benchmarks/$$program.py $(if $(JARS),--jars $(JARS)) || exit 1; \
+	done
+	$(BIN)/python benchmarks/render.py
 
 .PHONY: clean
 clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group

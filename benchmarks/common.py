@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -21,6 +23,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.testing.download import VERSION as KAFKA_VERSION
+from spark_kafka_group.testing.download import java
 
 RESULTS = Path(__file__).parent / "results"
 PEER = "org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -206,12 +210,29 @@ def _width(name: str) -> int:
 def machine() -> dict[str, Any]:
     """What the numbers were measured on."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "processor": model[0].partition(": ")[2] if model else platform.processor(),
         "cores": os.cpu_count(),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "system": f"{platform.system()} {platform.release()}",
+        "java": "".join(re.findall(r'version "(\S+)"', told)),
         "python": platform.python_version(),
         "pyspark": pyspark.__version__,
+        "kafka": KAFKA_VERSION,
+        "kafka_python": _version("kafka-python"),
+        "pyarrow": _version("pyarrow"),
+        "confluent_kafka": _version("confluent-kafka"),
+        "aiokafka": _version("aiokafka"),
         "commit": commit.stdout.strip(),
     }
+
+
+def _version(package: str) -> str | None:
+    """None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

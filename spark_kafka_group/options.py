@@ -217,7 +217,8 @@ class Options:
     )  # fmt: skip
     records_per_task: int = _option(
         "recordsPerTask", parsing.integer(1, 2**63 - 1),
-        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as each costs 20-30 ms.",
+        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as starting each costs as "
+        "much as reading many records.",
         default=200_000,
     )  # fmt: skip
     max_tasks: int | None = _option(

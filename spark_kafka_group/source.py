@@ -55,7 +55,15 @@ class GroupKafkaDataSource(DataSource):
         return GroupKafkaStreamReader(self._parsed)
 
 
-class GroupKafkaReader(DataSourceReader):
+class _SentToTasks:
+    """A reader that is pickled into every task; the rest of the task follows when it has been unpickled."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        acknowledge_at_once()
+
+
+class GroupKafkaReader(_SentToTasks, DataSourceReader):
     """A batch read. Joins no group and commits nothing; :func:`spark_kafka_group.group_batch` does."""
 
     def __init__(self, options: Options) -> None:
@@ -92,7 +100,7 @@ class PushDownReader(GroupKafkaReader):
         return understood(filters)[1]
 
 
-class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. The driver's half lives in Spark's reader process, the other half is pickled into every task."""
 
     def __init__(self, options: Options) -> None:
@@ -101,10 +109,6 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_driver": None}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        acknowledge_at_once()
 
     def _started(self) -> StreamDriver:
         if self._driver is None:

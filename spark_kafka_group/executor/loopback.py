@@ -7,9 +7,10 @@ is most of a small task's time. With ``spark.python.unix.domain.socket.enabled=t
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,14 +24,10 @@ def acknowledge_at_once() -> None:
     The rest of the task can then follow. Linux only; elsewhere, and where there is no such connection, nothing happens.
     """
     for descriptor in _spark_connections(os.getpid()):
-        with contextlib.suppress(OSError):
-            connection = socket.socket(fileno=descriptor)
-            try:
-                # The kernel goes back to delayed ones by itself, so this is said for each task.
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            finally:
-                connection.detach()
+        with suppress(OSError), _borrowed(descriptor) as connection:
+            # The kernel goes back to delayed ones by itself, so this is said for each task.
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 @cache
@@ -43,8 +40,21 @@ def _spark_connections(pid: int) -> tuple[int, ...]:
         return ()
     found = []
     for name in os.listdir(_OPEN_FILES):
-        with contextlib.suppress(OSError, ValueError), socket.socket(fileno=os.dup(int(name))) as connection:
+        with suppress(OSError, ValueError), _borrowed(int(name)) as connection:
             over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
             if over_tcp and ip_address(connection.getpeername()[0]).is_loopback:
                 found.append(int(name))
     return tuple(found)
+
+
+@contextmanager
+def _borrowed(descriptor: int) -> Iterator[socket.socket]:
+    """The socket of a descriptor that is somebody else's, and stays as it is; OSError when it is no socket."""
+    blocking = os.get_blocking(descriptor)
+    borrowed = socket.socket(fileno=descriptor)
+    try:
+        # Under socket.setdefaulttimeout() Python has just made it one that does not block.
+        os.set_blocking(descriptor, blocking)
+        yield borrowed
+    finally:
+        borrowed.detach()

@@ -108,3 +108,24 @@ def test_a_wrong_option_ends_a_job_with_its_message(kafka):
             "stream_to_parquet.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", name("g"),
             "--topics", "t", "--output", "/nowhere", "--checkpoint", "/nowhere", "--option", "maxOffsetPerTrigger=1",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("conf", "enabled"), [({}, "true"), ({"spark.python.unix.domain.socket.enabled": "false"}, "false")]
+)
+def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path, conf, enabled):
+    settings = tmp_path / "defaults.conf"
+    settings.write_text("\n".join(" ".join(pair) for pair in ({"spark.ui.enabled": "false"} | conf).items()))
+    script = tmp_path / "asks.py"
+    script.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT / 'jobs')!r}); import drain, stream_to_parquet\n"
+        "for job in (drain, stream_to_parquet):\n"
+        "    spark = job.session('asks')\n"
+        "    print('told:', spark.sparkContext.getConf().get(job.SOCKETS), spark.sparkContext.master)\n"
+        "    spark.stop()\n"
+    )
+    told = subprocess.run(
+        [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
+        capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == [f"{enabled} local[1]"] * 2, told
