@@ -9,9 +9,7 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
-import importlib
 import logging
-import logging.config
 import os
 import signal
 import sys
@@ -48,6 +46,8 @@ def log_as_told() -> None:
     """Log where the environment says; a no-op outside Spark's own Python processes."""
     path = os.environ.get(LOGGING_CONFIG)
     if path and SparkFiles._is_running_on_worker:
+        import logging.config
+
         logging.config.fileConfig(path, disable_existing_loggers=False)
 
 
@@ -76,7 +76,9 @@ def _find_shipped_modules(directory: str) -> None:
             directory + path[len(named) :] for path in sys.path if path == named or path.startswith(named + os.sep)
         ]
         sys.path += [path for path in shipped if path not in sys.path]
-        importlib.invalidate_caches()
+        # Not importlib.invalidate_caches(): it makes Python read the directory of each zip and jar on its path anew.
+        for path in shipped:
+            sys.path_importer_cache.pop(path, None)
 
 
 def _end_without(directory: str) -> None:

@@ -105,7 +105,7 @@ OF_A_WORKER = {
     "bounds", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
     "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
-OF_ITS_WIRE = {"answers", "brokers", "connect", "fetch", "leaders", "manager", "quiet", "reactions", "security"}
+OF_ITS_WIRE = {"answers", "brokers", "connect", "fetch", "fetched", "leaders", "manager", "quiet", "reactions", "security"}
 
 
 def test_a_worker_imports_nothing_but_what_reading_needs():
