@@ -75,10 +75,9 @@ def _find_shipped_modules(directory: str) -> None:
         shipped = [
             directory + path[len(named) :] for path in sys.path if path == named or path.startswith(named + os.sep)
         ]
+        # Python has not looked there before, so no importlib.invalidate_caches(): that reads the directories of
+        # pyspark.zip and of Spark's jar anew, which takes longer than joining the group.
         sys.path += [path for path in shipped if path not in sys.path]
-        # Not importlib.invalidate_caches(): it makes Python read the directory of each zip and jar on its path anew.
-        for path in shipped:
-            sys.path_importer_cache.pop(path, None)
 
 
 def _end_without(directory: str) -> None:
