@@ -10,18 +10,20 @@ import dataclasses
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.refused import why_refused
-from spark_kafka_group.security import LoginModule, Secret, Security, check
+from spark_kafka_group.security import Secret, Security, check
 from spark_kafka_group.security import parsing as security
-from spark_kafka_group.security.settings import PROTOCOLS, TLS_PROTOCOLS
-from spark_kafka_group.security.stores import TYPES
+from spark_kafka_group.security.settings import PROTOCOLS, STORE_TYPES, TLS_PROTOCOLS
 from spark_kafka_group.subscription import Subscription
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.jaas import LoginModule
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
@@ -415,7 +417,7 @@ class Options:
         shown="none", secret=True,
     )  # fmt: skip
     ssl_truststore_type: str | None = _option(
-        "kafka.ssl.truststore.type", security.one_of(*TYPES),
+        "kafka.ssl.truststore.type", security.one_of(*STORE_TYPES),
         "`PKCS12`, `PEM` or `JKS`, as Java has it: not needed, as files show what they are.",
         shown="what the file is",
     )  # fmt: skip
@@ -433,7 +435,10 @@ class Options:
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_type: str | None = _option(
-        "kafka.ssl.keystore.type", security.one_of(*TYPES), "As `kafka.ssl.truststore.type`.", shown="what the file is"
+        "kafka.ssl.keystore.type",
+        security.one_of(*STORE_TYPES),
+        "As `kafka.ssl.truststore.type`.",
+        shown="what the file is",
     )
     ssl_keystore_key: Secret | None = _option(
         "kafka.ssl.keystore.key", security.secret, "This client's private key, PEM in the option itself.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,8 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
         return {"_options": self._options, "_filters": []}
 
     def partitions(self) -> Sequence[ReadTask]:
-        from spark_kafka_group.driver import batch, filters, process
+        with _no_collection():
+            from spark_kafka_group.driver import batch, filters, process
 
         process.log_as_told()
         tasks = batch.plan(self._options, filters.understood(self._filters)[0])
@@ -112,7 +114,8 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
 
     def _started(self) -> StreamDriver:
         if self._driver is None:
-            from spark_kafka_group.driver.stream import StreamDriver
+            with _no_collection():
+                from spark_kafka_group.driver.stream import StreamDriver
 
             self._driver = StreamDriver(self._options)
         return self._driver
@@ -154,11 +157,19 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
 
 
 def _read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
-    collecting = gc.isenabled()
-    gc.disable()  # a worker's first task imports kafka-python: all of its schemas, and nothing to collect
-    try:
+    with _no_collection():
         from spark_kafka_group.executor.read import read
+
+    return read(task, options)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """While kafka-python is imported the garbage collector rests: all of its schemas stay, and there is no garbage."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
     finally:
         if collecting:
             gc.enable()
-    return read(task, options)

@@ -9,9 +9,8 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
-import importlib
+import gc
 import logging
-import logging.config
 import os
 import signal
 import sys
@@ -36,6 +35,7 @@ def prepare() -> None:
         return
     for number in ENDING:
         signal.signal(number, _exit_once)
+    gc.freeze()  # what has been imported stays: a full collection at each trigger need not look at it
     log_as_told()
     directory = _session_directory()
     if directory is not None:
@@ -48,6 +48,8 @@ def log_as_told() -> None:
     """Log where the environment says; a no-op outside Spark's own Python processes."""
     path = os.environ.get(LOGGING_CONFIG)
     if path and SparkFiles._is_running_on_worker:
+        import logging.config
+
         logging.config.fileConfig(path, disable_existing_loggers=False)
 
 
@@ -75,8 +77,9 @@ def _find_shipped_modules(directory: str) -> None:
         shipped = [
             directory + path[len(named) :] for path in sys.path if path == named or path.startswith(named + os.sep)
         ]
+        # Python has not looked there before, so no importlib.invalidate_caches(): that reads the directories of
+        # pyspark.zip and of Spark's jar anew, which takes longer than joining the group.
         sys.path += [path for path in shipped if path not in sys.path]
-        importlib.invalidate_caches()
 
 
 def _end_without(directory: str) -> None:

@@ -1,11 +1,11 @@
 """How a connection is made safe: Kafka's settings for TLS and SASL as values, checked without touching the network.
 
-Nothing here knows kafka-python; ``wire`` turns a :class:`Security` into connections.
+Nothing here knows kafka-python; ``wire`` turns a :class:`Security` into connections. Every Python process that Spark
+starts imports this; what only TLS or SASL need is imported where it is used.
 """
 
 from spark_kafka_group.security.checks import check
-from spark_kafka_group.security.jaas import LoginModule
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import Security
 
-__all__ = ["LoginModule", "Secret", "Security", "check"]
+__all__ = ["Secret", "Security", "check"]

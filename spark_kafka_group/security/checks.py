@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.security.credentials import credentials
 from spark_kafka_group.security.settings import Security
-from spark_kafka_group.security.tls import client_context
 
 
 def check(security: Security) -> None:
@@ -28,8 +26,12 @@ def check(security: Security) -> None:
             f"encrypted"
         )
     if security.sasl:
+        from spark_kafka_group.security.credentials import credentials
+
         credentials(security)
     if security.tls:
+        from spark_kafka_group.security.tls import client_context
+
         problem = _store_problem(security)
         if problem is not None:
             raise OptionError(problem)

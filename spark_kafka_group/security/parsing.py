@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
-from spark_kafka_group.security import jaas
-from spark_kafka_group.security.credentials import NOT_WITHOUT_LIBRARIES
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import MECHANISMS, TLS_PROTOCOLS
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.jaas import LoginModule
 
 
 def secret(raw: str) -> Secret:
@@ -18,8 +20,10 @@ def secret(raw: str) -> Secret:
     return Secret(raw)
 
 
-def login_module(raw: str) -> jaas.LoginModule:
+def login_module(raw: str) -> LoginModule:
     """A JAAS configuration."""
+    from spark_kafka_group.security import jaas
+
     return jaas.login_module(raw)
 
 
@@ -38,6 +42,8 @@ def mechanism(raw: str) -> str:
     """A SASL mechanism."""
     name = raw.strip().upper()
     if name not in MECHANISMS:
+        from spark_kafka_group.security.credentials import NOT_WITHOUT_LIBRARIES
+
         why = NOT_WITHOUT_LIBRARIES.get(name)
         raise ValueError(f"must be one of {', '.join(MECHANISMS)}{': ' + why if why else ''}")
     return name

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from spark_kafka_group.security.jaas import LoginModule
 from spark_kafka_group.security.secret import Secret
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.jaas import LoginModule
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
+STORE_TYPES = ("JKS", "PKCS12", "PEM")
 PREFIXES = ("security_", "sasl_", "ssl_")
 
 

@@ -17,7 +17,6 @@ from spark_kafka_group.errors import OptionError
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-TYPES = ("JKS", "PKCS12", "PEM")
 JKS_MAGIC, JCEKS_MAGIC = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 DER_SEQUENCE = b"\x30"
 BEGIN = b"-----BEGIN "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
@@ -39,6 +39,13 @@ T = TypeVar("T")
 
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
+
+
+COMMIT_BYTES = 400_000
+"""Of records in the offsets topic that one request makes at most; message.max.bytes is 1 MiB by default."""
+
+COMMIT_RECORD_BYTES = 50
+"""Of such a record without group, topic and metadata, at most."""
 
 
 class GroupClient:
@@ -378,12 +385,13 @@ class GroupClient:
         current = self._coordinator.generation_if_stable()
         if not self._manual and (current is None or current.generation_id != generation):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
-        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in offsets.items()}
         try:
-            self._retried(
-                f"committing offsets of group {self._group_id}",
-                lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
-            )
+            for part in _requests(offsets, len(self._group_id or "") + len(metadata)):
+                wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in part}
+                self._retried(
+                    f"committing offsets of group {self._group_id}",
+                    lambda left_ms, wanted=wanted: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
+                )
         except MembershipLostError as error:
             if not self._manual:
                 raise
@@ -437,6 +445,24 @@ class GroupClient:
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, self._options.request_timeout_ms, call)
+
+
+def _requests(offsets: Mapping[TopicPartition, int], common_bytes: int) -> Iterator[list[tuple[TopicPartition, int]]]:
+    """`offsets` in parts that a broker takes at once.
+
+    A coordinator writes what one request commits as one record batch, which must not outgrow message.max.bytes, and
+    repeats group and metadata for each partition.
+    """
+    part: list[tuple[TopicPartition, int]] = []
+    room = COMMIT_BYTES
+    for tp, offset in offsets.items():
+        size = common_bytes + len(tp.topic) + COMMIT_RECORD_BYTES
+        if part and size > room:
+            yield part
+            part, room = [], COMMIT_BYTES
+        part.append((tp, offset))
+        room -= size
+    yield part
 
 
 def _named(tps: Collection[TopicPartition]) -> str:

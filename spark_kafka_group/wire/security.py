@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from spark_kafka_group.security import Security
-from spark_kafka_group.security.credentials import UserPassword, credentials
-from spark_kafka_group.security.tls import client_context
 from spark_kafka_group.wire import quiet
 
 quiet.install()
@@ -22,9 +20,13 @@ def security_configs(security: Security) -> dict[str, Any]:
     """
     configs: dict[str, Any] = {"security_protocol": security.security_protocol}
     if security.tls:
+        from spark_kafka_group.security.tls import client_context
+
         configs["ssl_context"] = client_context(security)
     if not security.sasl:
         return configs
+    from spark_kafka_group.security.credentials import UserPassword, credentials
+
     configs["sasl_mechanism"] = security.sasl_mechanism
     found = credentials(security)
     if not isinstance(found, UserPassword):

@@ -121,3 +121,6 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     assert "spark_kafka_group.executor.decode._decode_c" in read
     unneeded = {"spark_kafka_group.executor.decode._decode_py", "urllib.request", "http.client", "pandas", "difflib"}
     assert not unneeded & read
+    of_security = {parts[2] for parts in own if parts[1] == "security" and len(parts) > 2}
+    assert of_security == {"checks", "parsing", "secret", "settings"}
+    assert not {"ssl", "logging.config"} & unpickled

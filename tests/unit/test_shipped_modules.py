@@ -1,0 +1,30 @@
+"""What the user shipped with --py-files can be imported in the process of a stream's reader."""
+
+import subprocess
+import sys
+import zipfile
+
+READER = """
+import sys
+from pathlib import Path
+from pyspark import SparkFiles
+from spark_kafka_group.driver import process
+
+files = Path(sys.argv[1])
+SparkFiles._root_directory, SparkFiles._is_running_on_worker = str(files / "of-the-query"), True
+sys.path[1:1] = [str(files / "of-the-query"), str(files / "of-the-query" / "packed.zip")]
+try:
+    import loose
+except ImportError:
+    process.prepare()
+    import loose, packed
+    print(loose.__file__, packed.__file__)
+"""
+
+
+def test_modules_are_found_above_the_directory_that_spark_names_and_does_not_make(tmp_path):
+    (tmp_path / "loose.py").touch()
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
+        packed.writestr("packed.py", "")
+    ran = subprocess.run([sys.executable, "-c", READER, tmp_path], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(tmp_path / "loose.py"), str(tmp_path / "packed.zip" / "packed.py")]
