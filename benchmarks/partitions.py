@@ -2,9 +2,9 @@
 
 python benchmarks/partitions.py --jars folder-of-jars      # or without --jars where --packages can download
 
-Micro-batches have ten records of each partition. Both sides have kafka.fetch.max.wait.ms=10: with Kafka's default of 500
-each task of the kafka source waits so long at the end of a log, and a micro-batch takes minutes. With the larger number
-of partitions only groupkafka runs.
+Micro-batches have ten records of each partition. Both sides have kafka.fetch.max.wait.ms=10: with Kafka's default of
+500 each task of the kafka source waits so long at the end of a log, and a micro-batch takes minutes. With the larger
+number of partitions only groupkafka runs.
 """
 
 from __future__ import annotations

@@ -387,11 +387,7 @@ class GroupClient:
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         try:
             for part in _requests(offsets, len(self._group_id or "") + len(metadata)):
-                wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(offset, metadata, -1) for tp, offset in part}
-                self._retried(
-                    f"committing offsets of group {self._group_id}",
-                    lambda left_ms, wanted=wanted: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
-                )
+                self._commit_part({KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, -1) for tp, at in part})
         except MembershipLostError as error:
             if not self._manual:
                 raise
@@ -401,6 +397,12 @@ class GroupClient:
             ) from error
         except BrokerError as error:
             raise CommitError(str(error)) from error
+
+    def _commit_part(self, wanted: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> None:
+        self._retried(
+            f"committing offsets of group {self._group_id}",
+            lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
+        )
 
     def leave(self) -> None:
         """Leave the group now, static or not; answers of a dead coordinator are not waited for.
