@@ -51,6 +51,8 @@ UNSETTLED_ROUNDS = 10
 SIBLING_SLACK_MS = 2_000
 """So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
 SHARE_PAUSE_S = 0.05
+ENDS_HOLD_S = 1.0
+"""So long ends of logs are good enough where they leave a batch all it may have."""
 
 
 class GroupSession:
@@ -112,7 +114,7 @@ class GroupSession:
         self._positioned: set[TopicPartition] = set()  # owned partitions whose start has been decided
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
         self._ends: dict[TopicPartition, int] = {}
-        self._looked = False  # at the ends of logs, at least once
+        self._looked_at: float | None = None  # when ends of logs were looked up last
         self._watch = Watch(options)
         self._all_read: tuple[GroupOffset, frozenset[TopicPartition]] | None = None  # up to where, but what is paused
         self._ages = BacklogAges()
@@ -131,7 +133,7 @@ class GroupSession:
         self._start = start
         self._unbegun.at(start.batch)
         # With availableNow nothing more will come.
-        backlog = self._settled_backlog(start, min_offsets if self._caps is None else None)
+        backlog = self._settled_backlog(start, max_offsets, min_offsets if self._caps is None else None)
         if backlog is not None:
             self._unsettled_since = None
         elif self._unsettled_since is None:
@@ -247,7 +249,7 @@ class GroupSession:
 
         None before the first look. Without a partition it is not None: Spark would go on showing the ends of before.
         """
-        if not self._looked:
+        if self._looked_at is None:
             return None
         generation, planned = self.member.generation, self.committer.planned
         owned = generation.assignment & self._positioned & self._ends.keys()
@@ -403,7 +405,9 @@ class GroupSession:
         existing = self.member.client.known_partitions(self._options.subscription)
         return [tp for tp in unread if tp in existing]
 
-    def _settled_backlog(self, start: GroupOffset, min_offsets: int | None) -> list[OffsetRange] | None:
+    def _settled_backlog(
+        self, start: GroupOffset, max_offsets: int | None, min_offsets: int | None
+    ) -> list[OffsetRange] | None:
         """What there is to read, under a generation in which a batch may be planned; nothing if it is too little.
 
         None while others of the same query hold the group up.
@@ -414,7 +418,7 @@ class GroupSession:
                 if self._be_member(self._patience_ms()) is Joined.NOT_YET or not self._has_its_share():
                     return None
                 self._take_positions(start)
-                backlog = self._backlog(start)
+                backlog = self._backlog(start, max_offsets)
                 if backlog is None:
                     continue
                 if not self._holding.worth(sum(r.size for r in backlog), min_offsets):
@@ -621,7 +625,7 @@ class GroupSession:
         moved = self._moved.get(tp)
         return start.positions[tp] if moved is None else moved
 
-    def _backlog(self, start: GroupOffset) -> list[OffsetRange] | None:
+    def _backlog(self, start: GroupOffset, max_offsets: int | None) -> list[OffsetRange] | None:
         """What there is to read of each owned partition now; of a paused one nothing.
 
         None when topics turned out to have been made again, so that positions have to be taken again.
@@ -629,8 +633,7 @@ class GroupSession:
         paused = self._paused.partitions()
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
-        self._ends, behind = self._log_ends(begin)
-        self._looked = True
+        self._ends, behind = self._log_ends(begin, max_offsets)
         self._ages.observe(self._ends, time.time() * 1000)
         if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
             return None
@@ -646,10 +649,12 @@ class GroupSession:
         open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
         return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
 
-    def _log_ends(self, begin: Mapping[TopicPartition, int]) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
+    def _log_ends(
+        self, begin: Mapping[TopicPartition, int], max_offsets: int | None
+    ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
         """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
         client = self.member.client
-        if begin.keys() == self._ends.keys() and self._watch.quiet():
+        if begin.keys() == self._ends.keys() and (self._watch.quiet() or self._ends_suffice(begin, max_offsets)):
             return self._ends, []
 
         def look() -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
@@ -662,7 +667,18 @@ class GroupSession:
             return ends, behind
 
         # A leader just elected may not know yet how far its log is committed.
-        return looked_up_until(lambda found: not found[1], look)
+        found = looked_up_until(lambda found: not found[1], look)
+        self._looked_at = time.monotonic()
+        return found
+
+    def _ends_suffice(self, begin: Mapping[TopicPartition, int], max_offsets: int | None) -> bool:
+        """Whether the ends looked up for an earlier batch, not long ago, leave this one as much as it may have."""
+        if self._looked_at is None or time.monotonic() - self._looked_at > ENDS_HOLD_S:
+            return False
+        if self._caps is not None and all(end >= self._caps.get(tp, 0) for tp, end in self._ends.items()):
+            return True
+        open_to = {tp: self._capped(tp, at) for tp, at in begin.items()}
+        return max_offsets is not None and sum(open_to[tp] - at for tp, at in begin.items()) >= max_offsets
 
     def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """New starts of partitions whose next records are gone."""

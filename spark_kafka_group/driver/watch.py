@@ -24,13 +24,16 @@ LOOK_AGAIN_S = 1.0
 AGAIN_AFTER_ERROR_S = 1.0
 """Brokers that cannot be watched are asked for ends at each trigger meanwhile."""
 
-PATIENCE_S = 0.05
-"""So long a trigger waits for the first record: Spark then asks less often, and a record that was just acknowledged is
-not missed for the millisecond until its broker says so."""
-
 POLLING_S = 0.03
 """Spark that comes back so soon does nothing but ask. Else another source of the query has records, or the trigger is a
 slow one, and waiting would hold them up."""
+
+PATIENCE_S = 0.05
+"""So long a trigger waits for the first record when Spark does nothing but ask: it then asks less often."""
+
+LEAST_PATIENCE_S = 0.005
+"""So long it waits in any case: a record that was just acknowledged, of which the broker is about to say so, is not
+missed. To ask for ends takes as long."""
 
 OVERDUE_S = 1.0
 """An answer that is so late is not waited for any longer."""
@@ -61,6 +64,7 @@ class Watch:
             self._give_up(error)
         else:
             self._until = now + LOOK_AGAIN_S
+            self._told_at = now
 
     def quiet(self) -> bool:
         """Whether nothing has come since :meth:`begin`, which was not long ago; may wait a little for something."""
@@ -68,7 +72,7 @@ class Watch:
         if now >= self._until:
             return False
         try:
-            news = self._hears(PATIENCE_S if now - self._told_at < POLLING_S else 0)
+            news = self._hears(PATIENCE_S if now - self._told_at < POLLING_S else LEAST_PATIENCE_S)
         except (OSError, GroupKafkaError) as error:
             self._give_up(error)
             return False

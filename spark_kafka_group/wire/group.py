@@ -249,7 +249,7 @@ class GroupClient:
         FencedError, MembershipError, BrokerError
         """
         timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + 5_000)
-        if self.rejoin_needed():
+        if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
         joined = self.join_within(timeout_ms)
         if joined is None:
