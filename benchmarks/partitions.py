@@ -14,7 +14,7 @@ import tempfile
 from typing import Any
 
 from common import Goal, Report, parser, session
-from kafka import KafkaProducer
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 from streaming import PHASES
 
@@ -31,13 +31,13 @@ UNREAD = 3
 def fill_evenly(cluster: KafkaCluster, topic: str, partitions: int, batches: int) -> None:
     """So many micro-batches of records of 100 bytes."""
     cluster.create_topic(topic, partitions=partitions)
-    producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, linger_ms=100, batch_size=1 << 12)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 100})
     value = bytes(100)
     for _ in range(batches):
         for partition in range(partitions):
             for _ in range(EACH):
-                producer.send(topic, value, partition=partition)
-    producer.close()
+                producer.produce(topic, value, partition=partition)
+        producer.flush()
 
 
 def progress_of(spark: SparkSession, source: str, options: dict[str, str], batches: int) -> list[dict[str, Any]]:

@@ -30,6 +30,11 @@ CASES = (
 )
 
 
+def filled(batches: int, scale: float) -> int:
+    """How many micro-batches a topic holds."""
+    return max(3, int(batches * scale))
+
+
 def progress_of(spark: SparkSession, source: str, options: dict[str, str], per_batch: int) -> list[dict[str, Any]]:
     """What Spark reports of each micro-batch of a run with records."""
     with tempfile.TemporaryDirectory() as directory:
@@ -60,14 +65,13 @@ def phases(progress: Sequence[dict[str, Any]]) -> dict[str, float]:
 def measure(spark: SparkSession, cluster: KafkaCluster, report: Report, args: Any, sockets: str) -> None:
     """All cases over one kind of sockets between Spark and its Python workers."""
     for batches, per_batch, goal in CASES:
-        number = max(3, int(batches * args.scale))
         options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": f"s{per_batch}"}
         options["startingOffsets"] = "earliest"
         runs: dict[str, list[list[dict[str, Any]]]] = {"kafka": [], "groupkafka": []}
         for turn in range(args.rounds + 1):
             for source, done in runs.items():
                 progress = progress_of(spark, source, options, per_batch)
-                assert sum(p["numInputRows"] for p in progress) == number * per_batch
+                assert sum(p["numInputRows"] for p in progress) == filled(batches, args.scale) * per_batch
                 if turn:
                     done.append(progress)
         took = {source: statistics.median(map(seconds_after_first, done)) for source, done in runs.items()}
@@ -77,7 +81,7 @@ def measure(spark: SparkSession, cluster: KafkaCluster, report: Report, args: An
             cells |= {f"{source} {name}": of[name] for name in ("triggerExecution", "latestOffset", "addBatch")}
         cells["ratio"] = took["kafka"] / took["groupkafka"]
         report.row(
-            f"{number} x {per_batch:,}, {SOCKETS[sockets]}",
+            f"{filled(batches, args.scale)} x {per_batch:,}, {SOCKETS[sockets]}",
             {name.replace("triggerExecution", "trigger ms").replace("latestOffset", "offsets ms")
              .replace("addBatch", "addBatch ms"): value for name, value in cells.items()},
             Goal("ratio", at_least=goal) if sockets == "true" else None,
@@ -94,7 +98,7 @@ def main() -> None:
     report = Report("streaming", "How fast is a stream (4 partitions x 100 B, 2 cores, noop sink, availableNow)?")
     with KafkaCluster() as cluster:
         for batches, per_batch, _ in CASES:
-            fill(cluster, f"s{per_batch}", PARTITIONS, max(3, int(batches * args.scale)) * per_batch, 100)
+            fill(cluster, f"s{per_batch}", PARTITIONS, filled(batches, args.scale) * per_batch, 100)
         for sockets in args.sockets.split(","):
             spark = session(args.jars, **{"spark.python.unix.domain.socket.enabled": sockets})
             measure(spark, cluster, report, args, sockets)

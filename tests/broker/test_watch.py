@@ -1,0 +1,122 @@
+"""A query that has read everything hears of records instead of asking for them."""
+
+import time
+
+import pytest
+from support import options
+
+from spark_kafka_group.driver.watch import LOOK_AGAIN_S, Watch
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+
+
+@pytest.fixture
+def watch_of(kafka, topic):
+    """Makes watches of the topic, whose polls are short, and closes them. Their clock stands, so that they last."""
+    made = []
+    now = time.monotonic()
+
+    def make():
+        made.append(Watch(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: now))
+        return made[-1]
+
+    yield make
+    for watch in made:
+        watch.close()
+
+
+class Counted:
+    """Counts calls of a client's method, which it passes on."""
+
+    def __init__(self, client, name):
+        self.calls = 0
+        self._method = getattr(client, name)
+        setattr(client, name, self)
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        return self._method(*arguments)
+
+
+def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of()
+    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0})
+    began = time.monotonic()
+    while time.monotonic() - began < 0.5:  # polls end meanwhile, and others take their place
+        assert watch.quiet()
+    kafka.produce(topic, [b"new"], partition=1)
+    wait_until(lambda: not watch.quiet(), within=5)
+    assert not watch.quiet()  # until it is told where logs end now
+    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1})
+    assert watch.quiet()
+
+
+def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
+    kafka.produce(topic, [b"a", b"b"], partition=0)
+    watch = watch_of()
+    watch.begin({TopicPartition(topic, 0): 1})
+    wait_until(lambda: not watch.quiet(), within=5)
+
+
+def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka, topic, watch_of):
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of()
+    watch.begin({TopicPartition(topic, 0): 1})
+    assert watch.quiet()
+    kafka.delete_topic(topic)
+    wait_until(lambda: not watch.quiet(), within=10)
+    watch.begin({TopicPartition(topic, 0): 1})
+    assert not watch.quiet()
+
+
+def test_nothing_to_watch_is_not_quiet(watch_of):
+    watch = watch_of()
+    watch.begin({})
+    assert not watch.quiet()
+
+
+def new_end(driver, start):
+    """The end of the next batch; None when there is none."""
+    end = driver.latest_offset(start)
+    return None if end == start else end
+
+
+def test_a_query_that_has_read_everything_asks_seldom_and_misses_nothing(kafka, topic, group, driver_of):
+    driver = driver_of(kafka, topic, group, startingOffsets="earliest")
+    kafka.produce(topic, [b"0"], partition=0)
+    start = driver.latest_offset(driver.initial_offset())
+    assert driver.plan(driver.initial_offset(), start)
+    assert driver.latest_offset(start) == start  # commits, and finds nothing more
+    asked = Counted(driver._session.member.client, "end_offsets")
+    began, triggers = time.monotonic(), 0
+    while time.monotonic() - began < 2.5 * LOOK_AGAIN_S:
+        assert driver.latest_offset(start) == start
+        triggers += 1
+        time.sleep(0.01)  # as Spark does between triggers
+    assert triggers > 10
+    assert 1 <= asked.calls <= 3
+    for number in range(1, 6):
+        kafka.produce(topic, [b"%d" % number], partition=number % 2)
+        end = wait_until(lambda start=start: new_end(driver, start), within=LOOK_AGAIN_S / 2, every=0.01)
+        driver.plan(start, end)
+        start = end
+        assert driver.latest_offset(start) == start
+    assert asked.calls <= 20  # a look that finds a record, one that finds no more, and one a second
+
+
+def test_a_member_that_joins_is_noticed_by_a_quiet_query(kafka, topic, group, driver_of, neighbour_of):
+    driver = driver_of(kafka, topic, group, startingOffsets="earliest", **{"kafka.heartbeat.interval.ms": 200})
+    kafka.produce(topic, [b"0"], partition=0)
+    start = driver.latest_offset(driver.initial_offset())
+    driver.plan(driver.initial_offset(), start)
+    assert driver.latest_offset(start) == start
+    neighbour = neighbour_of(kafka, topic, group)
+
+    def shared():
+        driver.latest_offset(start)
+        return neighbour.assignment()
+
+    theirs = {TopicPartition(*tp) for tp in wait_until(shared, within=20)}
+    assert not theirs & driver._session.member.generation.assignment
