@@ -52,8 +52,8 @@ def bound(options: Options, partitions: int, largest_batch: int) -> int:
     response = max(
         min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes), options.max_partition_fetch_bytes
     )
-    # The frame it came in, and its records; then columns of the Arrow batch being filled and of the one Spark has, each
-    # up to twice as large as what is in it.
+    # The frame it came in, and the one before while a larger takes its place; then columns of the Arrow batch being
+    # filled and of the one Spark has, each up to twice as large as what is in it.
     return 2 * max(response, largest_batch) + 4 * (ARROW_BATCH_BYTES + largest_batch) + ALLOCATORS
 
 
