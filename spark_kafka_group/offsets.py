@@ -34,8 +34,7 @@ class TopicPartition(NamedTuple):
 Positions = Mapping[TopicPartition, int]
 
 
-@dataclass(frozen=True, order=True)
-class OffsetRange:
+class OffsetRange(NamedTuple):
     """Records with ``start <= offset < end`` of one partition."""
 
     tp: TopicPartition

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
@@ -45,7 +46,7 @@ class Batch:
     left_out: frozenset[TopicPartition] = frozenset()
     begun: bool = False
 
-    @property
+    @cached_property
     def reads(self) -> list[OffsetRange]:
         """What is left to read of its ranges."""
         return [r for r in self.ranges if r.tp not in self.left_out]
@@ -221,7 +222,6 @@ class Committer:
     def _noted(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
         self.in_group |= offsets
         self._hooks.committed(offsets, None)
-        log.info(
-            "group %s: generation %d: committed %s",
-            self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())),
-        )  # fmt: skip
+        if log.isEnabledFor(logging.INFO):
+            told = " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
+            log.info("group %s: generation %d: committed %s", self.group_id, generation, told)

@@ -24,7 +24,8 @@ class EventLog:
 
     def assigned(self, generation: int, tps: Collection[TopicPartition]) -> None:
         """All that is owned in a generation."""
-        self._write("assigned", generation, partitions=_numbers(tps))
+        if self._file is not None:
+            self._write("assigned", generation, partitions=_numbers(tps))
 
     def revoked(self, generation: int, tps: Collection[TopicPartition]) -> None:
         """Given back for a rebalance."""
@@ -43,6 +44,8 @@ class EventLog:
 
     def planned(self, generation: int, batch: int, ranges: Collection[OffsetRange], replay: bool) -> None:
         """A batch that Spark is about to run."""
+        if self._file is None:
+            return
         bounds: dict[str, dict[str, list[int]]] = {}
         for r in sorted(ranges):
             bounds.setdefault(r.tp.topic, {})[str(r.tp.partition)] = [r.start, r.end]
@@ -52,7 +55,8 @@ class EventLog:
         self, generation: int, batch: int, offsets: Mapping[TopicPartition, int], sent: float | None = None
     ) -> None:
         """The group has these offsets; `sent` is when they were sent, so that commits are in order across members."""
-        self._write("committed", generation, sent, batch=batch, offsets=positions_to_json(offsets))
+        if self._file is not None:
+            self._write("committed", generation, sent, batch=batch, offsets=positions_to_json(offsets))
 
     def close(self, generation: int) -> None:
         """The query has ended in order. Harmless when repeated."""

@@ -738,11 +738,12 @@ class GroupSession:
         if batch.generation >= 0:
             self._held = batch.generation
         self._events.planned(batch.generation, batch.end.batch, batch.reads, replay)
-        log.info(
-            "group %s: generation %d: %s batch %d, %d records: %s",
-            self.committer.group_id, batch.generation, "replaying" if replay else "planned", batch.end.batch,
-            batch.records, " ".join(map(str, batch.reads)) or "nothing",
-        )  # fmt: skip
+        if log.isEnabledFor(logging.INFO):
+            log.info(
+                "group %s: generation %d: %s batch %d, %d records: %s",
+                self.committer.group_id, batch.generation, "replaying" if replay else "planned", batch.end.batch,
+                batch.records, " ".join(map(str, batch.reads)) or "nothing",
+            )  # fmt: skip
 
 
 def _made_anew(tp: TopicPartition, offset: int) -> str:
