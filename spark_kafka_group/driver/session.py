@@ -116,7 +116,7 @@ class GroupSession:
         self._ends: dict[TopicPartition, int] = {}
         self._looked_at: float | None = None  # when ends of logs were looked up last
         self._watch = Watch(options)
-        self._all_read: tuple[GroupOffset, frozenset[TopicPartition]] | None = None  # up to where, but what is paused
+        self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
         self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
         self._turn = 0
@@ -156,9 +156,9 @@ class GroupSession:
 
     def _still_all_read(self, start: GroupOffset) -> bool:
         """Whether nothing can have changed since a call that found every log read to its end."""
-        return (
-            self._all_read == (start, self._paused.partitions()) and self.member.undisturbed() and self._watch.quiet()
-        )
+        if self._all_read is None or not self.member.undisturbed():
+            return False
+        return self._all_read == (start, self.member.generation.id, self._paused.partitions()) and self._watch.quiet()
 
     def _wait_for_records(self, start: GroupOffset) -> None:
         """Nothing is planned: have brokers say when records come to the partitions that may be read on."""
@@ -166,7 +166,7 @@ class GroupSession:
         stopped = {tp for tp, stop in self._stops.items() if self._ends.get(tp, 0) >= stop}
         ends = {tp: end for tp, end in self._ends.items() if tp not in paused and tp not in stopped}
         read = all(self._position(start, tp) == end for tp, end in ends.items())
-        self._all_read = (start, paused) if read else None
+        self._all_read = (start, self.member.generation.id, paused) if read else None
         if self._caps is None:
             self._watch.begin(ends)
 
@@ -273,8 +273,8 @@ class GroupSession:
                 self._hand_over()
             self._events.close(self._held if self._held is not None else -1)
         finally:
-            self._watch.close()
             self.member.stop()
+            self._watch.close()
             self._siblings.close()
 
     # Parts
@@ -483,6 +483,7 @@ class GroupSession:
             self._anew.clear()
             return
         self.committer.agreed(missing, committed)
+        self._ends = {}  # of logs that may have been made again, or moved on under others
         strategy = self._options.starting_by_timestamp_strategy
         offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
         self._check_added(starts, offsets, start)

@@ -106,7 +106,10 @@ class Watch:
 
     def _send(self, node_id: int, positions: dict[TopicPartition, int]) -> None:
         assert self._brokers is not None, "asked before"
-        self._brokers.connection(node_id).send(positions)
+        connection = self._brokers.connection(node_id)
+        if connection.throttled_s > 0:
+            raise BrokerError(f"node {node_id} has throttled this client")
+        connection.send(positions)
         overdue = self._clock() + self._options.fetch_max_wait_ms / 1000 + OVERDUE_S
         self._asked[node_id] = overdue, positions
 

@@ -63,6 +63,11 @@ class FetchConnection:
         """Whether another connection should take its place, as the broker is about to close this one."""
         return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
 
+    @property
+    def throttled_s(self) -> float:
+        """How long the broker wants the next request to wait (KIP-219)."""
+        return max(0.0, self._not_before - time.monotonic())
+
     def fileno(self) -> int:
         """Of the socket, for selectors."""
         return self._sock.fileno()
@@ -74,9 +79,7 @@ class FetchConnection:
 
     def send(self, positions: Mapping[TopicPartition, int]) -> None:
         """Ask for records from each position on; the broker fills the response in this order."""
-        throttled = self._not_before - time.monotonic()
-        if throttled > 0:
-            time.sleep(throttled)  # the broker asked for it (KIP-219)
+        time.sleep(self.throttled_s)
         topics: dict[str, list[Any]] = {}
         topic_type = FetchRequest.FetchTopic
         for tp, position in positions.items():
