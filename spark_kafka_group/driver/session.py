@@ -167,8 +167,8 @@ class GroupSession:
         ends = {tp: end for tp, end in self._ends.items() if tp not in paused and tp not in stopped}
         read = all(self._position(start, tp) == end for tp, end in ends.items())
         self._all_read = (start, self.member.generation.id, paused) if read else None
-        if self._caps is None:
-            self._watch.begin(ends)
+        if self._caps is None and self._looked_at is not None:
+            self._watch.begin(ends, self._looked_at)
 
     def tasks(self, start: GroupOffset, end: GroupOffset) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which was planned now or before a crash."""

@@ -52,8 +52,14 @@ class Watch:
         self._not_before = float("-inf")
         self._told_at = float("-inf")
 
-    def begin(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Watch these logs from here on; polls that are out for the same ends go on."""
+    def begin(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
+        """Watch these logs from here on; polls that are out for the same ends go on.
+
+        Parameters
+        ----------
+        looked_at
+            When the ends were looked up, by time.monotonic().
+        """
         now = self._clock()
         self._until = float("-inf")
         if not ends or now < self._not_before:
@@ -63,11 +69,11 @@ class Watch:
         except (OSError, GroupKafkaError) as error:
             self._give_up(error)
         else:
-            self._until = now + LOOK_AGAIN_S
+            self._until = looked_at + LOOK_AGAIN_S
             self._told_at = now
 
     def quiet(self) -> bool:
-        """Whether nothing has come since :meth:`begin`, which was not long ago; may wait a little for something."""
+        """Whether nothing has come since ends were looked up, not long ago; may wait a little for something."""
         now = self._clock()
         if now >= self._until:
             return False

@@ -15,15 +15,17 @@ from spark_kafka_group.testing import wait_until
 def watch_of(kafka, topic):
     """Makes watches of the topic, whose polls are short, and closes them. Their clock stands, so that they last."""
     made = []
-    now = time.monotonic()
 
     def make():
-        made.append(Watch(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: now))
+        made.append(Watch(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: NOW))
         return made[-1]
 
     yield make
     for watch in made:
         watch.close()
+
+
+NOW = 1000.0
 
 
 class Counted:
@@ -42,38 +44,47 @@ class Counted:
 def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0})
+    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}, NOW)
     began = time.monotonic()
     while time.monotonic() - began < 0.5:  # polls end meanwhile, and others take their place
         assert watch.quiet()
     kafka.produce(topic, [b"new"], partition=1)
     wait_until(lambda: not watch.quiet(), within=5)
     assert not watch.quiet()  # until it is told where logs end now
-    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1})
+    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}, NOW)
     assert watch.quiet()
 
 
 def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
     kafka.produce(topic, [b"a", b"b"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1})
+    watch.begin({TopicPartition(topic, 0): 1}, NOW)
     wait_until(lambda: not watch.quiet(), within=5)
 
 
 def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1})
+    watch.begin({TopicPartition(topic, 0): 1}, NOW)
     assert watch.quiet()
     kafka.delete_topic(topic)
     wait_until(lambda: not watch.quiet(), within=10)
-    watch.begin({TopicPartition(topic, 0): 1})
+    watch.begin({TopicPartition(topic, 0): 1}, NOW)
+    assert not watch.quiet()
+
+
+def test_ends_looked_up_long_ago_are_looked_up_again_however_often_it_begins(kafka, topic, watch_of):
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of()
+    watch.begin({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S / 2)
+    assert watch.quiet()
+    watch.begin({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S)
     assert not watch.quiet()
 
 
 def test_nothing_to_watch_is_not_quiet(watch_of):
     watch = watch_of()
-    watch.begin({})
+    watch.begin({}, NOW)
     assert not watch.quiet()
 
 
