@@ -108,7 +108,6 @@ def main() -> None:
             frames = sources(spark, cluster, "orders")
             sides = {name: (lambda df=df, d=f"{out}/{name}": orders_to_parquet(df, d)) for name, df in frames.items()}
             report.compare("from_json, groupBy, parquet", sides, args.rounds, per=("rows", records))
-    report.save()
     spark.stop()
 
 

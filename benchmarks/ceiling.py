@@ -102,7 +102,6 @@ def main() -> None:
             best, reached = (sorted(values)[len(values) // 2] for values in times.values())
             cells = {"ready-made M rows/s": records / best / 1e6, "groupkafka M rows/s": records / reached / 1e6}
             report.row(f"{size:,} B", cells | {"share": best / reached}, Goal("share", at_least=goal), seconds=times)
-    report.save()
     spark.stop()
 
 

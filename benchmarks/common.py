@@ -149,10 +149,12 @@ class Report:
             self._columns = list(cells)
             print(f"\n{'':<34}" + "".join(f"{name:>{_width(name)}}" for name in cells))
         print(f"{case:<34}" + "".join(f"{shown(v):>{_width(name)}}" for name, v in cells.items()), told, flush=True)
+        self._save()
 
     def curve(self, title: str, x: str, y: str, series: Mapping[str, list[tuple[float, float]]]) -> None:
         """Add a picture: lines over `x`, on a logarithmic scale."""
         self._content["curves"].append({"title": title, "x": x, "y": y, "series": dict(series)})
+        self._save()
 
     def compare(
         self,
@@ -188,8 +190,7 @@ class Report:
         self.row(case, cells, None if goal is None else Goal("ratio", at_least=goal), seconds=times)
         return medians
 
-    def save(self) -> None:
-        """Write the JSON."""
+    def _save(self) -> None:
         RESULTS.mkdir(exist_ok=True)
         (RESULTS / f"{self._name}.json").write_text(json.dumps(self._content, indent=1) + "\n")
 

@@ -194,7 +194,6 @@ def main() -> None:
             report.row(case, cells, wanted, rates=rates, cpu=cpu)
             ratio = {f"/ {name}": rate / cells[name] for name in ("confluent", "aiokafka", "kafka-python")}
             report.row(f"{case}, times", ratio, Goal("/ kafka-python", at_least=20.0))
-    report.save()
 
 
 if __name__ == "__main__":

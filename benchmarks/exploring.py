@@ -39,7 +39,6 @@ def main() -> None:
             counts = {side: run() for side, run in sides.items()}
             assert len(set(counts.values())) == 1, counts
             report.compare(f"{what} ({counts['read_where']:,} rows)", sides, args.rounds)
-    report.save()
     spark.stop()
 
 

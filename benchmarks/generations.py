@@ -184,7 +184,6 @@ def main() -> None:
                 with_others(report, cluster, queries, generation, strategy, args.seconds)
         spark = session(args.jars, **{} if args.jars else {"spark.jars.packages": ""})  # all sides are groupkafka's
         in_a_trigger(report, spark, cluster, args.batches, args.rounds)
-    report.save()
     spark.stop()
 
 

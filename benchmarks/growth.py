@@ -329,7 +329,6 @@ def main() -> None:
             for sweep in sweeps:
                 sweep(report, spark, cluster, args.rounds, args.scale)
             spark.stop()
-    report.save()
 
 
 if __name__ == "__main__":

@@ -150,7 +150,6 @@ def main() -> None:
             report.row(source, cells, rounds=done)  # type: ignore[arg-type]
         for cell, most in goals.items():
             report.row(f"groupkafka, {cell}", {cell: cells[cell]}, Goal(cell, at_most=most))  # type: ignore[dict-item]
-    report.save()
     spark.stop()
 
 

@@ -161,7 +161,6 @@ def main() -> None:
         unit = "" if phase == "records" else " ms"
         cells = {f"{source}": value for source, value in medians.items()}
         report.row(f"a batch's {phase}{unit}, median", cells)
-    report.save()
     spark.stop()
 
 

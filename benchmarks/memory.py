@@ -188,7 +188,6 @@ def main() -> None:
         for what, ((_, before), (last, after)) in told.items():
             cells = {"MiB at a tenth": before / MIB, "MiB at the end": after / MIB, "grown MiB": (after - before) / MIB}
             report.row(f"driver, {last:,} {what}", cells, Goal("grown MiB", at_most=2.0))
-    report.save()
 
 
 if __name__ == "__main__":

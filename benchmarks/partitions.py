@@ -99,7 +99,6 @@ def main() -> None:
         else:
             cells["share"] = "-"
         report.row(f"{partitions:,} partitions", cells, goal, phases=phases)
-    report.save()
     spark.stop()
 
 

@@ -156,7 +156,6 @@ def main() -> None:
             cells = {f"{source} s": value for source, value in medians.items()}
             report.row(f"{kind}, warm", cells | {"ratio": medians["kafka"] / medians["groupkafka"]}, seconds=times_of)
         spark.stop()
-    report.save()
 
 
 if __name__ == "__main__":

@@ -103,7 +103,6 @@ def main() -> None:
             spark = session(args.jars, **{"spark.python.unix.domain.socket.enabled": sockets})
             measure(spark, cluster, report, args, sockets)
             spark.stop()
-    report.save()
 
 
 if __name__ == "__main__":
