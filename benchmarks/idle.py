@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.testing.processes import children
 from spark_kafka_group.testing.wait import wait_until
 
 TOPIC = "quiet"
@@ -35,20 +36,11 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 def cpu_seconds(pid: int) -> float:
     """Of a process and all under it."""
-    children: dict[int, list[int]] = {}
-    used: dict[int, float] = {}
-    for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            fields = (directory / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        children.setdefault(int(fields[1]), []).append(int(directory.name))
-        used[int(directory.name)] = (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-    total, todo = 0.0, [pid]
-    while todo:
-        total += used.get(todo[-1], 0)
-        todo += children.get(todo.pop(), [])
-    return total
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0  # it has ended
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S + sum(map(cpu_seconds, children(pid)))
 
 
 def log_requests(cluster: KafkaCluster, level: str) -> None:

@@ -46,7 +46,7 @@ class Watch:
         # The least that answers: of the first partition with a record, one record batch.
         self._options = replace(options, fetch_min_bytes=1, fetch_max_bytes=1, max_partition_fetch_bytes=1)
         self._clock = clock
-        self._brokers: Brokers | None = None
+        self._brokers = Brokers(self._options, "driver")
         self._asked: dict[int, tuple[float, dict[TopicPartition, int]]] = {}  # when the answer is overdue, and to what
         self._until = float("-inf")
         self._not_before = float("-inf")
@@ -91,14 +91,10 @@ class Watch:
         """Close connections. Harmless when repeated."""
         self._until = float("-inf")
         self._asked.clear()
-        brokers, self._brokers = self._brokers, None
-        if brokers is not None:
-            brokers.close()
+        self._brokers.close()
 
     def _ask(self, ends: Mapping[TopicPartition, int]) -> None:
         """Send a fetch to every leader that has none to answer for just these ends."""
-        if self._brokers is None:
-            self._brokers = Brokers(self._options, "driver")
         wanted: dict[int, dict[TopicPartition, int]] = {}
         for tp, node_id in self._brokers.leaders(ends.keys(), refresh=False).items():
             wanted.setdefault(node_id, {})[tp] = ends[tp]
@@ -111,7 +107,6 @@ class Watch:
             self._send(node_id, wanted[node_id])
 
     def _send(self, node_id: int, positions: dict[TopicPartition, int]) -> None:
-        assert self._brokers is not None, "asked before"
         connection = self._brokers.connection(node_id)
         if connection.throttled_s > 0:
             raise BrokerError(f"node {node_id} has throttled this client")
@@ -121,7 +116,6 @@ class Watch:
 
     def _hears(self, patience_s: float) -> bool:
         """Take answers that are there; a poll that ended without anything is sent again."""
-        assert self._brokers is not None, "asked before"
         nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
         for connection in readable(nodes, patience_s):
             node_id = nodes[connection]
@@ -141,7 +135,6 @@ class Watch:
 
     def _forget(self, node_id: int) -> None:
         """The answer to what was asked before does not matter any more."""
-        assert self._brokers is not None, "asked before"
         del self._asked[node_id]
         connection = self._brokers.connection(node_id)
         if readable([connection]):

@@ -18,7 +18,6 @@ VERSIONS = range(4, 12)
 
 _INT32 = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
-_THROTTLE = struct.Struct(">i")
 _ERROR_AND_SESSION = struct.Struct(">hi")
 _ABORTED = struct.Struct(">qq")
 _PARTITION = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
@@ -52,8 +51,8 @@ def fetched(response: memoryview, version: int, committed_only: bool) -> tuple[i
     ValueError, struct.error
         When it is no FetchResponse of that version.
     """
-    (throttle_ms,) = _THROTTLE.unpack_from(response)
-    at, error_code = _THROTTLE.size, 0
+    (throttle_ms,) = _INT32.unpack_from(response)
+    at, error_code = _INT32.size, 0
     if version >= 7:
         error_code, _ = _ERROR_AND_SESSION.unpack_from(response, at)
         at += _ERROR_AND_SESSION.size
