@@ -31,13 +31,16 @@ STYLE = {
 
 def draw(name: str, content: Mapping[str, Any], folder: Path) -> list[tuple[Path, str]]:
     """Draw a program's pictures into `folder`, in place of older ones; returns their files and titles."""
-    from matplotlib import rc_context
-
     for old in folder.glob(f"{name}-*.png"):
         old.unlink()
+    rows = [row for row in content["rows"] if "ratio" in row["cells"]]
+    if not rows and not content["curves"]:
+        return []
+    from matplotlib import rc_context
+
     drawn = []
     with rc_context(STYLE):
-        if rows := [row for row in content["rows"] if "ratio" in row["cells"]]:
+        if rows:
             drawn.append((folder / f"{name}-ratio.png", "Times as fast"))
             ratios(rows, content["question"], drawn[-1][0])
         for curve in content["curves"]:

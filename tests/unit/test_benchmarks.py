@@ -94,7 +94,6 @@ def test_results_that_have_no_place_in_the_report_are_an_error(render, tree):
 
 
 def test_pictures_show_ratios_and_curves_and_are_the_same_each_time(render, tree):
-    pytest.importorskip("matplotlib")
     goal = importlib.import_module("common").Goal("ratio", at_least=3)
     rows = [row("quick", {"ratio": 30.0}, goal), row("slow", {"ratio": 0.5}, goal), row("as told", {"ratio": 1.0})]
     series = {"kafka": [(0, 5.0), (1, 900.0)], "groupkafka": [(0, 1.0), (1, 2.0)]}
