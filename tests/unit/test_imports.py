@@ -10,11 +10,13 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
-    "subscription", "task", "timing",
+    "bounds", "destinations", "error_headers", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused",
+    "schema", "security", "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "errors": set(),
+    "destinations": set(),
+    "error_headers": set(),
     "offsets": {"errors"},
     "subscription": {"offsets"},
     "bounds": {"errors", "offsets"},
