@@ -39,10 +39,11 @@ ALLOWED = {
     "group_metrics": {"offsets"},
     "prometheus": {"group_metrics"},
     "listener": VALUES | {"wire", "group_metrics", "prometheus"},
+    "processing": VALUES | {"wire"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
-    "__init__": VALUES | {"source", "batch", "listener", "where"},
+    "__init__": VALUES | {"source", "batch", "listener", "processing", "where"},
     "testing": {"offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
