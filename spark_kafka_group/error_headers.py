@@ -142,6 +142,12 @@ def exception_of(headers: Headers) -> str | None:
     return None
 
 
+def handler_of(headers: Headers) -> str | None:
+    """What failed, where the headers name it: those of Connect do."""
+    value = last(headers, f"{CONNECT}class.name")
+    return None if value is None else value.decode(errors="replace")
+
+
 def without(headers: Headers) -> list[tuple[str, bytes | None]]:
     """The record's own headers, as it had them before its first failure."""
     return [header for header in headers if not header[0].startswith(PREFIXES)]

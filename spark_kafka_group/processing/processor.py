@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.group_metrics import OBSERVED
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.record import REQUIRED, Record
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row
     from pyspark.sql.streaming.query import StreamingQuery
-
-OBSERVED = "processing"
-"""Name of a micro-batch's counts in ``observedMetrics`` of its progress."""
 
 
 @dataclass(frozen=True)

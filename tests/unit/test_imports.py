@@ -39,7 +39,7 @@ ALLOWED = {
     "group_metrics": {"offsets"},
     "prometheus": {"group_metrics"},
     "listener": VALUES | {"wire", "group_metrics", "prometheus"},
-    "processing": VALUES | {"wire"},
+    "processing": VALUES | {"wire", "group_metrics"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},

@@ -1,0 +1,94 @@
+"""Send dead letters back to the topics they came from. Without --send it only says what it would send.
+
+    spark-submit --properties-file conf/spark-defaults.conf jobs/replay_dead_letters.py \
+        --bootstrap-servers localhost:9092 --topics orders-dlt \
+        [--origin orders] [--exception shop.Declined] [--since 2026-01-01T00:00:00Z] [--until ...] [--send]
+
+Letters go to the topic and partition they came from, with the key, value and headers they had there. They stay in the
+dead-letter topic; a consumer group remembers which have been sent, so the same command sends a letter once however often
+it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice. Other
+filters are another group, unless --group says otherwise.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+from datetime import datetime
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from spark_kafka_group import group_batch
+from spark_kafka_group.processing.replay import WANTED, Letters, Wanted, send_back, survey
+
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
+    parser.add_argument("--topics", required=True, help="dead-letter topics, comma-separated")
+    parser.add_argument("--origin", help="only letters that came from this topic")
+    parser.add_argument("--exception", help="only letters with this exception, with its module or without")
+    parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
+    parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")
+    parser.add_argument("--send", action="store_true", help="send them; without it nothing is sent or committed")
+    parser.add_argument("--group", help="consumer group that remembers what was sent (default: one for these filters)")
+    parser.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
+    )
+    return parser.parse_args()
+
+
+def group_for(args: argparse.Namespace) -> str:
+    """The same name for the same letters, and for no others."""
+    filters = [args.topics, args.origin, args.exception, str(args.since), str(args.until)]
+    return args.group or "replay-" + hashlib.sha256(json.dumps(filters).encode()).hexdigest()[:16]
+
+
+def in_time(df: DataFrame, args: argparse.Namespace) -> DataFrame:
+    if args.since:
+        df = df.where(f.col("timestamp") >= f.lit(args.since))
+    return df.where(f.col("timestamp") < f.lit(args.until)) if args.until else df
+
+
+def show(letters: list[Letters], sent: bool) -> None:
+    wanted = sum(of.records for of in letters if of.outcome == WANTED)
+    for of in letters:
+        outcome = ("sent" if sent else "would be sent") if of.outcome == WANTED else f"stays: {of.outcome}"
+        print(f"{of.records:>10,}  {of.topic or '?':<30}  {of.exception or '?':<40}  {outcome}")
+    print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
+
+
+def session(name: str) -> SparkSession:
+    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
+    builder = SparkSession.builder.appName(name)
+    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
+        SparkContext._ensure_initialized()  # from here on SparkConf has what spark-submit was told
+        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
+    return builder.getOrCreate()
+
+
+def main() -> None:
+    args = arguments()
+    options = {
+        "kafka.bootstrap.servers": args.bootstrap_servers,
+        "kafka.group.id": group_for(args),
+        "subscribe": args.topics,
+        "includeHeaders": "true",
+    } | dict(option.split("=", 1) for option in args.option)
+    wanted = Wanted(args.origin, args.exception)
+    spark = session(f"replay {args.topics}")
+    if args.send:
+        with group_batch(spark, options) as batch:
+            show(send_back(in_time(batch.df, args), wanted, options), sent=True)
+    else:
+        df = spark.read.format("groupkafka").options(**options).load()
+        show(survey(in_time(df, args), wanted), sent=False)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
