@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
@@ -160,7 +161,14 @@ def _read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
     with _no_collection():
         from spark_kafka_group.executor.read import read
 
-    return read(task, options)
+    yield from read(task, options)
+    _keep_imports()
+
+
+@cache
+def _keep_imports() -> None:
+    """After each task Spark's worker looks for garbage in all there is; of what the first one imported, none is."""
+    gc.freeze()
 
 
 @contextlib.contextmanager

@@ -8,13 +8,12 @@ import ssl
 import struct
 import time
 from collections.abc import Collection, Mapping
-from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.consumer import FetchRequest
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.wire.asking import FetchRequests
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetched import FetchedPartition, fetched
 
@@ -41,10 +40,18 @@ class FetchConnection:
         self, sock: socket.socket, options: Options, role: str, version: int, lifetime_s: float | None = None
     ) -> None:
         self._sock = sock
-        self._sock.settimeout(options.request_timeout_ms / 1000)
         self._options = options
-        self._client_id = f"{options.client_id}-{role}"
         self._version = version
+        self._requests = FetchRequests(options, f"{options.client_id}-{role}", version)
+        # Where the kernel knows the limit itself, one call receives a whole response, and no poll comes before.
+        self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
+        if self._whole:
+            self._sock.settimeout(None)
+            seconds, ms = divmod(options.request_timeout_ms, 1000)
+            for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", seconds, ms * 1000))
+        else:
+            self._sock.settimeout(options.request_timeout_ms / 1000)
         self._correlation_id = 0
         self._in_flight: list[int] = []
         self._not_before = 0.0
@@ -79,36 +86,10 @@ class FetchConnection:
 
     def send(self, positions: Mapping[TopicPartition, int]) -> None:
         """Ask for records from each position on; the broker fills the response in this order."""
-        time.sleep(self.throttled_s)
-        topics: dict[str, list[Any]] = {}
-        topic_type = FetchRequest.FetchTopic
-        for tp, position in positions.items():
-            topics.setdefault(tp.topic, []).append(
-                topic_type.FetchPartition(
-                    partition=tp.partition,
-                    current_leader_epoch=-1,
-                    fetch_offset=position,
-                    last_fetched_epoch=-1,
-                    log_start_offset=-1,
-                    partition_max_bytes=self._options.max_partition_fetch_bytes,
-                )
-            )
-        request = FetchRequest(
-            version=self._version,
-            replica_id=-1,
-            max_wait_ms=self._options.fetch_max_wait_ms,
-            min_bytes=self._options.fetch_min_bytes,
-            max_bytes=self._options.fetch_max_bytes,
-            isolation_level=int(self._options.committed_only),
-            session_id=0,
-            session_epoch=-1,
-            topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
-            forgotten_topics_data=[],
-            rack_id="",
-        )
+        if self.throttled_s:  # even a sleep of no time gives the processor away
+            time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        request.with_header(correlation_id=self._correlation_id, client_id=self._client_id)
-        self._sock.sendall(request.encode(framed=True, header=True))
+        self._sock.sendall(self._requests.encoded(positions, self._correlation_id))
         self._in_flight.append(self._correlation_id)
 
     def receive(self) -> list[FetchedPartition]:
@@ -143,7 +124,10 @@ class FetchConnection:
     def _receive_into(self, view: memoryview) -> None:
         received, size = 0, len(view)
         while received < size:
-            count = self._sock.recv_into(view[received:])
+            try:
+                count = self._sock.recv_into(view[received:], 0, self._whole)
+            except BlockingIOError as error:
+                raise TimeoutError("timed out") from error
             if not count:
                 raise ConnectionError("the broker closed the connection")
             received += count

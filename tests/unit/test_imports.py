@@ -109,7 +109,8 @@ OF_A_WORKER = {
     "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
-    "answers", "brokers", "connect", "fetch", "fetched", "leaders", "manager", "quiet", "reactions", "security",
+    "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "manager", "quiet", "reactions",
+    "security",
 }  # fmt: skip
 
 

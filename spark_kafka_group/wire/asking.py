@@ -1,0 +1,106 @@
+"""Fetch requests as bytes: kafka-python writes one of each shape, and the next ones differ in a few numbers of it.
+
+Writing it anew takes kafka-python a quarter of a millisecond and more, and a task sends one for every MiB.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from kafka.protocol.consumer import FetchRequest
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+
+CORRELATION_ID_AT = 8
+"""After the frame's size, the request's kind and its version."""
+KEPT_SHAPES = 16
+UNIQUE = 0x7A5C3B1D
+"""Numbers of a written request that are looked for in its bytes begin with it; nothing else does."""
+
+Shape = tuple[tuple[str, int], ...]
+"""Topics, and how many partitions of each."""
+
+
+class FetchRequests:
+    """Of one connection.
+
+    Parameters
+    ----------
+    version
+        Of the API.
+    """
+
+    def __init__(self, options: Options, client_id: str, version: int) -> None:
+        self._options = options
+        self._client_id = client_id
+        self._version = version
+        self._template = lru_cache(KEPT_SHAPES)(self._written)
+
+    def encoded(self, positions: Mapping[TopicPartition, int], correlation_id: int) -> bytes | bytearray:
+        """A request for records from each position on, with its frame; the broker fills the response in this order."""
+        topics: dict[str, list[tuple[int, int]]] = {}
+        for tp, position in positions.items():
+            topics.setdefault(tp.topic, []).append((tp.partition, position))
+        template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()))
+        request = bytearray(template)
+        struct.pack_into(">i", request, CORRELATION_ID_AT, correlation_id)
+        wanted = (of for partitions in topics.values() for of in partitions)
+        for (partition, position), (partition_at, position_at) in zip(wanted, places, strict=True):
+            struct.pack_into(">i", request, partition_at, partition)
+            struct.pack_into(">q", request, position_at, position)
+        return request
+
+    def _written(self, shape: Shape) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+        """A request, and where each partition's number and position are in it."""
+        topics: dict[str, list[tuple[int, int]]] = {}
+        numbers: list[tuple[int, int]] = []
+        for topic, count in shape:
+            first = len(numbers)
+            topics[topic] = [(first + n, (UNIQUE << 32) + first + n) for n in range(count)]
+            numbers += topics[topic]
+        written = self._write(topics)
+        places = []
+        at = 0
+        for partition, position in numbers:
+            # Partition, leader epoch (from version 9 on), position.
+            position_at = written.index(struct.pack(">q", position), at)
+            partition_at = position_at - (8 if self._version >= 9 else 4)
+            assert struct.unpack_from(">i", written, partition_at) == (partition,), "a layout this was not written for"
+            places.append((partition_at, position_at))
+            at = position_at
+        return written, tuple(places)
+
+    def _write(self, topics: Mapping[str, list[tuple[int, int]]]) -> bytes:
+        topic_type = FetchRequest.FetchTopic
+
+        def of(partition: int, position: int) -> Any:
+            return topic_type.FetchPartition(
+                partition=partition,
+                current_leader_epoch=-1,
+                fetch_offset=position,
+                last_fetched_epoch=-1,
+                log_start_offset=-1,
+                partition_max_bytes=self._options.max_partition_fetch_bytes,
+            )
+
+        request = FetchRequest(
+            version=self._version,
+            replica_id=-1,
+            max_wait_ms=self._options.fetch_max_wait_ms,
+            min_bytes=self._options.fetch_min_bytes,
+            max_bytes=self._options.fetch_max_bytes,
+            isolation_level=int(self._options.committed_only),
+            session_id=0,
+            session_epoch=-1,
+            topics=[
+                topic_type(topic=topic, partitions=[of(*p) for p in of_topic]) for topic, of_topic in topics.items()
+            ],
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+        request.with_header(correlation_id=0, client_id=self._client_id)
+        return bytes(request.encode(framed=True, header=True))
