@@ -12,26 +12,19 @@ is done or is in one of these. Without --available-now it runs until it is stopp
 
 import argparse
 import importlib
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from spark_kafka_group import Processed, RecordProcessor
-
-SOCKETS = "spark.python.unix.domain.socket.enabled"
+from spark_kafka_group import Processed, RecordProcessor, submit
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
-    parser.add_argument("--group", required=True, help="consumer group")
-    parser.add_argument("--topics", required=True, help="topics, comma-separated")
+    parser = submit.parser(__doc__)
     parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION", help="what handles a record")
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
     parser.add_argument("--ordering", default="partition", choices=("partition", "key", "unordered"))
@@ -48,9 +41,6 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--available-now", action="store_true", help="handle what there is now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
-    )
     return parser.parse_args()
 
 
@@ -83,36 +73,17 @@ def progress_lines(query: StreamingQuery, seen: set[int]) -> Iterator[str]:
         seen.add(progress.batchId)
         told = Processed.of(progress.observedMetrics["processing"])
         yield (
-            f"batch {progress.batchId:>5}  generation {generation(progress.sources[0].endOffset):>5}  "
+            f"batch {progress.batchId:>5}  generation {submit.generation(progress.sources[0].endOffset):>5}  "
             f"records {told.records:>8,}  done {told.done:>8,}  retried {told.retried:>6,}  dead {told.dead:>6,}  "
             f"in flight <= {told.most_in_flight:>6,}  oldest cell {told.oldest_cell_ms / 1000:>6.1f} s  "
             f"handler p50 {told.latency_p50_ms or 0:>7.1f} p99 {told.latency_p99_ms or 0:>7.1f} ms"
         )
 
 
-def generation(end_offset: str) -> int:
-    return json.loads(end_offset)["@group"]["generation"]
-
-
-def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
-    builder = SparkSession.builder.appName(name)
-    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()  # from here on SparkConf has what spark-submit was told
-        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
-    return builder.getOrCreate()
-
-
 def main() -> None:
     args = arguments()
-    options = {
-        "kafka.bootstrap.servers": args.bootstrap_servers,
-        "kafka.group.id": args.group,
-        "subscribe": args.topics,
-        "kafka.auto.offset.reset": "earliest",
-        "includeHeaders": "true",
-    } | ({"retryTopics": args.retry_topics} if args.retry_topics else {})
-    options |= dict(option.split("=", 1) for option in args.option)
+    more = {"retryTopics": args.retry_topics} if args.retry_topics else {}
+    options = submit.options(args, **{"kafka.auto.offset.reset": "earliest", "includeHeaders": "true"}, **more)
     handler = named(args.handler)
     processor = RecordProcessor(
         handler,
@@ -128,7 +99,7 @@ def main() -> None:
         fatal=[named(fatal) for fatal in args.fatal],
         options=options,
     )
-    spark = session(f"process {args.topics} with {args.handler}")
+    spark = submit.session(f"process {args.topics} with {args.handler}")
     ship(spark, handler)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = processor.start(spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger)

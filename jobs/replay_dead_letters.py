@@ -13,32 +13,22 @@ filters are another group, unless --group says otherwise.
 import argparse
 import hashlib
 import json
-import os
 from datetime import datetime
 
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_kafka_group import group_batch
+from spark_kafka_group import group_batch, submit
 from spark_kafka_group.processing.replay import WANTED, Letters, Wanted, send_back, survey
-
-SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
-    parser.add_argument("--topics", required=True, help="dead-letter topics, comma-separated")
+    parser = submit.parser(__doc__, group="remembers what was sent (default: one for these filters)")
     parser.add_argument("--origin", help="only letters that came from this topic")
     parser.add_argument("--exception", help="only letters with this exception, with its module or without")
     parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
     parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")
     parser.add_argument("--send", action="store_true", help="send them; without it nothing is sent or committed")
-    parser.add_argument("--group", help="consumer group that remembers what was sent (default: one for these filters)")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
-    )
     return parser.parse_args()
 
 
@@ -62,25 +52,12 @@ def show(letters: list[Letters], sent: bool) -> None:
     print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
 
 
-def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
-    builder = SparkSession.builder.appName(name)
-    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()  # from here on SparkConf has what spark-submit was told
-        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
-    return builder.getOrCreate()
-
-
 def main() -> None:
     args = arguments()
-    options = {
-        "kafka.bootstrap.servers": args.bootstrap_servers,
-        "kafka.group.id": group_for(args),
-        "subscribe": args.topics,
-        "includeHeaders": "true",
-    } | dict(option.split("=", 1) for option in args.option)
+    args.group = group_for(args)
+    options = submit.options(args, includeHeaders="true")
     wanted = Wanted(args.origin, args.exception)
-    spark = session(f"replay {args.topics}")
+    spark = submit.session(f"replay {args.topics}")
     if args.send:
         with group_batch(spark, options) as batch:
             show(send_back(in_time(batch.df, args), wanted, options), sent=True)

@@ -40,6 +40,7 @@ ALLOWED = {
     "prometheus": {"group_metrics"},
     "listener": VALUES | {"wire", "group_metrics", "prometheus"},
     "processing": VALUES | {"wire", "group_metrics"},
+    "submit": {"offsets"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
