@@ -51,28 +51,35 @@ class Lane:
     Attributes
     ----------
     held
-        Whether it is offered to workers already, or one has taken from it that has not finished.
-    paused
-        Whether its first record is to be tried again later.
+        Whether workers may not be offered it: they are already, or one has taken from it that has not finished, or its
+        first record is to be tried again later.
     """
 
-    __slots__ = ("chunks", "held", "paused", "shared")
+    __slots__ = ("chunks", "held", "shared")
 
     def __init__(self, shared: bool) -> None:
         self.chunks: deque[Chunk] = deque()
         self.shared = shared
         self.held = False
-        self.paused = False
 
 
 @dataclass(eq=False, slots=True)
 class Slice:
-    """Records that a worker has taken, to be handled in order; `tries` is how often the first was tried before."""
+    """Records that a worker has taken, to be handled in order.
+
+    Attributes
+    ----------
+    tries
+        How often the first was tried before.
+    left
+        Whether the worker has let go of the lane before the end, as a record of it is to be tried again later.
+    """
 
     lane: Lane
     cell: Cell
     records: Sequence[Record]
     tries: int
+    left: bool = False
 
 
 @dataclass(slots=True)
@@ -170,7 +177,9 @@ class Board:
             if done:
                 self._record_s += (seconds / done - self._record_s) / 8
             self._settle(taken.cell, done)
-            self._release(taken.lane)
+            if not taken.lane.shared and not taken.left:
+                taken.lane.held = False
+                self._offer(taken.lane)
 
     def failed(self, taken: Slice, at: int, error: Exception) -> bool:
         """The handler failed for a record of a slice; whether the worker has to leave the rest of the slice alone."""
@@ -194,7 +203,8 @@ class Board:
                 taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
                 if taken.lane.shared:
                     self._offer(taken.lane)
-        self.failed(Slice(taken.lane, taken.cell, (taken.records[at],), taken.tries if at == 0 else 0), 0, error)
+        alone = Slice(taken.lane, taken.cell, (taken.records[at],), taken.tries if at == 0 else 0)
+        taken.left = self.failed(alone, 0, error)
         self.finished(taken, done, seconds)
 
     # With the lock held
@@ -249,11 +259,6 @@ class Board:
             self._work.notify()  # there is something for another worker, too
         return taken
 
-    def _release(self, lane: Lane) -> None:
-        if not lane.shared and not lane.paused:
-            lane.held = False
-            self._offer(lane)
-
     def _try_again(self, taken: Slice, at: int, tries: int, pause_s: float) -> bool:
         self.counts.tries_again += 1
         self._number += 1
@@ -266,7 +271,7 @@ class Board:
         if at + 1 < len(taken.records):
             taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
         taken.lane.chunks.appendleft(again)
-        taken.lane.paused = True
+        taken.left = True
         heapq.heappush(self._paused, (due, self._number, taken.lane))
         self._work.notify()
         return True
@@ -276,7 +281,7 @@ class Board:
         now = self._clock()
         while self._paused and self._paused[0][0] <= now:
             lane = heapq.heappop(self._paused)[2]
-            lane.held = lane.paused = False
+            lane.held = False
             self._offer(lane)
         while self._again and self._again[0][0] <= now:
             lane = self._lanes[None]
