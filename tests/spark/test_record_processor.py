@@ -1,6 +1,7 @@
 """RecordProcessor in real queries: what handlers get, where failures go, and what is committed."""
 
 import os
+import threading
 from collections import Counter
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def stream(spark, kafka, group, tmp_path):
 
 @pytest.mark.parametrize("poison_per_mille", [0, 1, 50, 1000])
 def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, stream, tmp_path, poison_per_mille):
-    topic = topic_with(kafka, numbered(2000, 3))
+    topic = topic_with(kafka, numbered(2000, 4), partitions=4)
     kafka.create_topic(f"{topic}-dlt", partitions=2)
     processor = RecordProcessor(
         noted_in(tmp_path, fails=lambda number, _: number % 1000 < poison_per_mille),
@@ -90,8 +91,8 @@ def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, 
         headers = dict(record.headers)
         assert headers["__connect.errors.topic"] == topic.encode()
         number = int(record.value[1:])
-        assert int(headers["__connect.errors.partition"]) == number % 3
-        assert record.partition == number % 3 % 2
+        assert int(headers["__connect.errors.partition"]) == number % 4
+        assert record.partition == number % 4 % 2
         assert headers["__connect.errors.exception.message"] == f"{number} is poison".encode()
     assert sum(committed(kafka, group).values()) == 2000
 
@@ -172,7 +173,7 @@ def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_pa
     with pytest.raises(ProcessingError, match=f"{topic}-dlt, which cannot be written to"):
         dead.start(with_headers, str(tmp_path))
     with pytest.raises(OptionError, match=r"cannot be sent to executors.*keep them in a global"):
-        RecordProcessor(lambda record, file=open(os.devnull, "w"): None)  # noqa: SIM115
+        RecordProcessor(lambda record, lock=threading.Lock(): None)
     with pytest.raises(OptionError, match="handler must be a function"):
         RecordProcessor("shop.charge:charge")
     assert committed(kafka, group) == {}
