@@ -9,15 +9,23 @@ window, without an order and with one of keys.
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
+import subprocess
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from common import Goal, Report, fill, parser, seconds, session
+from memory import MIB, status
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_kafka_group import RecordProcessor
+from spark_kafka_group import Record, RecordProcessor
+from spark_kafka_group.processing.board import Board
+from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster
 
 PARTITIONS, CORES = 4, 2
@@ -43,10 +51,37 @@ def frame(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: str
     return spark.read.format("groupkafka").options(**common, **options).load()
 
 
+def in_window(records: int, threads: int) -> dict[str, float]:
+    """What a task's window takes of this process, which has done nothing else: records of 10 kB, half a ms of work each."""
+    most_threads = 0
+
+    def handler(record: Record) -> None:
+        nonlocal most_threads
+        most_threads = max(most_threads, threading.active_count())
+        time.sleep(0.0005)
+
+    def made() -> Iterator[Record]:
+        for number in range(records):
+            yield Record(b"k", number.to_bytes(8) + bytes(10_000), "t", 0, number, 0, 0)
+
+    settings = RecordProcessor(handler, ordering="unordered", threads=threads)._settings
+    before = status("VmRSS")
+    board = Board(settings, lambda *_: None)
+    with workers_for(board, handler, threads, settings.stall_timeout_ms).running():
+        board.put(made())
+    assert board.counts.done == records
+    in_flight = board.most_in_flight
+    return {"peak MiB": (status("VmHWM") - before) / MIB, "in flight": in_flight, "threads": most_threads}
+
+
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--scale", type=float, default=1.0, help="times the records of each case")
+    arguments.add_argument("--alone", type=json.loads, help=argparse.SUPPRESS)
     args = arguments.parse_args()
+    if args.alone:
+        print(json.dumps(in_window(**args.alone)))
+        return
     spark = session(args.jars, **{} if args.jars else {"spark.jars.packages": ""})  # there is no other side
     report = Report("processing", "How fast are handlers of one record (4 partitions x 100 B, 2 cores)?")
     tasks_of_partitions = {"recordsPerTask": "1", "maxTasks": str(PARTITIONS)}
@@ -93,6 +128,10 @@ def main() -> None:
                 seconds=times,
             )
     spark.stop()
+    for records in (10_000, 100_000):
+        alone = [sys.executable, __file__, "--alone", json.dumps({"records": records, "threads": THREADS})]
+        cells = json.loads(subprocess.run(alone, capture_output=True, text=True, check=True).stdout)
+        report.row(f"a window of 3,200 records, {records:,} records of 10 kB", cells)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """RecordProcessor in real queries: what handlers get, where failures go, and what is committed."""
 
 import os
+import re
 import threading
+import urllib.request
 from collections import Counter
 from pathlib import Path
 
@@ -9,9 +11,17 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 from pyspark.errors import PySparkException
-from support import Record, committed, numbered, options, topic_with
+from support import Record, committed, numbered, options, produce, topic_with
 
-from spark_kafka_group import OptionError, Processed, ProcessingError, RecordProcessor, group_batch
+from spark_kafka_group import (
+    GroupKafkaListener,
+    OptionError,
+    Processed,
+    ProcessingError,
+    RecordProcessor,
+    group_batch,
+)
+from spark_kafka_group.testing import wait_until
 
 
 def noted_in(directory, fails=lambda number, tries: False):
@@ -177,3 +187,29 @@ def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_pa
     with pytest.raises(OptionError, match="handler must be a function"):
         RecordProcessor("shop.charge:charge")
     assert committed(kafka, group) == {}
+
+
+def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(300, 3))
+    kafka.create_topic(f"{topic}-dlt", partitions=3)
+    settings = options(kafka, topic, group, includeHeaders="true")
+    processor = RecordProcessor(
+        noted_in(tmp_path, fails=lambda number, _: number % 100 == 1), max_local_retries=1, retry_backoff_ms=(1, 2),
+        dead_letter_topic="{topic}-dlt", options=settings,
+    )  # fmt: skip
+    listener = GroupKafkaListener(spark, prometheus_port=0, prometheus_address="127.0.0.1").attach()
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+    query = processor.start(df, str(tmp_path / "checkpoint"), query_name="handling", processingTime="100 milliseconds")
+    try:
+        wait_until(lambda: "handling" in listener.metrics() and listener.metrics()["handling"][0]["records-done-total"] == 297)
+        produce(kafka, topic, numbered(300, 3, first=300))
+        wait_until(lambda: listener.metrics()["handling"][0]["records-done-total"] == 594)
+        [told] = listener.metrics()["handling"]
+        assert (told["records-dead-total"], told["records-retried-total"], told["handler-retries-total"]) == (6, 0, 6)
+        assert 0 < told["records-in-flight-max"] <= 300
+        assert told["handler-latency-p50"] <= told["handler-latency-p99"]
+        shown = urllib.request.urlopen(f"http://127.0.0.1:{listener.prometheus_port}/metrics").read().decode()
+        assert re.search(rf'kafka_consumer_records_dead_total{{group="{group}",query="handling",source="0"}} 6.0', shown)
+    finally:
+        query.stop()
+        listener.close()
