@@ -31,6 +31,7 @@ from spark_kafka_group.wire.answers import Answers
 from spark_kafka_group.wire.connect import connected_consumer, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
+from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class GroupClient:
         if strategies:
             configs["partition_assignment_strategy"] = self._rounds.assignors
         self._consumer = connected_consumer(options, "driver", **configs)
+        ask_seldom(self._consumer)
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
         self._rounds.attach(self._consumer)

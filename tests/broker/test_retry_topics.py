@@ -199,11 +199,11 @@ def test_members_of_a_group_share_retry_topics(kafka, topics, group, query_of, c
 
 
 def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until_then(
-    kafka, topics, group, driver_of
+    kafka, topics, group, driver_of, caplog
 ):
     topic, retry = topics
     kafka.produce(topic, [b"0"], partition=0)
-    driver = driver_of(kafka, topic, group, **EARLIEST)
+    driver = driver_of(kafka, topic, group, **EARLIEST | {"retryTopics": f"{DELAY},600000"})  # one is missing
     start = driver.latest_offset(driver.initial_offset())
     driver.plan(driver.initial_offset(), start)
     due_ms = now_ms() + 2000
@@ -216,6 +216,7 @@ def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until
     wait_until(seen, within=1, every=0.01)
     ends = Counted(driver._session.member.client, "end_offsets")
     times = Counted(driver._session._due, "_look_up")
+    metadata = Counted(driver._session.member.client._manager.cluster, "refresh_metadata")
     triggers = 0
     while (end := driver.latest_offset(start)) == start:
         triggers += 1
@@ -224,4 +225,6 @@ def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until
     assert triggers > 10
     assert times.calls == 1
     assert ends.calls <= 4
+    assert metadata.calls <= 4
+    assert caplog.text.count(retry_topic(topic, 600_000)) == 1
     assert driver.plan(start, end) == [(OffsetRange(TopicPartition(retry, 0), 0, 1),)]
