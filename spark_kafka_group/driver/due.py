@@ -56,6 +56,7 @@ class Due:
         self._look_up = look_up
         self._clock_ms = clock_ms
         self._known: dict[TopicPartition, _Known] = {}
+        self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
 
     def of(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
         """`ranges`, cut to what is due now.
@@ -97,7 +98,10 @@ class Due:
 
     def _delay_ms(self, tp: TopicPartition) -> int:
         """How long records wait; 0 where that is not a retry topic."""
-        return (delay_of(tp.topic, self._delays_ms) if self._delays_ms else None) or 0
+        delay_ms = self._delay_of.get(tp.topic)
+        if delay_ms is None:
+            delay_ms = self._delay_of[tp.topic] = delay_of(tp.topic, self._delays_ms) or 0
+        return delay_ms
 
     def _first_undue(self, tp: TopicPartition, end: int, record: OffsetAndTimestamp | None) -> _Known:
         if record is None or record.offset >= end:
