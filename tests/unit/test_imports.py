@@ -18,13 +18,15 @@ ALLOWED = {
     "destinations": set(),
     "error_headers": set(),
     "offsets": {"errors"},
-    "subscription": {"offsets"},
+    "subscription": {"destinations", "offsets"},
     "bounds": {"errors", "offsets"},
     "parsing": {"bounds", "offsets"},
     "plugins": {"errors"},
     "security": {"errors", "plugins"},
     "refused": set(),
-    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "refused", "security", "subscription"},
+    "options": {
+        "bounds", "destinations", "errors", "offsets", "parsing", "plugins", "refused", "security", "subscription",
+    },
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},
@@ -106,8 +108,8 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "bounds", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
-    "source", "subscription", "task", "timing", "wire",
+    "bounds", "destinations", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema",
+    "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "manager", "quiet", "reactions",
