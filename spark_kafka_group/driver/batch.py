@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
-from spark_kafka_group.driver import planner, stable
+from spark_kafka_group.driver import dead_letters, planner, stable
 from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.lookup import looked_up
@@ -34,6 +34,7 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
     """
     if constraints.contradictory:
         return []
+    dead_letters.check(options)
     client = GroupClient(options, options.group_id)
     try:
         tps = client.partitions(options.subscription)

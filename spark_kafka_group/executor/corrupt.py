@@ -1,0 +1,186 @@
+"""onCorruptRecord: what is done about a record batch that cannot be read, and where reading goes on after it.
+
+What is left out begins at the first offset that was not read and ends where the next record batch begins that can be
+found. Most often that is the next one in the same response: where the header of the bad batch leads to a header, its
+length is right. Otherwise the broker is asked (``search``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from spark_kafka_group.errors import CorruptRecordError
+from spark_kafka_group.executor import decode, frames
+from spark_kafka_group.executor.dead_letters import DeadLetters
+from spark_kafka_group.executor.fetch import Chunk, Fetcher
+from spark_kafka_group.executor.search import Found, Search
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import DEAD_LETTER, FAIL, Options
+from spark_kafka_group.wire import Brokers
+
+log = logging.getLogger(__name__)
+
+ADVICE = (
+    "Set onCorruptRecord=skip to go on after what cannot be read, or deadLetter to keep its bytes in a topic as well"
+)
+ASKED_AGAIN = 3
+"""How often a broker that has nothing for an offset may change its mind, before what it has nothing for is left out."""
+MOST_OF_AN_UNKNOWN_END = 1 << 19
+"""Bytes that are kept of a record batch whose end is not known."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Offsets of one partition that were not read, ``first <= offset < following``, and why.
+
+    Attributes
+    ----------
+    raw
+        The bytes of their record batch, as far as they came and its end is known.
+    """
+
+    tp: TopicPartition
+    first: int
+    following: int
+    error: CorruptRecordError
+    raw: bytes
+
+    def __str__(self) -> str:
+        if self.following <= self.first:
+            return f"{self.tp}: {len(self.raw)} bytes before offset {self.following}"
+        return f"{self.tp}: offsets {self.first} to {self.following - 1}"
+
+
+class Remedy:
+    """What one task does about record batches that cannot be read.
+
+    Parameters
+    ----------
+    largest
+        Most bytes that a record batch may have.
+    connect
+        Makes the connections over which the way on is looked for.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        twin: decode.Decoder,
+        fetcher: Fetcher,
+        largest: int,
+        connect: Callable[[Options], Brokers] = Brokers,
+    ) -> None:
+        self._policy = options.on_corrupt_record
+        self._scan = twin.scan
+        self._fetcher = fetcher
+        self._largest = largest
+        self._searching: Search | None = None
+        self._make_search = lambda: Search(options, twin, connect)
+        self._dead_letters = DeadLetters(options) if self._policy == DEAD_LETTER else None
+        self._asked_again: dict[tuple[TopicPartition, int], int] = {}
+        self._ranges = 0
+        self._offsets = 0
+
+    def after(self, chunk: Chunk, position: int, start: int, error: CorruptRecordError) -> tuple[int, int] | None:
+        """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
+
+        Parameters
+        ----------
+        start
+            First offset wanted of what the decoder has not returned from.
+        error
+            What is wrong there.
+
+        Returns
+        -------
+        tuple of int, or None
+            Byte of `chunk` to go on at, and the first offset wanted from there on. None when there is no more to decode
+            in it: if more of the partition is to be read, the fetcher asks for it anew.
+
+        Raises
+        ------
+        CorruptRecordError
+            With onCorruptRecord=fail.
+        BrokerError, ReadError
+            When brokers do not answer, or the dead-letter topic does not take what was left out.
+        """
+        tp, records = chunk.tp, chunk.records
+        bad = frames.at(self._scan, tp, records, position)
+        first = error.offset
+        if bad is None:  # its offset is no more certain than its length
+            _, reached = self._scan(tp.topic, tp.partition, records[:position])
+            first = max(start, reached)
+        if first >= chunk.end:
+            return None
+        if self._policy == FAIL:
+            told = f"{error.problem}. {ADVICE}"
+            raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
+        next_batch = None if bad is None else frames.follower(self._scan, tp, records, bad, first, self._largest)
+        if bad is None or next_batch is None:
+            self._look_for_more(chunk, position, bad, first, error)
+            return None
+        base_offset, magic = next_batch
+        following = max(first, base_offset if magic == 2 else bad.next_offset)
+        self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
+        if chunk.aborted:
+            # It may have been the marker that ends an aborted transaction. The next response tells which are left.
+            self._fetcher.go_on(tp, following, following)
+            return None
+        return bad.end, following
+
+    def close(self) -> None:
+        """Close connections."""
+        if self._searching is not None:
+            self._searching.close()
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    def _look_for_more(
+        self, chunk: Chunk, position: int, bad: frames.Frame | None, first: int, error: CorruptRecordError
+    ) -> None:
+        """Have the fetcher go on at the next record batch of the range that a broker can find."""
+        tp, end = chunk.tp, chunk.end
+        if not chunk.records and self._may_ask_again(tp, first):
+            self._fetcher.go_on(tp, first, first)
+            return
+        behind = first if bad is not None and first >= bad.next_offset else first + 1
+        found = self._search().first_from(tp, behind, end)
+        following = end if found is None else min(found.start, end)
+        raw = _bytes_of(chunk.records, position, bad, found)
+        self._leave_out(LeftOut(tp, first, following, error, raw))
+        if found is None:
+            log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
+            self._fetcher.go_on(tp, end, end)
+        else:
+            self._fetcher.go_on(tp, found.ask_at, found.start)
+
+    def _may_ask_again(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether a broker that had nothing for an offset has something now, and has not often changed its mind."""
+        asked = self._asked_again[tp, offset] = self._asked_again.get((tp, offset), 0) + 1
+        return asked <= ASKED_AGAIN and self._search().answers(tp, offset)
+
+    def _search(self) -> Search:
+        if self._searching is None:
+            self._searching = self._make_search()
+        return self._searching
+
+    def _leave_out(self, left_out: LeftOut) -> None:
+        if self._dead_letters is not None:
+            self._dead_letters.send(left_out)
+        self._ranges += 1
+        self._offsets += max(0, left_out.following - left_out.first)
+        log.warning(
+            "%s left out, as onCorruptRecord is %s: %s (this task has left out %d offsets, %d times)",
+            left_out, self._policy, left_out.error.problem, self._offsets, self._ranges,
+        )  # fmt: skip
+
+
+def _bytes_of(records: memoryview, position: int, bad: frames.Frame | None, found: Found | None) -> bytes:
+    """Of the bytes from `position` on those of one record batch."""
+    if bad is not None and bad.end == len(records):
+        return bytes(records[position:])
+    rest = bytes(records[position:] if bad is None else records[position : bad.end])
+    known_again = -1 if found is None else rest.find(found.header, 1)
+    return rest[: min(MOST_OF_AN_UNKNOWN_END, len(rest)) if known_again < 0 else known_again]
