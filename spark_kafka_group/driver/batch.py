@@ -34,11 +34,11 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
     """
     if constraints.contradictory:
         return []
-    dead_letters.check(options)
     client = GroupClient(options, options.group_id)
     try:
         tps = client.partitions(options.subscription)
         check_named(options, tps)
+        dead_letters.check(options)
         ranges = narrow(batch_ranges(options, client, tps)[0], constraints, client.offsets_at)
     finally:
         client.close()

@@ -1,8 +1,8 @@
 """onCorruptRecord: what is done about a record batch that cannot be read, and where reading goes on after it.
 
 What is left out begins at the first offset that was not read and ends where the next record batch begins that can be
-found. Most often that is the next one in the same response: where the header of the bad batch leads to a header, its
-length is right. Otherwise the broker is asked (``search``).
+found. Most often that is the next one in the same response: where the header of the bad batch leads to one with the
+offset that it says, both are right. Otherwise the broker is asked (``search``).
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.dead_letters import DeadLetters
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.search import Found, Search
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import DEAD_LETTER, FAIL, Options
 from spark_kafka_group.wire import Brokers
+
+if TYPE_CHECKING:
+    from spark_kafka_group.executor.dead_letters import DeadLetters
 
 log = logging.getLogger(__name__)
 
@@ -78,8 +81,13 @@ class Remedy:
         self._largest = largest
         self._searching: Search | None = None
         self._make_search = lambda: Search(options, twin, connect)
-        self._dead_letters = DeadLetters(options) if self._policy == DEAD_LETTER else None
+        self._dead_letters: DeadLetters | None = None
+        if self._policy == DEAD_LETTER:
+            from spark_kafka_group.executor.dead_letters import DeadLetters
+
+            self._dead_letters = DeadLetters(options)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
+        self._read_to: dict[TopicPartition, int] = {}  # where the last that was left out ended
         self._ranges = 0
         self._offsets = 0
 
@@ -108,21 +116,19 @@ class Remedy:
         """
         tp, records = chunk.tp, chunk.records
         bad = frames.at(self._scan, tp, records, position)
-        first = error.offset
+        first = max(error.offset, start, self._read_to.get(tp, 0))
         if bad is None:  # its offset is no more certain than its length
             _, reached = self._scan(tp.topic, tp.partition, records[:position])
-            first = max(start, reached)
+            first = max(start, reached, self._read_to.get(tp, 0))
         if first >= chunk.end:
             return None
         if self._policy == FAIL:
             told = f"{error.problem}. {ADVICE}"
             raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
-        next_batch = None if bad is None else frames.follower(self._scan, tp, records, bad, first, self._largest)
-        if bad is None or next_batch is None:
+        if bad is None or not frames.ends_there(self._scan, tp, records, bad, self._largest):
             self._look_for_more(chunk, position, bad, first, error)
             return None
-        base_offset, magic = next_batch
-        following = max(first, base_offset if magic == 2 else bad.next_offset)
+        following = max(first, bad.next_offset)
         self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
         if chunk.aborted:
             # It may have been the marker that ends an aborted transaction. The next response tells which are left.
@@ -169,18 +175,21 @@ class Remedy:
     def _leave_out(self, left_out: LeftOut) -> None:
         if self._dead_letters is not None:
             self._dead_letters.send(left_out)
+        self._read_to[left_out.tp] = max(left_out.first, left_out.following)
         self._ranges += 1
         self._offsets += max(0, left_out.following - left_out.first)
         log.warning(
-            "%s left out, as onCorruptRecord is %s: %s (this task has left out %d offsets, %d times)",
+            "%s left out, as onCorruptRecord is %s: %s (so far by this task: %d offsets in %d places)",
             left_out, self._policy, left_out.error.problem, self._offsets, self._ranges,
         )  # fmt: skip
 
 
 def _bytes_of(records: memoryview, position: int, bad: frames.Frame | None, found: Found | None) -> bytes:
     """Of the bytes from `position` on those of one record batch."""
-    if bad is not None and bad.end == len(records):
-        return bytes(records[position:])
-    rest = bytes(records[position:] if bad is None else records[position : bad.end])
-    known_again = -1 if found is None else rest.find(found.header, 1)
-    return rest[: min(MOST_OF_AN_UNKNOWN_END, len(rest)) if known_again < 0 else known_again]
+    end = len(records) if bad is None else bad.end
+    rest, after = bytes(records[position:end]), bytes(records[end : end + frames.HEADER_BYTES])
+    next_header = b"" if found is None else found.header
+    known_again = rest.find(next_header, 1) if next_header else -1
+    if known_again > 0:
+        return rest[:known_again]
+    return rest if bad is not None and next_header.startswith(after) else rest[:MOST_OF_AN_UNKNOWN_END]

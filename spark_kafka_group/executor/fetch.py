@@ -29,8 +29,8 @@ DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
 NOTHING_FOUND_AFTER_S = 3.0
 """When a broker that finds no record, though the log goes on, has answered so for this long, it will not find one."""
-REFUSED_AS_CORRUPT = "CorruptRecordError"
-"""kafka-python's name of CORRUPT_MESSAGE: the broker met a header it cannot hop over."""
+REFUSED_AS_CORRUPT = {"CorruptRecordError", "InvalidRecordError"}
+"""kafka-python's names of what a broker answers that cannot make sense of its log."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # within a record batch; what it counts follows
@@ -82,7 +82,7 @@ class Fetcher:
         self._leaders: dict[TopicPartition, int] = {}
         # positions of requests whose responses have not been read, by node
         self._asked: dict[int, dict[TopicPartition, int]] = {}
-        self._nothing_since: dict[TopicPartition, float] = {}  # when a broker first found no record in a log that goes on
+        self._nothing_since: dict[TopicPartition, float] = {}  # when a log that goes on was first said to have no record
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
@@ -199,14 +199,15 @@ class Fetcher:
             if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
                 continue
             try:
-                if partition.error == REFUSED_AS_CORRUPT:
-                    chunks.append(self._unreadable(partition.tp, "the broker says that its log is damaged there"))
+                if partition.error in REFUSED_AS_CORRUPT:
+                    told = f"the broker cannot read its own log there ({partition.error})"
+                    chunks.append(self._unreadable(partition.tp, told))
                 elif partition.error is not None:
                     moved |= self._failed(partition)
                 elif partition.records:
                     chunks.append(self._advance(partition))
                 elif self._finds_nothing(partition):
-                    told = f"the broker finds no record from there on, and its log goes on to {partition.high_watermark}"
+                    told = f"the broker finds no record from there on in a log that ends at {partition.high_watermark}"
                     chunks.append(self._unreadable(partition.tp, told))
                 else:
                     self._check_not_at_end(partition)

@@ -12,8 +12,6 @@ from spark_kafka_group.offsets import TopicPartition
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
 _LENGTH_END = 12  # bytes before what the length counts
 _MIN_LENGTH = {0: 14, 1: 22, 2: 49}
-FARTHEST = 2**31
-"""Two record batches side by side with more offsets between them are not believed to be any: one holds at most so many."""
 HEADER_BYTES = 61
 
 Scan = Callable[[str, int, memoryview], tuple[int, int]]
@@ -45,24 +43,20 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
     return Frame(base_offset, magic, end, next_offset) if size == end - position else None
 
 
-def follower(
-    scan: Scan, tp: TopicPartition, records: memoryview, bad: Frame, first: int, largest: int
-) -> tuple[int, int] | None:
-    """Base offset and magic of what follows `bad`, a record batch that cannot be read, if it begins where that says that
-    it ends. Then the length of `bad` is right, whatever else is wrong with it. None if that cannot be told.
+def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
+    """Whether `batch`, which cannot be read, ends where its header says: the next one begins there, with the next offset.
+
+    What a header of a record batch says of its length and its last offset is doubted as long as that is not so.
 
     Parameters
     ----------
-    first
-        First offset of `bad` that was not read.
     largest
         Most bytes that a record batch may have.
     """
-    if len(records) - bad.end < _FRAME.size:
-        return None
-    base_offset, length, _, magic = _FRAME.unpack_from(records, bad.end)
-    possible = _MIN_LENGTH.get(magic, largest + 1) <= length <= largest
-    if length <= len(records) - bad.end - _LENGTH_END:
-        possible = possible and at(scan, tp, records, bad.end) is not None
-    near = max(first, bad.base_offset + 1) <= base_offset < max(first, bad.next_offset) + FARTHEST
-    return (base_offset, magic) if possible and near else None
+    if len(records) - batch.end < _FRAME.size:
+        return False
+    base_offset, length, _, magic = _FRAME.unpack_from(records, batch.end)
+    if base_offset != batch.next_offset or not _MIN_LENGTH.get(magic, largest + 1) <= length <= largest:
+        return False
+    cut_off = length > len(records) - batch.end - _LENGTH_END
+    return cut_off or at(scan, tp, records, batch.end) is not None

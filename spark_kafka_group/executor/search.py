@@ -14,12 +14,13 @@ from typing import NamedTuple
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
+from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
-UNREADABLE = ("CorruptRecordError", "UnknownError")
-"""kafka-python's names of what a broker answers where it cannot make sense of its own log."""
+UNKNOWN = "UnknownError"
+"""kafka-python's name of UNKNOWN_SERVER_ERROR, which may mean anything."""
 ATTEMPTS = 5
 """How often a question is sent that was not answered, or with an error that may pass."""
 
@@ -38,26 +39,36 @@ class Found(NamedTuple):
 def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Found | None:
     """The first of the record batches that `look` finds for the offsets from `first` to `end`.
 
-    Looks ahead in steps that double, then narrows: at most about twice as often as there are binary digits in the number
-    of offsets. Where `look` finds something for an offset, it is taken to find something for all those behind it.
+    Looks ahead in steps that double, then narrows: about twice as often, at most, as there are binary digits in the
+    number of offsets. Where `look` finds the record batch that holds an offset, it is taken to do so for all offsets
+    behind it. One that begins behind the offset asked for is the answer only if nothing is found before it: there may be
+    a gap, as compaction leaves them, or what is in between is passed over.
     """
+    best: Found | None = None
+
+    def holding(offset: int) -> Found | None:
+        nonlocal best
+        found = look(offset)
+        if found is not None and (best is None or found.start < best.start):
+            best = found
+        return found if found is not None and found.start <= offset else None
+
     if first >= end:
         return None
     at, step, low = first, 1, first - 1
-    while (found := look(at)) is None:
-        low = at
+    while (found := holding(at)) is None:
         if at == end - 1:
-            return None
-        at, step = min(first + step, end - 1), 2 * step
-    high = min(at, found.start)
+            return best
+        low, at, step = at, min(first + step, end - 1), 2 * step
+    high = found.start
     while high - low > 1:
         middle = (low + high) // 2
-        earlier = look(middle)
+        earlier = holding(middle)
         if earlier is None:
             low = middle
         else:
-            found, high = earlier, min(middle, earlier.start)
-    return found
+            high = earlier.start
+    return best
 
 
 class Search:
@@ -71,6 +82,7 @@ class Search:
 
     def __init__(self, options: Options, twin: decode.Decoder, connect: Callable[[Options], Brokers]) -> None:
         self._twin = twin
+        self._puzzled = False
         self._brokers = connect(replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0))
 
     def first_from(self, tp: TopicPartition, first: int, end: int) -> Found | None:
@@ -79,9 +91,13 @@ class Search:
         Raises
         ------
         BrokerError, ReadError
-            When brokers do not answer; nothing is known then.
+            When brokers do not answer, or not because of what is in their logs; nothing is known then.
         """
-        return first_found(first, end, lambda offset: self._look(tp, offset, first))
+        self._puzzled = False
+        found = first_found(first, end, lambda offset: self._look(tp, offset, first))
+        if found is None and self._puzzled:
+            raise ReadError(tp.topic, tp.partition, first, f"the broker refuses to send records: {UNKNOWN}")
+        return found
 
     def answers(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the broker has something to send for an offset, once asked again.
@@ -141,7 +157,8 @@ class Search:
                     self._brokers.drop(node_id)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
-                if partition.error in UNREADABLE:
+                if partition.error == UNKNOWN or partition.error in REFUSED_AS_CORRUPT:
+                    self._puzzled |= partition.error == UNKNOWN
                     return memoryview(b"")
                 if partition.error is None:
                     return partition.records
