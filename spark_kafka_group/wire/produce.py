@@ -138,7 +138,9 @@ class Producer:
             accumulator._flushes_in_progress.decrement()
 
     def close(self) -> None:
-        """Drop what is not settled, and close connections."""
+        """Drop what is not settled, and close connections. Harmless when repeated."""
+        if self._producer._closed:
+            return
         sender = self._producer._sender
         sender.force_close()  # or close() waits for what is not settled, and gives up closing
         if threading.current_thread() is not sender:

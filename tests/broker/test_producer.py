@@ -30,7 +30,7 @@ def producer_of():
         producer.close()
 
 
-def rows(kafka, topic, partition=0, end=None):
+def rows(kafka, topic, partition=0):
     """Key, value and headers of a partition's records."""
     settings = Options.parse(options(kafka, topic, includeHeaders="true"))
     tp = TopicPartition(topic, partition)

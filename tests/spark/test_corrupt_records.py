@@ -99,7 +99,7 @@ def expected(first, last):
     return [offset for offset in range(END) if not first <= offset <= last]
 
 
-@pytest.mark.parametrize("more", [{}, {"kafka.max.partition.fetch.bytes": 1}], ids=["one response", "a batch a response"])
+@pytest.mark.parametrize("more", [{}, {"kafka.max.partition.fetch.bytes": 1}], ids=["one response", "many responses"])
 def test_each_kind_of_damage_fails_where_it_is_or_is_left_out_alone(broken, task, more):
     for topic, damage in KINDS.items():
         first = SIZE * BAD + (damage in PARTLY_READ)
@@ -136,15 +136,15 @@ def dead_letters(kafka, topic):
         ends, found = consumer.end_offsets(tps), []
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             found += [record for records in consumer.poll(200).values() for record in records]
-        return [(r.partition, r.key, r.value, {k: v.decode() for k, v in r.headers if len(v) != 1}) for r in found]
+        return [(r.partition, r.key, r.value, {k: v.decode(errors="replace") for k, v in r.headers}) for r in found]
     finally:
         consumer.close()
 
 
 def test_dead_letters_are_the_bytes_of_the_batch_and_say_where_they_were(broken, task):
     by_damage = {damage: topic for topic, damage in KINDS.items()}
-    chosen = ["wrong checksum", "length of a record", "length of 0", "length of two batches", "length beyond all batches"]
-    for damage in chosen:
+    lengths = ["length of 0", "length of two batches", "length beyond all batches"]
+    for damage in ["wrong checksum", "length of a record", *lengths]:
         topic = by_damage[damage]
         broken.kafka.create_topic(f"{topic}-dlt")
         first, last = SIZE * BAD + (damage in PARTLY_READ), SIZE * BAD + SIZE - 1
@@ -219,4 +219,4 @@ def test_a_query_that_fails_names_the_offset_and_commits_nothing_of_the_batch(sp
     assert "Set onCorruptRecord=skip" in str(raised.value)
     assert sorted(offset for rows in found for (offset,) in rows) == list(range(10))
     assert json.loads(query.lastProgress.sources[0].endOffset)[topic] == {"0": 10}
-    assert committed(broken.kafka, group) in ({(topic, 0): 10}, {})  # Spark asks, or not, before the next batch runs
+    assert committed(broken.kafka, group) == {(topic, 0): 10}
