@@ -25,6 +25,8 @@ ATTEMPTS_WITHIN = 4
 UNKNOWN_AFTER_MS = 3_000
 """A topic that brokers have not known for so long does not exist; one just made is not known to all of them at once."""
 TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+FORBIDDEN = (kafka_errors.TopicAuthorizationFailedError, kafka_errors.ClusterAuthorizationFailedError)
+"""The second is for a user that may write to no topic at all: then it gets no producer id."""
 
 
 class _Headers(list[tuple[str, bytes | None]]):
@@ -141,12 +143,13 @@ class Producer:
         """Drop what is not settled, and close connections. Harmless when repeated."""
         if self._producer._closed:
             return
+        # What its own close() does, which gives up closing where something is not settled.
         sender = self._producer._sender
-        sender.force_close()  # or close() waits for what is not settled, and gives up closing
+        sender.force_close()
         if threading.current_thread() is not sender:
             sender.join(self._request_timeout_ms / 1000)
-        with translated("closing a producer"):
-            self._producer.close(timeout=0)
+        self._producer._unregister_cleanup()
+        self._producer._closed = True
 
     def _settle(self) -> None:
         with self._settling:
@@ -164,7 +167,7 @@ def _ours(doing: str, topic: str, error: Exception) -> BrokerError:
     """kafka-python's error as one of this package, with what to change."""
     if isinstance(error, TOO_LARGE):
         return BrokerError(f"{doing}: {error.message}: raise max.message.bytes of topic {topic}")
-    if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+    if isinstance(error, FORBIDDEN):
         return BrokerError(f"{doing}: {error.message}: this user needs the ACL operation Write on Topic {topic}")
     try:
         with translated(doing):
