@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.executor import decode, frames
@@ -32,6 +32,17 @@ ASKED_AGAIN = 3
 """How often a broker that has nothing for an offset may change its mind, before what it has nothing for is left out."""
 MOST_OF_AN_UNKNOWN_END = 1 << 19
 """Bytes that are kept of a record batch whose end is not known."""
+
+
+class WayOn(NamedTuple):
+    """Where to go on within a chunk."""
+
+    position: int
+    """Byte of its records."""
+    start: int
+    """First offset wanted from there on."""
+    anew: bool = False
+    """Whether the fetcher was told where to go on behind the chunk, whatever it thought of it before."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +102,7 @@ class Remedy:
         self._ranges = 0
         self._offsets = 0
 
-    def after(self, chunk: Chunk, position: int, start: int, error: CorruptRecordError) -> tuple[int, int] | None:
+    def after(self, chunk: Chunk, position: int, start: int, error: CorruptRecordError) -> WayOn | None:
         """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
 
         Parameters
@@ -103,9 +114,9 @@ class Remedy:
 
         Returns
         -------
-        tuple of int, or None
-            Byte of `chunk` to go on at, and the first offset wanted from there on. None when there is no more to decode
-            in it: if more of the partition is to be read, the fetcher asks for it anew.
+        WayOn or None
+            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has been
+            told from where on.
 
         Raises
         ------
@@ -126,15 +137,14 @@ class Remedy:
             told = f"{error.problem}. {ADVICE}"
             raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
         if bad is None or not frames.ends_there(self._scan, tp, records, bad, self._largest):
-            self._look_for_more(chunk, position, bad, first, error)
-            return None
+            return self._look_for_more(chunk, position, bad, first, error)
         following = max(first, bad.next_offset)
         self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
         if chunk.aborted:
             # It may have been the marker that ends an aborted transaction. The next response tells which are left.
             self._fetcher.go_on(tp, following, following)
             return None
-        return bad.end, following
+        return WayOn(bad.end, following)
 
     def close(self) -> None:
         """Close connections."""
@@ -145,22 +155,41 @@ class Remedy:
 
     def _look_for_more(
         self, chunk: Chunk, position: int, bad: frames.Frame | None, first: int, error: CorruptRecordError
-    ) -> None:
-        """Have the fetcher go on at the next record batch of the range that a broker can find."""
-        tp, end = chunk.tp, chunk.end
-        if not chunk.records and self._may_ask_again(tp, first):
+    ) -> WayOn | None:
+        """Go on at the next record batch of the range that a broker can find, or that leads to that one."""
+        tp, end, records = chunk.tp, chunk.end, chunk.records
+        if not records and self._may_ask_again(tp, first):
             self._fetcher.go_on(tp, first, first)
-            return
+            return None
         behind = first if bad is not None and first >= bad.next_offset else first + 1
         found = self._search().first_from(tp, behind, end)
+        target = -1 if found is None else bytes(records[position:]).find(found.header, 1)
+        if target > 0 and not chunk.aborted:  # or it has to be fetched anew, as above
+            reached = frames.leading_to(
+                self._scan, tp, records, position, position + target, behind, self._search().intact
+            )
+            if reached is not None:
+                raw = bytes(records[position : reached.begin])
+                self._leave_out(LeftOut(tp, first, min(reached.base_offset, end), error, raw))
+                self._go_on_behind(chunk, reached)
+                return WayOn(reached.begin, reached.base_offset, anew=True)
         following = end if found is None else min(found.start, end)
-        raw = _bytes_of(chunk.records, position, bad, found)
+        raw = _bytes_of(records, position, bad, found)
         self._leave_out(LeftOut(tp, first, following, error, raw))
         if found is None:
             log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
             self._fetcher.go_on(tp, end, end)
         else:
             self._fetcher.go_on(tp, found.ask_at, found.start)
+        return None
+
+    def _go_on_behind(self, chunk: Chunk, batch: frames.Frame) -> None:
+        """Have the fetcher go on behind a chunk that is read on from `batch`."""
+        try:
+            _, next_offset = self._scan(chunk.tp.topic, chunk.tp.partition, chunk.records[batch.begin :])
+        except CorruptRecordError:
+            next_offset = chunk.end  # there is more damage, and the decoder will come to it
+        self._fetcher.go_on(chunk.tp, next_offset, next_offset)
 
     def _may_ask_again(self, tp: TopicPartition, offset: int) -> bool:
         """Whether a broker that had nothing for an offset has something now, and has not often changed its mind."""

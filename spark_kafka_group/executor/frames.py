@@ -10,11 +10,14 @@ from spark_kafka_group.errors import CorruptRecordError
 from spark_kafka_group.offsets import TopicPartition
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
+_OFFSET = Struct(">q")
+_MAGIC_2 = b"\x02"
 _LENGTH_END = 12  # bytes before what the length counts
 _MIN_LENGTH = {0: 14, 1: 22, 2: 49}
 HEADER_BYTES = 61
 
 Scan = Callable[[str, int, memoryview], tuple[int, int]]
+Intact = Callable[[TopicPartition, memoryview], bool]
 
 
 class Frame(NamedTuple):
@@ -22,6 +25,8 @@ class Frame(NamedTuple):
 
     base_offset: int
     magic: int
+    begin: int
+    """Its first byte."""
     end: int
     """Byte after it."""
     next_offset: int
@@ -40,7 +45,7 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
         size, next_offset = scan(tp.topic, tp.partition, records[position:end])
     except CorruptRecordError:
         return None
-    return Frame(base_offset, magic, end, next_offset) if size == end - position else None
+    return Frame(base_offset, magic, position, end, next_offset) if size == end - position else None
 
 
 def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
@@ -60,3 +65,39 @@ def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame
         return False
     cut_off = length > len(records) - batch.end - _LENGTH_END
     return cut_off or at(scan, tp, records, batch.end) is not None
+
+
+def leading_to(
+    scan: Scan, tp: TopicPartition, records: memoryview, position: int, target: int, first: int, intact: Intact
+) -> Frame | None:
+    """The first record batch behind byte `position` from which one header leads to the next, up to byte `target`.
+
+    That a record batch begins at `target` is known, so this is no accident: bytes in a record that look like a record
+    batch, as in a dead-letter topic, are not followed by one.
+
+    Parameters
+    ----------
+    first
+        Least offset it may have.
+    intact
+        Whether the bytes of a record batch are undamaged, which that one has to be.
+    """
+    between = bytes(records[position:target])
+    (next_offset,) = _OFFSET.unpack_from(records, target)
+    leading = {target - position: next_offset}
+    magic_at = between.rfind(_MAGIC_2, _FRAME.size)
+    while magic_at >= 0:
+        begin = magic_at - _FRAME.size + 1
+        base_offset, length, _, _ = _FRAME.unpack_from(between, begin)
+        limit = leading.get(begin + _LENGTH_END + length)
+        if limit is not None and base_offset >= first:
+            frame = at(scan, tp, records, position + begin)
+            if frame is not None and frame.next_offset <= limit:
+                leading[begin] = base_offset
+        magic_at = between.rfind(_MAGIC_2, _FRAME.size, magic_at)
+    del leading[target - position]
+    for begin in sorted(leading):
+        frame = at(scan, tp, records, position + begin)
+        if frame is not None and intact(tp, records[position + begin : frame.end]):
+            return frame
+    return None

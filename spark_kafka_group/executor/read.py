@@ -84,21 +84,21 @@ def _decoded(
     chunk: Chunk, builder: decode.RecordBatchBuilder, remedy: Callable[[], Remedy]
 ) -> Iterator[pa.RecordBatch]:
     """Decode a chunk; yield when the builder is full."""
-    tp, position, start = chunk.tp, 0, chunk.start
+    tp, position, start, problem = chunk.tp, 0, chunk.start, chunk.problem
     aborted = AbortedTransactions(chunk.aborted) if chunk.aborted else None
     while True:
         before = position
         try:
             position = builder.append(tp.topic, tp.partition, chunk.records, position, start, chunk.end, aborted)
+            if builder.nbytes < ARROW_BATCH_BYTES and position == before:
+                if problem is None:
+                    return
+                raise CorruptRecordError(tp.topic, tp.partition, start, problem)
         except CorruptRecordError as error:
             on = remedy().after(chunk, builder.position, start, error)
             if on is None:
                 return
-            position, start = on
+            position, start, problem = on.position, on.start, None if on.anew else problem
             continue
         if builder.nbytes >= ARROW_BATCH_BYTES:
             yield builder.finish()
-        elif position == before:
-            break
-    if chunk.problem is not None:
-        remedy().after(chunk, position, start, CorruptRecordError(tp.topic, tp.partition, start, chunk.problem))

@@ -99,6 +99,17 @@ class Search:
             raise ReadError(tp.topic, tp.partition, first, f"the broker refuses to send records: {UNKNOWN}")
         return found
 
+    def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
+        """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
+        builder = self._twin.RecordBatchBuilder(
+            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=1
+        )
+        try:
+            builder.append(tp.topic, tp.partition, batch, 0, 0, 2**63 - 1)
+        except CorruptRecordError:
+            return False
+        return True
+
     def answers(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the broker has something to send for an offset, once asked again.
 
@@ -118,21 +129,11 @@ class Search:
         if batch is None or batch.base_offset < first or batch.next_offset <= offset:
             return None
         # What begins behind the offset asked for may be bytes that only look like a header.
-        if batch.base_offset > offset and not self._intact(tp, records[: batch.end]):
+        if batch.base_offset > offset and not self.intact(tp, records[: batch.end]):
             return None
         # The offset of a message that wraps others, before message format v2, is that of the last one inside.
         start = batch.base_offset if batch.magic == 2 else offset
         return Found(offset, start, bytes(records[: min(batch.end, frames.HEADER_BYTES)]))
-
-    def _intact(self, tp: TopicPartition, batch: memoryview) -> bool:
-        builder = self._twin.RecordBatchBuilder(
-            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=1
-        )
-        try:
-            builder.append(tp.topic, tp.partition, batch, 0, 0, 2**63 - 1)
-        except CorruptRecordError:
-            return False
-        return True
 
     def _fetched(self, tp: TopicPartition, offset: int) -> memoryview:
         """What a broker sends for an offset: at least one record batch, or nothing if it cannot."""

@@ -102,18 +102,49 @@ def test_what_is_left_out_lies_within_the_range(damage: str, decoder: str) -> No
 
 @pytest.mark.parametrize("decoder", TWINS)
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("more", [{}, SMALL], ids=["one response", "a batch a response"])
-def test_what_the_broker_cannot_find_is_left_out_up_to_its_next_index_entry_and_no_further(
-    damage: str, more: dict[str, int], decoder: str
+def test_what_the_broker_cannot_find_is_read_if_it_came_and_left_out_up_to_its_next_index_entry_if_not(
+    damage: str, decoder: str
 ) -> None:
     log = written(40)
     served = Served(damaged(log, 11, damage), 120, indexed(log, every=8))
-    found = read_all(served, decoder, **more)
-    assert found.error is None
-    ((first, last),) = found.left_out
-    assert first == 33 + (damage in PARTLY_READ)
-    assert 35 <= last < 48  # the entry is for offset 50, the last of the batch that begins at 48
-    assert found.rows == [offset for offset in range(120) if offset not in found.missing]
+    for more, farthest in (({}, 35), (SMALL, 47)):  # the entry is for offset 50, the last of the batch from 48 on
+        found = read_all(served, decoder, **more)
+        assert found.error is None
+        ((first, last),) = found.left_out
+        assert first == 33 + (damage in PARTLY_READ)
+        # Asked for what lies behind it, as it reaches there, the broker says that there is nothing.
+        assert 35 <= last <= (47 if damage == "length beyond the log" else farthest)
+        assert found.rows == [offset for offset in range(120) if offset not in found.missing]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_value_that_is_a_record_batch_is_not_taken_for_one(decoder: str) -> None:
+    """As dead letters are; it stands where the damaged batch ends, has offsets that fit, and its checksum is right."""
+    inside = batch([Rec(value=b"inside")] * 2, base_offset=5)
+    parts = [batch([Rec(), Rec(value=b"x" * 40 + inside)], base_offset=3 * at, last_delta=2) for at in range(20)]
+    log = b"".join(parts)
+    for damage in ("length of 0", "length too small", "magic 9"):
+        served = Served(damaged(log, 1, damage), 60, indexed(log, every=8))
+        found = read_all(served, decoder)
+        assert found.rows == [offset for at in range(20) if at != 1 for offset in (3 * at, 3 * at + 1)], damage
+        assert found.left_out == [(3, 5)], damage
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_two_damages_in_one_response_are_left_out_one_by_one(decoder: str) -> None:
+    log = written(40)
+    for first in ("length of 0", "length too small", "wrong checksum", "magic -1"):
+        for second in DAMAGES:
+            changed = damaged(log, 11, first)
+            mixed = bytearray(changed)
+            DAMAGES[second](mixed, batches(log)[30])
+            found = read_all(Served(bytes(mixed), 120, indexed(log, every=8)), decoder)
+            assert found.error is None
+            kept = [offset for offset in range(120) if offset not in found.missing]
+            assert found.rows == kept, (first, second)
+            assert found.left_out[0] == (33, 35), (first, second)
+            assert found.left_out[1][0] == 90 + (second in PARTLY_READ), (first, second)
+            assert 92 <= found.left_out[1][1] < 96, (first, second)
 
 
 @pytest.mark.parametrize("decoder", TWINS)
