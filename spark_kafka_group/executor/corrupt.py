@@ -102,13 +102,17 @@ class Remedy:
         self._ranges = 0
         self._offsets = 0
 
-    def after(self, chunk: Chunk, position: int, start: int, error: CorruptRecordError) -> WayOn | None:
+    def after(
+        self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError
+    ) -> WayOn | None:
         """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
 
         Parameters
         ----------
-        start
-            First offset wanted of what the decoder has not returned from.
+        begin, start
+            Byte from which `chunk` has been decoded without an error, and the first offset that was wanted there.
+        position
+            Byte where the record batch begins.
         error
             What is wrong there.
 
@@ -127,10 +131,10 @@ class Remedy:
         """
         tp, records = chunk.tp, chunk.records
         bad = frames.at(self._scan, tp, records, position)
-        first = max(error.offset, start, self._read_to.get(tp, 0))
+        first = error.offset
         if bad is None:  # its offset is no more certain than its length
-            _, reached = self._scan(tp.topic, tp.partition, records[:position])
-            first = max(start, reached, self._read_to.get(tp, 0))
+            _, first = self._scan(tp.topic, tp.partition, records[begin:position])
+        first = max(first, start, self._read_to.get(tp, 0))
         if first >= chunk.end:
             return None
         if self._policy == FAIL:

@@ -84,7 +84,7 @@ def _decoded(
     chunk: Chunk, builder: decode.RecordBatchBuilder, remedy: Callable[[], Remedy]
 ) -> Iterator[pa.RecordBatch]:
     """Decode a chunk; yield when the builder is full."""
-    tp, position, start, problem = chunk.tp, 0, chunk.start, chunk.problem
+    tp, begin, position, start, problem = chunk.tp, 0, 0, chunk.start, chunk.problem
     aborted = AbortedTransactions(chunk.aborted) if chunk.aborted else None
     while True:
         before = position
@@ -95,10 +95,11 @@ def _decoded(
                     return
                 raise CorruptRecordError(tp.topic, tp.partition, start, problem)
         except CorruptRecordError as error:
-            on = remedy().after(chunk, builder.position, start, error)
+            on = remedy().after(chunk, begin, start, builder.position, error)
             if on is None:
                 return
-            position, start, problem = on.position, on.start, None if on.anew else problem
+            begin = position = on.position
+            start, problem = on.start, None if on.anew else problem
             continue
         if builder.nbytes >= ARROW_BATCH_BYTES:
             yield builder.finish()
