@@ -9,10 +9,11 @@ import time
 from collections.abc import Iterator
 
 from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
-from spark_kafka_group.errors import BrokerError, ProcessingError
+from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.processing.board import Settled
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.wire.produce import Producer
 
 log = logging.getLogger(__name__)
@@ -80,28 +81,27 @@ class HandOff:
 
 
 def check_topics(settings: Settings) -> None:
-    """That every topic exists to which records of the subscribed topics may go; nothing is asked for a pattern.
+    """That every topic exists to which records of the subscribed topics may go; of a pattern's nothing is asked.
 
     Raises
     ------
-    ProcessingError
-        Naming all that are missing.
+    OptionError, BrokerError
     """
-    assert settings.options is not None, "checked with the settings"
-    wanted = [name for topic in settings.options.topics for name in settings.destinations(topic)]
+    from spark_kafka_group.wire import GroupClient
+
+    options = settings.options
+    assert options is not None, "checked with the settings"
+    wanted = dict.fromkeys(name for topic in sorted(options.topics) for name in settings.destinations(topic))
     if not wanted:
         return
-    missing = []
-    with Producer(settings.options) as producer:
-        for topic in dict.fromkeys(wanted):
-            try:
-                producer.partitions(topic)
-            except BrokerError as error:
-                missing.append(topic)
-                last = error
+    client = GroupClient(options)
+    try:
+        there = {tp.topic for tp in client.partitions(Subscription(tuple(wanted)))}
+    finally:
+        client.close()
+    missing = [topic for topic in wanted if topic not in there]
     if missing:
-        raise ProcessingError(
-            f"records that fail would go to {', '.join(missing)}, which cannot be written to ({last}). Make topics that "
-            f"are missing first, with as many partitions as the topic has they are of: "
-            f"kafka-topics.sh --create --topic {missing[0]} --partitions ..."
-        ) from last
+        raise OptionError(
+            f"records that fail go to topics that the cluster does not have: {', '.join(missing)}. Create them, retry "
+            f"topics with as many partitions as the topic has they are of"
+        )

@@ -137,6 +137,11 @@ class RecordProcessor:
             Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal), parsed,
             _name_of(handler),
         )  # fmt: skip
+        if parsed is not None and parsed.retry_topics and set(parsed.retry_topics) != set(retry_topics):
+            raise OptionError(
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_topics)}: what is "
+                f"sent to the ones has to be read from the others"
+            )
         _check_picklable(handler, self._settings)
 
     def start(
@@ -157,7 +162,7 @@ class RecordProcessor:
 
         Raises
         ------
-        OptionError, ProcessingError
+        OptionError, BrokerError
         """
         writer = self._counted(df).writeStream.format("noop").option("checkpointLocation", checkpoint)
         if query_name is not None:
@@ -171,7 +176,10 @@ class RecordProcessor:
 
         Raises
         ------
-        OptionError, ProcessingError
+        OptionError, BrokerError
+            Before data moves.
+        pyspark.errors.PySparkException
+            With ProcessingError, when a record could neither be handled nor be handed on.
         """
         [row] = self._told(df).agg(*_totals()).collect()
         return Processed.of(row)

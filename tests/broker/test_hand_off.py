@@ -10,7 +10,7 @@ from kafka.structs import TopicPartition
 from support import name, options
 
 from spark_kafka_group.error_headers import attempts_made
-from spark_kafka_group.errors import ProcessingError
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.board import Board
@@ -81,7 +81,7 @@ def test_a_record_goes_through_its_retry_topics_to_the_dead_letters_and_its_head
     topic = name("orders")
     settings = settings_for(kafka, topic, retry_topics=(100, 200), error_headers="spring")
     wanted = [f"{topic}-retry-100", f"{topic}-retry-200", f"{topic}-dlt"]
-    with pytest.raises(ProcessingError, match=f"{wanted[0]}, {wanted[1]}, {wanted[2]}, which cannot be written to"):
+    with pytest.raises(OptionError, match=f"does not have: {wanted[0]}, {wanted[1]}, {wanted[2]}. Create them"):
         check_topics(settings)
     for wished in wanted:
         kafka.create_topic(wished, partitions=3)

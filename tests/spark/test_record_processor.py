@@ -3,6 +3,7 @@
 import os
 import re
 import threading
+import time
 import urllib.request
 from collections import Counter
 from pathlib import Path
@@ -17,7 +18,6 @@ from spark_kafka_group import (
     GroupKafkaListener,
     OptionError,
     Processed,
-    ProcessingError,
     RecordProcessor,
     group_batch,
 )
@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_pa
     with pytest.raises(OptionError, match="includeHeaders"):
         dead.start(plain, str(tmp_path))
     with_headers = spark.readStream.format("groupkafka").options(**settings, includeHeaders=True).load()
-    with pytest.raises(ProcessingError, match=f"{topic}-dlt, which cannot be written to"):
+    with pytest.raises(OptionError, match=f"does not have: {topic}-dlt"):
         dead.start(with_headers, str(tmp_path))
     with pytest.raises(OptionError, match=r"cannot be sent to executors.*keep them in a global"):
         RecordProcessor(lambda record, lock=threading.Lock(): None)
@@ -213,3 +213,50 @@ def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, ka
     finally:
         query.stop()
         listener.close()
+
+
+def test_a_record_that_fails_comes_back_from_its_retry_topics_when_it_is_due(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(60, 3))
+    for made in (f"{topic}-retry-300", f"{topic}-retry-600", f"{topic}-dlt"):
+        kafka.create_topic(made, partitions=3)
+
+    def handler(record):
+        """7 fails once, 17 twice, 27 always; each notes when it was tried, and how old its record was."""
+        number = int(record.value[1:])
+        file = os.open(f"{tmp_path}/tried-{number}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(file, f"{record.topic} {time.time() * 1000 - record.timestamp}\n".encode())
+        os.close(file)
+        if {7: "retry-", 17: "retry-600", 27: "never"}.get(number, "") not in record.topic:
+            raise ValueError(number)
+
+    settings = options(kafka, topic, group, includeHeaders="true", retryTopics="300,600")
+    processor = RecordProcessor(
+        handler, ordering="key", max_local_retries=0, retry_topics=[300, 600], dead_letter_topic="{topic}-dlt",
+        options=settings, error_headers="spring",
+    )  # fmt: skip
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+    query = processor.start(df, str(tmp_path / "checkpoint"))
+    try:
+        wait_until(lambda: len(everything_in(kafka, f"{topic}-dlt")) == 1, within=60)
+        wait_until(lambda: sum(committed(kafka, group).values()) == 60 + 3 + 2, within=30)
+    finally:
+        query.stop()
+    tried = {n: [line.split() for line in (tmp_path / f"tried-{n}").read_text().splitlines()] for n in range(60)}
+    assert {n: [t for t, _ in tries] for n, tries in tried.items() if len(tries) > 1} == {
+        7: [topic, f"{topic}-retry-300"],
+        17: [topic, f"{topic}-retry-300", f"{topic}-retry-600"],
+        27: [topic, f"{topic}-retry-300", f"{topic}-retry-600"],
+    }
+    for tries in tried.values():
+        for read_from, age_ms in tries[1:]:
+            assert float(age_ms) >= int(read_from.rpartition("-")[2])
+    [dead] = everything_in(kafka, f"{topic}-dlt")
+    assert (dead.key, dead.value, dead.partition) == (b"k27", b"v27", 0)
+    told = dict(dead.headers)
+    assert told["kafka_dlt-original-topic"] == topic.encode()
+    assert told["retry_topic-attempts"] == b"\0\0\0\4"
+    processed = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
+    assert sum(t.records for t in processed) == sum(t.done + t.retried + t.dead for t in processed) == 65
+    assert (sum(t.retried for t in processed), sum(t.dead for t in processed)) == (5, 1)
+    with pytest.raises(OptionError, match="has to be read from the others"):
+        RecordProcessor(handler, retry_topics=[300], options=settings)
