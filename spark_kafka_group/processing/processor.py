@@ -137,9 +137,9 @@ class RecordProcessor:
             Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal), parsed,
             _name_of(handler),
         )  # fmt: skip
-        if parsed is not None and parsed.retry_topics and set(parsed.retry_topics) != set(retry_topics):
+        if parsed is not None and parsed.retry_delays_ms and set(parsed.retry_delays_ms) != set(retry_topics):
             raise OptionError(
-                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_topics)}: what is "
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: what is "
                 f"sent to the ones has to be read from the others"
             )
         _check_picklable(handler, self._settings)
