@@ -23,6 +23,8 @@ MOST_ATTEMPTS = 2**15 - 1
 MOST_TRACE = 8192
 """Characters of a stack trace that are kept, its end: headers count for a topic's max.message.bytes."""
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+SOURCE = "groupkafka source"
+"""The handler that headers name where the source itself could not read a record."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 

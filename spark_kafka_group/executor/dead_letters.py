@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from spark_kafka_group.destinations import dead_letter_topic
-from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
+from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.produce import Producer
@@ -15,7 +15,6 @@ from spark_kafka_group.wire.produce import Producer
 if TYPE_CHECKING:
     from spark_kafka_group.executor.corrupt import LeftOut
 
-HANDLER = "groupkafka source"
 NEXT_OFFSET = "groupkafka.next.offset"
 """Header of our own: the offset, as text, at which reading went on."""
 
@@ -42,7 +41,7 @@ class DeadLetters:
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
         context = TaskContext.get()
-        reader = Reader(self._options.group_id or "", HANDLER, 0 if context is None else context.partitionId())
+        reader = Reader(self._options.group_id or "", SOURCE, 0 if context is None else context.partitionId())
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
         topic, refused = dead_letter_topic(tp.topic), list[BrokerError]()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.error_headers import Origin, exception_of, handler_of, origin_of, without
+from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.record import REQUIRED, Record, records_of
@@ -66,10 +66,6 @@ class Wanted:
         if self.topic not in (None, origin.topic) or not (self.exception is None or named):
             return FILTERED
         return WANTED
-
-
-SOURCE = "groupkafka source"
-"""The handler that headers name where the source itself could not read a record."""
 
 
 def survey(df: DataFrame, wanted: Wanted) -> list[Letters]:
