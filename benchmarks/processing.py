@@ -52,7 +52,7 @@ def frame(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: str
 
 
 def in_window(records: int, threads: int) -> dict[str, float]:
-    """What a task's window takes of this process, which has done nothing else: records of 10 kB, half a ms of work each."""
+    """What a window takes of this process, which has done nothing else: records of 10 kB, half a ms of work each."""
     most_threads = 0
 
     def handler(record: Record) -> None:

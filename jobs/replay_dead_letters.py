@@ -4,9 +4,9 @@
         --bootstrap-servers localhost:9092 --topics orders-dlt \
         [--origin orders] [--exception shop.Declined] [--since 2026-01-01T00:00:00Z] [--until ...] [--send]
 
-Letters go to the topic and partition they came from, with the key, value and headers they had there. They stay in the
-dead-letter topic; a consumer group remembers which have been sent, so the same command sends a letter once however often
-it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice. Other
+Letters go to the topic and partition they came from, with the key, value and headers they had there. They stay in
+the dead-letter topic; a consumer group remembers which have been sent, so the same command sends a letter once however
+often it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice. Other
 filters are another group, unless --group says otherwise.
 """
 
@@ -18,8 +18,7 @@ from datetime import datetime
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from spark_kafka_group import group_batch, submit
-from spark_kafka_group.processing.replay import WANTED, Letters, Wanted, send_back, survey
+from spark_kafka_group import group_batch, replay, submit
 
 
 def arguments() -> argparse.Namespace:
@@ -44,10 +43,10 @@ def in_time(df: DataFrame, args: argparse.Namespace) -> DataFrame:
     return df.where(f.col("timestamp") < f.lit(args.until)) if args.until else df
 
 
-def show(letters: list[Letters], sent: bool) -> None:
-    wanted = sum(of.records for of in letters if of.outcome == WANTED)
+def show(letters: list[replay.Letters], sent: bool) -> None:
+    wanted = sum(of.records for of in letters if of.outcome == replay.WANTED)
     for of in letters:
-        outcome = ("sent" if sent else "would be sent") if of.outcome == WANTED else f"stays: {of.outcome}"
+        outcome = ("sent" if sent else "would be sent") if of.outcome == replay.WANTED else f"stays: {of.outcome}"
         print(f"{of.records:>10,}  {of.topic or '?':<30}  {of.exception or '?':<40}  {outcome}")
     print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
 
@@ -56,14 +55,14 @@ def main() -> None:
     args = arguments()
     args.group = group_for(args)
     options = submit.options(args, includeHeaders="true")
-    wanted = Wanted(args.origin, args.exception)
+    wanted = replay.Wanted(args.origin, args.exception)
     spark = submit.session(f"replay {args.topics}")
     if args.send:
         with group_batch(spark, options) as batch:
-            show(send_back(in_time(batch.df, args), wanted, options), sent=True)
+            show(replay.send_back(in_time(batch.df, args), wanted, options), sent=True)
     else:
         df = spark.read.format("groupkafka").options(**options).load()
-        show(survey(in_time(df, args), wanted), sent=False)
+        show(replay.survey(in_time(df, args), wanted), sent=False)
     spark.stop()
 
 

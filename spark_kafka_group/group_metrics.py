@@ -173,7 +173,9 @@ METRICS = (
         "mostInFlight",
     ),
     Metric("oldest-cell-age-max", GAUGE, "ms", "Longest that a cell stayed in such a window.", "oldestCellMs"),
-    Metric("handler-latency-p50", GAUGE, "ms", "Of a handler's calls in the last micro-batch, the median.", "latencyMs"),
+    Metric(
+        "handler-latency-p50", GAUGE, "ms", "Of a handler's calls in the last micro-batch, the median.", "latencyMs"
+    ),
     Metric("handler-latency-p99", GAUGE, "ms", "The 99th percentile of them.", "latencyMs"),
     Metric(
         "last-progress-seconds-ago",
@@ -183,7 +185,7 @@ METRICS = (
         "timestampMs",
     ),
 )
-"""What there is of a query. What handlers did is in ``observedMetrics["processing"]`` of its progress, by micro-batch."""
+"""What there is of a query; what handlers did in a micro-batch is in ``observedMetrics["processing"]`` of its progress."""
 
 HANDLED = frozenset(("done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs"))
 """Keys of those that only queries of a RecordProcessor have."""
@@ -270,7 +272,9 @@ def handled(before: Mapping[str, float | None], observed: Mapping[str, Any]) -> 
     """
     if not observed["records"]:
         return dict(before)
-    latency = dict(zip(("handler-latency-p50", "handler-latency-p99"), observed["latencyMs"] or (None, None), strict=True))
+    latency = dict(
+        zip(("handler-latency-p50", "handler-latency-p99"), observed["latencyMs"] or (None, None), strict=True)
+    )
     values = {m.name: latency[m.name] if m.key == "latencyMs" else observed[m.key] for m in METRICS if m.key in HANDLED}
     totals = (m.name for m in METRICS if m.key in HANDLED and m.kind == COUNTER)
     return values | {name: (before.get(name) or 0) + values[name] for name in totals}

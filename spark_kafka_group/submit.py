@@ -18,7 +18,7 @@ def session(name: str) -> SparkSession:
     """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
     builder = SparkSession.builder.appName(name)
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()  # type: ignore[no-untyped-call]
+        SparkContext._ensure_initialized()
         # From here on SparkConf has what spark-submit was told.
         builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
     return builder.getOrCreate()

@@ -320,6 +320,6 @@ class Board:
 
         try:
             self._hand_on(record, Failure.of(error, fatal), settled)
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - raised by put()
             problem.__cause__ = error
             self.abort(problem)

@@ -66,9 +66,7 @@ class HandOff:
         )  # fmt: skip
         producer, partitions = self._ready_for(topic)
         partition = record.partition % partitions
-        producer.send(
-            topic, partition, record.key, record.value, headers, lambda problem: settled(counter, problem)
-        )
+        producer.send(topic, partition, record.key, record.value, headers, lambda problem: settled(counter, problem))
 
     def _ready_for(self, topic: str) -> tuple[Producer, int]:
         with self._lock:

@@ -55,8 +55,10 @@ class Processed:
     def of(cls, row: Row | Mapping[str, Any]) -> Processed:
         """From a row of ``observedMetrics``, whose values are null when no task ran."""
         latency = row["latencyMs"] or (None, None)
-        names = ("records", "done", "retried", "dead", "triesAgain", "stalled", "mostInFlight")
-        return cls(*(row[name] or 0 for name in names), row["oldestCellMs"] or 0.0, latency[0], latency[1])
+        return cls(
+            row["records"] or 0, row["done"] or 0, row["retried"] or 0, row["dead"] or 0, row["triesAgain"] or 0,
+            row["stalled"] or 0, row["mostInFlight"] or 0, row["oldestCellMs"] or 0.0, latency[0], latency[1],
+        )  # fmt: skip
 
 
 class RecordProcessor:
@@ -68,8 +70,9 @@ class RecordProcessor:
             charge, ordering="key", threads=32, options=options,
             retry_topics=[60_000, 600_000], dead_letter_topic="{topic}-dlt",
         )
-        stream = spark.readStream.format("groupkafka").options(**options, includeHeaders=True, retryTopics="60000,600000")
-        processor.start(stream.load(), "/data/charge.checkpoint").awaitTermination()
+        options |= {"includeHeaders": "true", "retryTopics": "60000,600000"}
+        df = spark.readStream.format("groupkafka").options(**options).load()
+        processor.start(df, "/data/charge.checkpoint").awaitTermination()
 
     A micro-batch succeeds when every record of it is done, or is in another topic and acknowledged there. After a crash
     its records are handled again: at least once, so handlers have to bear a record twice.
@@ -139,14 +142,12 @@ class RecordProcessor:
         )  # fmt: skip
         if parsed is not None and parsed.retry_delays_ms and set(parsed.retry_delays_ms) != set(retry_topics):
             raise OptionError(
-                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: what is "
-                f"sent to the ones has to be read from the others"
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: what "
+                f"is sent to the ones has to be read from the others"
             )
         _check_picklable(handler, self._settings)
 
-    def start(
-        self, df: DataFrame, checkpoint: str, *, query_name: str | None = None, **trigger: Any
-    ) -> StreamingQuery:
+    def start(self, df: DataFrame, checkpoint: str, *, query_name: str | None = None, **trigger: Any) -> StreamingQuery:
         """Start a stream.
 
         What came of each micro-batch is in its progress: ``Processed.of(progress.observedMetrics["processing"])``.
@@ -227,7 +228,7 @@ def _check_picklable(handler: Callable[[Record], Any], settings: Settings) -> No
     from pyspark import cloudpickle
 
     try:
-        cloudpickle.dumps((handler, settings))
+        cloudpickle.dumps((handler, settings))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise OptionError(
             f"the handler {settings.handler_name} cannot be sent to executors: {error}. Let it make connections and "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ def _headers(column: Any) -> Iterator[tuple[tuple[str, bytes | None], ...]]:
     fields = (column.values.field(i).to_numpy(zero_copy_only=False).tolist() for i in (0, 1))
     pairs = list(zip(*fields, strict=True))
     bounds = column.offsets.to_numpy().tolist()
-    return (tuple(pairs[start:end]) for start, end in zip(bounds, bounds[1:], strict=False))
+    return (tuple(pairs[start:end]) for start, end in pairwise(bounds))

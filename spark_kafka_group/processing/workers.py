@@ -56,7 +56,7 @@ class _Thread:
                 if not self._handle(taken):
                     return
                 self._board.finished(taken, self._done, (time.perf_counter_ns() - self._first) / 1e9)
-        except BaseException as error:  # a handler that ends its process, and whatever else must not end in silence
+        except BaseException as error:  # noqa: BLE001 - raised by put(), a SystemExit of a handler's included
             self._board.abort(error)
 
     def _handle(self, taken: Slice) -> bool:
@@ -69,7 +69,7 @@ class _Thread:
             error: Exception | None = None
             try:
                 handler(record)
-            except Exception as raised:
+            except Exception as raised:  # noqa: BLE001 - what it may raise is the handler's own matter
                 error = raised
             ended = time.perf_counter_ns()
             try:
@@ -183,7 +183,7 @@ class Coroutines:
     def _run(self) -> None:
         try:
             asyncio.run(self._work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised by put()
             self._board.abort(error)
 
     async def _work(self) -> None:
@@ -205,7 +205,7 @@ class Coroutines:
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
                         await self._handler(record)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - what it may raise is the handler's own matter
                     ran_ns = time.perf_counter_ns() - began
                     self._latencies.add(ran_ns)
                     if limit.expired():

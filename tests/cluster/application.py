@@ -55,7 +55,7 @@ def held(marks: str, offset_to_hold: int) -> Callable[[str, int, int], str]:
 
 
 def noting(marks: str, offset_to_hold: int) -> Callable[[Any], None]:
-    """A handler that notes each record in a file of its task's attempt; one in fifty is poison, and one waits for `go`."""
+    """A handler that notes each record in its process's file; one in fifty is poison, and one waits for `go`."""
 
     def handler(record: Any) -> None:
         number = int(record.value[1:])

@@ -139,7 +139,9 @@ def test_a_handler_that_fails_twice_is_tried_a_third_time(ordering):
     assert (board.counts.done, board.counts.tries_again) == (200, 2 * len([r for r in of if r.offset % 5 == 0]))
     if ordering == "partition":  # what comes after a record waits for it
         for p in range(3):
-            assert [r.offset for r in order if r.partition == p] == list(range(len([r for r in of if r.partition == p])))
+            assert [r.offset for r in order if r.partition == p] == list(
+                range(len([r for r in of if r.partition == p]))
+            )
 
 
 @pytest.mark.parametrize("poison_per_mille", [0, 1, 50, 1000])

@@ -6,6 +6,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,7 +114,9 @@ def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, 
         noted_in(tmp_path / "a", fails=lambda n, _: n == 250), max_local_retries=0, cell_records=10
     )
     (tmp_path / "a").mkdir()
-    with pytest.raises(PySparkException, match=rf"{topic}-1: offset 83: the handler .* failed: ValueError: 250 is poison"):
+    with pytest.raises(
+        PySparkException, match=rf"{topic}-1: offset 83: the handler .* failed: ValueError: 250 is poison"
+    ):
         stream(failing, topic)
     assert set(committed(kafka, group).values()) <= {0}
     (tmp_path / "b").mkdir()
@@ -135,7 +138,9 @@ def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committ
     assert everything_in(kafka, f"{topic}-dlt") == []
 
 
-def test_a_handler_that_ends_its_process_stops_the_query_and_the_next_one_reads_the_same(kafka, group, stream, tmp_path):
+def test_a_handler_that_ends_its_process_stops_the_query_and_the_next_one_reads_the_same(
+    kafka, group, stream, tmp_path
+):
     topic = topic_with(kafka, numbered(200, 2), partitions=2)
 
     def handler(record):
@@ -183,7 +188,7 @@ def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_pa
     with pytest.raises(OptionError, match=f"does not have: {topic}-dlt"):
         dead.start(with_headers, str(tmp_path))
     with pytest.raises(OptionError, match=r"cannot be sent to executors.*keep them in a global"):
-        RecordProcessor(lambda record, lock=threading.Lock(): None)
+        RecordProcessor(partial(print, threading.Lock()))
     with pytest.raises(OptionError, match="handler must be a function"):
         RecordProcessor("shop.charge:charge")
     assert committed(kafka, group) == {}
@@ -201,7 +206,9 @@ def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, ka
     df = spark.readStream.format("groupkafka").options(**settings).load()
     query = processor.start(df, str(tmp_path / "checkpoint"), query_name="handling", processingTime="100 milliseconds")
     try:
-        wait_until(lambda: "handling" in listener.metrics() and listener.metrics()["handling"][0]["records-done-total"] == 297)
+        wait_until(
+            lambda: "handling" in listener.metrics() and listener.metrics()["handling"][0]["records-done-total"] == 297
+        )
         produce(kafka, topic, numbered(300, 3, first=300))
         wait_until(lambda: listener.metrics()["handling"][0]["records-done-total"] == 594)
         [told] = listener.metrics()["handling"]
@@ -209,7 +216,9 @@ def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, ka
         assert 0 < told["records-in-flight-max"] <= 300
         assert told["handler-latency-p50"] <= told["handler-latency-p99"]
         shown = urllib.request.urlopen(f"http://127.0.0.1:{listener.prometheus_port}/metrics").read().decode()
-        assert re.search(rf'kafka_consumer_records_dead_total{{group="{group}",query="handling",source="0"}} 6.0', shown)
+        assert re.search(
+            rf'kafka_consumer_records_dead_total{{group="{group}",query="handling",source="0"}} 6.0', shown
+        )
     finally:
         query.stop()
         listener.close()

@@ -164,7 +164,9 @@ def test_the_readme_has_the_table_of_metrics():
 
 
 def test_what_handlers_did_is_added_up_and_latencies_are_the_last_batch_s():
-    none = dict.fromkeys(("records", "done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs"))
+    none = dict.fromkeys(
+        ("records", "done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs")
+    )
     first = none | {
         "records": 10, "done": 7, "retried": 2, "dead": 1, "triesAgain": 5, "stalled": 0, "mostInFlight": 9,
         "oldestCellMs": 12.5, "latencyMs": [1.0, 9.0],

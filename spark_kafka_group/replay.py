@@ -151,9 +151,8 @@ class _Sender:
         if partitions is None:
             partitions = self._partitions[origin.topic] = self._producer.partitions(origin.topic)
         self._raise()
-        self._producer.send(
-            origin.topic, origin.partition % partitions, record.key, record.value, without(record.headers), self._settled
-        )  # fmt: skip
+        partition = origin.partition % partitions
+        self._producer.send(origin.topic, partition, record.key, record.value, without(record.headers), self._settled)
 
     def wait(self) -> None:
         if self._producer is not None:
