@@ -6,8 +6,8 @@
 
 Letters go to the topic and partition they came from, with the key, value and headers they had there. They stay in
 the dead-letter topic; a consumer group remembers which have been sent, so the same command sends a letter once however
-often it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice. Other
-filters are another group, unless --group says otherwise.
+often it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice.
+Other filters are another group, unless --group says otherwise.
 """
 
 import argparse

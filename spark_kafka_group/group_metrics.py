@@ -185,7 +185,7 @@ METRICS = (
         "timestampMs",
     ),
 )
-"""What there is of a query; what handlers did in a micro-batch is in ``observedMetrics["processing"]`` of its progress."""
+"""What there is of a query; what handlers did is in ``observedMetrics["processing"]`` of its progress."""
 
 HANDLED = frozenset(("done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs"))
 """Keys of those that only queries of a RecordProcessor have."""

@@ -142,8 +142,8 @@ class RecordProcessor:
         )  # fmt: skip
         if parsed is not None and parsed.retry_delays_ms and set(parsed.retry_delays_ms) != set(retry_topics):
             raise OptionError(
-                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: what "
-                f"is sent to the ones has to be read from the others"
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: "
+                f"what is sent to the ones has to be read from the others"
             )
         _check_picklable(handler, self._settings)
 
