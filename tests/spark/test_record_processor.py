@@ -204,13 +204,15 @@ def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, ka
     )  # fmt: skip
     listener = GroupKafkaListener(spark, prometheus_port=0, prometheus_address="127.0.0.1").attach()
     df = spark.readStream.format("groupkafka").options(**settings).load()
+
+    def done():
+        return listener.metrics()["handling"][0]["records-done-total"] if "handling" in listener.metrics() else None
+
     query = processor.start(df, str(tmp_path / "checkpoint"), query_name="handling", processingTime="100 milliseconds")
     try:
-        wait_until(
-            lambda: "handling" in listener.metrics() and listener.metrics()["handling"][0]["records-done-total"] == 297
-        )
+        wait_until(lambda: done() == 297, within=60)
         produce(kafka, topic, numbered(300, 3, first=300))
-        wait_until(lambda: listener.metrics()["handling"][0]["records-done-total"] == 594)
+        wait_until(lambda: done() == 594, within=60)
         [told] = listener.metrics()["handling"]
         assert (told["records-dead-total"], told["records-retried-total"], told["handler-retries-total"]) == (6, 0, 6)
         assert 0 < told["records-in-flight-max"] <= 300
