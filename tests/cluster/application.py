@@ -123,7 +123,7 @@ class Application:
         self.queries[str(query.runId)] = query
         return str(query.runId)
 
-    def process(
+    def handle_records(
         self, options: dict[str, str], directory: str, marks: str, offset_to_hold: int, dead_letter_topic: str
     ) -> str:
         """Hand records to :func:`noting`; returns the query's id."""

@@ -77,7 +77,7 @@ def test_records_in_the_window_of_a_killed_worker_are_handled_again(on_standalon
     kafka.create_topic(f"{topic}-dlt", partitions=4)
     marks = tmp_path / "marks"
     marks.mkdir()
-    query = on_standalone.process(
+    query = on_standalone.handle_records(
         options=options(kafka, topic, group, minPartitions=4, includeHeaders="true"),
         directory=str(tmp_path),
         marks=str(marks),
