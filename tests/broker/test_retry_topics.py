@@ -99,9 +99,7 @@ def test_available_now_ends_with_what_was_due_when_it_began(kafka, topics, strea
     assert query.positions(retry)[0] == 3
 
 
-def test_a_batch_that_was_planned_is_read_again_as_it_was_whatever_the_clock_says_then(
-    kafka, topics, stream_of, clock
-):
+def test_a_batch_that_was_planned_is_read_again_as_it_was_whatever_the_clock_says_then(kafka, topics, stream_of, clock):
     topic, retry = topics
     send(kafka, retry, 0, [10], sum(clock) - DELAY)
     query = stream_of(kafka, {"subscribe": topic}, **EARLIEST)
@@ -119,7 +117,7 @@ def test_a_retry_topic_starts_at_its_first_record_then_where_the_group_left_off(
     topic, retry = topics
     send(kafka, topic, 0, [1])
     fill(kafka, retry, {0: [10], 1: [11]})
-    options = {"subscribe": topic, "kafka.group.id": group, "retryTopics": DELAY}
+    options = {"subscribe": topic, "kafka.group.id": group, "retryTopics": str(DELAY)}
     first = stream_of(kafka, options, startingOffsets=starting.replace("%s", topic))
     assert first.trigger() == [10, 11]
     assert first.trigger() is None  # commits
