@@ -158,7 +158,7 @@ class GroupSession:
 
     def _still_all_read(self, start: GroupOffset) -> bool:
         """Whether nothing can have changed since a call that found every log read to its end."""
-        if self._all_read is None or self._due.passed() or not self.member.undisturbed():
+        if self._all_read is None or not self.member.undisturbed():
             return False
         if self._all_read != (start, self.member.generation.id, self._paused.partitions()):
             return False

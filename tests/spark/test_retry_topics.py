@@ -6,7 +6,7 @@ from spark_kafka_group.destinations import retry_topic
 from spark_kafka_group.driver.due import now_ms
 from spark_kafka_group.testing import wait_until
 
-DELAY = 60_000
+DELAY = 600_000
 
 
 def test_available_now_leaves_what_is_not_due_and_a_running_query_reads_it_when_it_is(kafka, group, load, run):
