@@ -54,14 +54,12 @@ def boolean(raw: str) -> bool:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """One of some words, however they are capitalized."""
-    by_lower_case = {word.lower(): word for word in words}
+    """One of some words."""
 
     def parse(raw: str) -> str:
-        word = by_lower_case.get(raw.strip().lower())
-        if word is None:
+        if raw.strip().lower() not in words:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return word
+        return raw.strip().lower()
 
     return parse
 
