@@ -9,7 +9,7 @@ PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
 SECONDS_EACH ?= 180
 # The programs of benchmarks/, in the order of the report.
-BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring
+BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # What belongs together, in the order of names, so that the long ones are not the last.

@@ -17,7 +17,7 @@ from common import RESULTS, shown
 
 PROGRAMS = (
     "batch", "streaming", "partitions", "ceiling", "consumers", "generations", "latency", "memory", "start", "idle",
-    "growth", "exploring",
+    "growth", "exploring", "processing",
 )  # fmt: skip
 """In the order of the report."""
 FINDINGS = Path(__file__).parent / "findings"

@@ -11,25 +11,13 @@ and so overwrites the same directory: no record is lost, none is there twice.
 import argparse
 import hashlib
 import json
-import os
 
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
-
-from spark_kafka_group import GroupBatch, group_batch
-
-SOCKETS = "spark.python.unix.domain.socket.enabled"
+from spark_kafka_group import GroupBatch, group_batch, submit
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
-    parser.add_argument("--group", required=True, help="consumer group")
-    parser.add_argument("--topics", required=True, help="topics, comma-separated")
+    parser = submit.parser(__doc__)
     parser.add_argument("--output", required=True, help="directory; each run adds a directory of parquet files")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
-    )
     return parser.parse_args()
 
 
@@ -39,24 +27,10 @@ def directory(group: str, batch: GroupBatch) -> str:
     return "drain=" + hashlib.sha256(json.dumps([group, starts]).encode()).hexdigest()[:16]
 
 
-def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
-    builder = SparkSession.builder.appName(name)
-    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()  # from here on SparkConf has what spark-submit was told
-        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
-    return builder.getOrCreate()
-
-
 def main() -> None:
     args = arguments()
-    spark = session(f"drain {args.topics}")
-    options = {
-        "kafka.bootstrap.servers": args.bootstrap_servers,
-        "kafka.group.id": args.group,
-        "subscribe": args.topics,
-    } | dict(option.split("=", 1) for option in args.option)
-    with group_batch(spark, options) as batch:
+    spark = submit.session(f"drain {args.topics}")
+    with group_batch(spark, submit.options(args)) as batch:
         for r in batch.ranges:
             print(f"{r.tp}: {r.start} to {r.end}")
         if batch.records:

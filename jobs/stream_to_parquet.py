@@ -10,43 +10,27 @@ goes on where it stopped: parquet files hold every record once.
 
 import argparse
 import json
-import os
 from collections.abc import Iterator
 
-from pyspark import SparkConf, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-SOCKETS = "spark.python.unix.domain.socket.enabled"
+from spark_kafka_group import submit
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
-    parser.add_argument("--group", required=True, help="consumer group")
-    parser.add_argument("--topics", required=True, help="topics, comma-separated")
+    parser = submit.parser(__doc__)
     parser.add_argument("--output", required=True, help="directory of parquet files")
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="read what there is now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
-    parser.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
-    )
     return parser.parse_args()
 
 
 def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     """The stream, with key and value as text."""
-    options = dict(option.split("=", 1) for option in args.option)
-    source = (
-        spark.readStream.format("groupkafka")
-        .option("kafka.bootstrap.servers", args.bootstrap_servers)
-        .option("kafka.group.id", args.group)
-        .option("subscribe", args.topics)
-        .option("kafka.auto.offset.reset", "earliest")
-        .options(**options)
-        .load()
-    )
+    options = submit.options(args, **{"kafka.auto.offset.reset": "earliest"})
+    source = spark.readStream.format("groupkafka").options(**options).load()
     return source.withColumns({"key": source.key.cast("string"), "value": source.value.cast("string")})
 
 
@@ -58,14 +42,10 @@ def progress_lines(query: StreamingQuery, seen: set[int]) -> Iterator[str]:
         seen.add(progress.batchId)
         source = progress.sources[0]
         yield (
-            f"batch {progress.batchId:>5}  generation {generation(source.endOffset):>5}  "
+            f"batch {progress.batchId:>5}  generation {submit.generation(source.endOffset):>5}  "
             f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>11,.0f} rows/s  "
             f"lag {lag(source.endOffset, source.latestOffset):>9,}"
         )
-
-
-def generation(end_offset: str) -> int:
-    return json.loads(end_offset)["@group"]["generation"]
 
 
 def lag(end_offset: str, latest_offset: str) -> int:
@@ -80,18 +60,9 @@ def lag(end_offset: str, latest_offset: str) -> int:
     )
 
 
-def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
-    builder = SparkSession.builder.appName(name)
-    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()  # from here on SparkConf has what spark-submit was told
-        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
-    return builder.getOrCreate()
-
-
 def main() -> None:
     args = arguments()
-    spark = session(f"stream {args.topics} to parquet")
+    spark = submit.session(f"stream {args.topics} to parquet")
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = (
         records(spark, args)

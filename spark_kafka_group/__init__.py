@@ -13,6 +13,7 @@ from spark_kafka_group.errors import (
     DataLossError,
     FencedError,
     GroupKafkaError,
+    HandlerStalledError,
     InterceptorError,
     JoinTimeoutError,
     MembershipError,
@@ -21,6 +22,7 @@ from spark_kafka_group.errors import (
     OffsetFormatError,
     OffsetOutOfRangeError,
     OptionError,
+    ProcessingError,
     ReadError,
 )
 from spark_kafka_group.source import GroupKafkaDataSource
@@ -28,6 +30,8 @@ from spark_kafka_group.source import GroupKafkaDataSource
 if TYPE_CHECKING:
     from spark_kafka_group.batch import GroupBatch, group_batch
     from spark_kafka_group.listener import GroupKafkaListener
+    from spark_kafka_group.processing.processor import Processed, RecordProcessor
+    from spark_kafka_group.processing.record import Record
     from spark_kafka_group.where import read_where
 
 __all__ = [
@@ -41,6 +45,7 @@ __all__ = [
     "GroupKafkaDataSource",
     "GroupKafkaError",
     "GroupKafkaListener",
+    "HandlerStalledError",
     "InterceptorError",
     "JoinTimeoutError",
     "MembershipError",
@@ -49,13 +54,25 @@ __all__ = [
     "OffsetFormatError",
     "OffsetOutOfRangeError",
     "OptionError",
+    "Processed",
+    "ProcessingError",
     "ReadError",
+    "Record",
+    "RecordProcessor",
     "group_batch",
     "read_where",
 ]
 
 # Every Python worker that runs a task imports this package, and needs none of these.
-_LATER = {"GroupBatch": "batch", "GroupKafkaListener": "listener", "group_batch": "batch", "read_where": "where"}
+_LATER = {
+    "GroupBatch": "batch",
+    "GroupKafkaListener": "listener",
+    "Processed": "processing.processor",
+    "Record": "processing.record",
+    "RecordProcessor": "processing.processor",
+    "group_batch": "batch",
+    "read_where": "where",
+}
 
 
 def __getattr__(name: str) -> Any:

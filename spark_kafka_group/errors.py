@@ -16,6 +16,8 @@
     │   ├── BrokerTimeoutError
     │   └── AuthenticationError
     ├── InterceptorError
+    ├── ProcessingError
+    ├── HandlerStalledError
     ├── DataLossError
     └── ReadError
         ├── OffsetOutOfRangeError
@@ -82,6 +84,14 @@ class AuthenticationError(BrokerError):
 
 class InterceptorError(GroupKafkaError):
     """Raised on an executor when an interceptor of the user's own fails."""
+
+
+class ProcessingError(GroupKafkaError):
+    """Raised on an executor when a record can neither be handled nor be handed on to another topic."""
+
+
+class HandlerStalledError(GroupKafkaError):
+    """What a record fails with whose handler did not return within stall_timeout_ms."""
 
 
 class DataLossError(GroupKafkaError):

@@ -13,6 +13,8 @@ from typing import Any
 from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_from_json
 
 GAUGE, COUNTER = "gauge", "counter"
+OBSERVED = "processing"
+"""Name of what handlers did in a micro-batch, in ``observedMetrics`` of its progress."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,23 @@ METRICS = (
         "offsetsLost",
     ),
     Metric("hook-errors-total", COUNTER, "errors", "Exceptions of the user's own hooks.", "hookErrors"),
+    Metric("records-done-total", COUNTER, "records", "Records that a RecordProcessor's handler has done.", "done"),
+    Metric("records-retried-total", COUNTER, "records", "Records handed to a retry topic.", "retried"),
+    Metric("records-dead-total", COUNTER, "records", "Records handed to a dead-letter topic.", "dead"),
+    Metric("handler-retries-total", COUNTER, "calls", "Calls of a handler for a record that had failed.", "triesAgain"),
+    Metric("handlers-stalled-total", COUNTER, "calls", "Calls of a handler that were abandoned.", "stalled"),
+    Metric(
+        "records-in-flight-max",
+        GAUGE,
+        "records",
+        "Most records that a task of the last micro-batch had in its window.",
+        "mostInFlight",
+    ),
+    Metric("oldest-cell-age-max", GAUGE, "ms", "Longest that a cell stayed in such a window.", "oldestCellMs"),
+    Metric(
+        "handler-latency-p50", GAUGE, "ms", "Of a handler's calls in the last micro-batch, the median.", "latencyMs"
+    ),
+    Metric("handler-latency-p99", GAUGE, "ms", "The 99th percentile of them.", "latencyMs"),
     Metric(
         "last-progress-seconds-ago",
         GAUGE,
@@ -166,7 +185,10 @@ METRICS = (
         "timestampMs",
     ),
 )
-"""What there is of a query."""
+"""What there is of a query; what handlers did is in ``observedMetrics["processing"]`` of its progress."""
+
+HANDLED = frozenset(("done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs"))
+"""Keys of those that only queries of a RecordProcessor have."""
 
 PARTITION_METRICS = (
     Metric(
@@ -238,7 +260,33 @@ class GroupMetrics:
         return self.values[name]
 
 
-def metrics_of(query: str, latest: Mapping[str, Any], listeners: ListenersCommits, now_ms: float) -> GroupMetrics:
+def handled(before: Mapping[str, float | None], observed: Mapping[str, Any]) -> dict[str, float | None]:
+    """What handlers of a query did, by metric, after another micro-batch.
+
+    Parameters
+    ----------
+    before
+        What this gave for the micro-batch before; empty before the first.
+    observed
+        ``observedMetrics["processing"]``, whose values are None when the micro-batch had no records.
+    """
+    if not observed["records"]:
+        return dict(before)
+    latency = dict(
+        zip(("handler-latency-p50", "handler-latency-p99"), observed["latencyMs"] or (None, None), strict=True)
+    )
+    values = {m.name: latency[m.name] if m.key == "latencyMs" else observed[m.key] for m in METRICS if m.key in HANDLED}
+    totals = (m.name for m in METRICS if m.key in HANDLED and m.kind == COUNTER)
+    return values | {name: (before.get(name) or 0) + values[name] for name in totals}
+
+
+def metrics_of(
+    query: str,
+    latest: Mapping[str, Any],
+    listeners: ListenersCommits,
+    now_ms: float,
+    handlers: Mapping[str, float | None] = MappingProxyType({}),
+) -> GroupMetrics:
     """A source's numbers at this moment.
 
     Parameters
@@ -247,10 +295,12 @@ def metrics_of(query: str, latest: Mapping[str, Any], listeners: ListenersCommit
         What the query's last progress has for the source under ``latestOffset``; empty if it has nothing.
     listeners
         What the listener has committed since that source began.
+    handlers
+        What :func:`handled` gave for the query's last micro-batch.
     """
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)
-    values: dict[str, float | None] = {m.name: group.get(m.key) for m in METRICS}
+    values: dict[str, float | None] = {m.name: None if m.key in HANDLED else group.get(m.key) for m in METRICS}
     values["commit-total"] = (values["commit-total"] or 0) + listeners.done
     values["failed-commit-total"] = (values["failed-commit-total"] or 0) + listeners.failed
     last_commit_ms = group.get("lastCommitMs")
@@ -266,6 +316,7 @@ def metrics_of(query: str, latest: Mapping[str, Any], listeners: ListenersCommit
     values["last-rebalance-seconds-ago"] = _seconds(group.get("lastRebalanceMs"), now_ms)
     values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
     values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
+    values |= handlers
     return GroupMetrics(
         query,
         group.get("group", ""),

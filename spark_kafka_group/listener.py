@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.group_metrics import GroupMetrics, ListenersCommits, metrics_of
+from spark_kafka_group.group_metrics import OBSERVED, GroupMetrics, ListenersCommits, handled, metrics_of
 from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, left_out, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -186,6 +186,7 @@ class GroupKafkaListener(StreamingQueryListener):
         self._waiting: dict[tuple[uuid.UUID, str], tuple[float, Succeeded]] = {}  # by run and reader: when due, what
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
         self._own: dict[tuple[uuid.UUID, str], ListenersCommits] = {}  # by run and reader
+        self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, what a RecordProcessor did
         self._committing = False
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -222,8 +223,12 @@ class GroupKafkaListener(StreamingQueryListener):
         none = ListenersCommits()
         with self._changed:
             return {
-                reported[0].query: [metrics_of(r.query, r.latest, self._own.get((run, r.reader), none), now_ms)
-                                    for r in reported]
+                reported[0].query: [
+                    metrics_of(
+                        r.query, r.latest, self._own.get((run, r.reader), none), now_ms, self._handled.get(run, {})
+                    )
+                    for r in reported
+                ]
                 for run, reported in self._reported.items()
             }  # fmt: skip
 
@@ -288,6 +293,10 @@ class GroupKafkaListener(StreamingQueryListener):
         sources = [source for source in progress.sources if _is_ours(source)]
         if not sources:
             return
+        observed = progress.observedMetrics.get(OBSERVED)
+        if observed is not None:
+            with self._changed:
+                self._handled[progress.runId] = handled(self._handled.get(progress.runId, {}), observed.asDict())
         self._report(progress, sources)
         with self._changed:
             known = progress.runId in self._runs
@@ -320,6 +329,7 @@ class GroupKafkaListener(StreamingQueryListener):
         with self._changed:
             self._runs.pop(event.runId, None)
             self._reported.pop(event.runId, None)
+            self._handled.pop(event.runId, None)
             self._own = {key: commits for key, commits in self._own.items() if key[0] != event.runId}
             self._waiting |= {key: (NOW, batch) for key, (_, batch) in self._waiting.items() if key[0] == event.runId}
             self._changed.notify_all()

@@ -34,6 +34,13 @@ class TopicPartition(NamedTuple):
 Positions = Mapping[TopicPartition, int]
 
 
+class OffsetAndTimestamp(NamedTuple):
+    """Where a record is, and its timestamp in milliseconds since the epoch."""
+
+    offset: int
+    timestamp_ms: int
+
+
 class OffsetRange(NamedTuple):
     """Records with ``start <= offset < end`` of one partition."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
+from spark_kafka_group.destinations import delay_of, retry_topic
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.refused import why_refused
@@ -34,6 +35,8 @@ JAVA_STRATEGIES = {
     for java, name in zip(("Range", "RoundRobin", "Sticky", "CooperativeSticky"), STRATEGIES, strict=True)
 }
 """Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
+
+LONGEST_TOPIC = 249
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +97,13 @@ class Options:
         'Partitions, `{"orders": [0, 1]}`: read without membership, so nobody shares them and nothing rebalances; '
         "offsets are committed all the same, to a group that nobody else may use.",
         default=frozenset(), shown="one of these three",
+    )  # fmt: skip
+    retry_delays_ms: tuple[int, ...] = _option(
+        "retryTopics", parsing.delays_ms,
+        "Streams only. Delays in milliseconds, such as `60000,600000`: with each topic its retry topics are read, "
+        "`orders-retry-60000` and `orders-retry-600000`, no record of them before its timestamp is that long ago. See "
+        "[Retry topics](#retry-topics).",
+        default=(), shown="none",
     )  # fmt: skip
     starting_timestamp: Bound | None = _option(
         "startingTimestamp", parsing.timestamp("startingTimestamp"),
@@ -499,8 +509,11 @@ class Options:
 
     @property
     def subscription(self) -> Subscription:
-        """What is read, whichever of the three options said it."""
-        return Subscription(self.topics, self.topic_pattern, self.assigned)
+        """What is read, whichever of the three options said it, retry topics included."""
+        delays = self.retry_delays_ms
+        of = [topic for topic in self.topics if delay_of(topic, delays) is None] if delays else []
+        topics = dict.fromkeys((*self.topics, *(retry_topic(topic, delay) for topic in of for delay in delays)))
+        return Subscription(tuple(topics), self.topic_pattern, self.assigned, delays)
 
     @property
     def starting(self) -> Bound | None:
@@ -589,6 +602,15 @@ def _assign_has_no_membership(options: Options) -> str | None:
     return "assign reads without membership: kafka.group.instance.id cannot mean anything; take subscribe, or drop it"
 
 
+def _retry_topics_can_be_read(options: Options) -> str | None:
+    if options.retry_delays_ms and options.assigned:
+        return "retryTopics is not for assign, which reads the partitions it names and no others: take subscribe"
+    for topic in options.subscription.topics:
+        if len(topic) > LONGEST_TOPIC:
+            return f"retryTopics makes {topic}, and a topic's name has at most {LONGEST_TOPIC} characters"
+    return None
+
+
 def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
     def check(options: Options) -> str | None:
         value = getattr(options, _FIELDS[name.lower()].name)
@@ -630,6 +652,7 @@ def _plugins_can_be_loaded(options: Options) -> str | None:
 
 CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
     _one_subscription,
+    _retry_topics_can_be_read,
     _min_not_above_max,
     _below("kafka.heartbeat.interval.ms", "kafka.session.timeout.ms"),
     _below("kafka.fetch.max.wait.ms", "kafka.request.timeout.ms"),
@@ -653,7 +676,7 @@ def _cross_check(options: Options) -> None:
             raise OptionError(problem)
 
 
-STREAM_ONLY = ("onOffsetConflict", "pausePartitions", "pauseFile", "rebalanceListener", "eventLog")
+STREAM_ONLY = ("retryTopics", "onOffsetConflict", "pausePartitions", "pauseFile", "rebalanceListener", "eventLog")
 IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """As in Spark's source: a program has one set of options for its stream and its batch reads."""
 

@@ -122,6 +122,18 @@ def names(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def delays_ms(raw: str) -> tuple[int, ...]:
+    """Delays in milliseconds, each once, separated by commas."""
+    found = [part.strip() for part in raw.split(",")]
+    for part in found:
+        if not re.fullmatch(r"0*[1-9][0-9]{0,17}", part):
+            raise ValueError(f"must be milliseconds, above 0, separated by commas: 60000,600000; {part!r} is not")
+    for delay, count in Counter(map(int, found)).items():
+        if count > 1:
+            raise ValueError(f"has {delay} {count} times")
+    return tuple(map(int, found))
+
+
 def writable_file(raw: str) -> str:
     """Path of a file in a directory that exists."""
     path = Path(text(raw))

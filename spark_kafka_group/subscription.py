@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from spark_kafka_group.destinations import dead_letter_topic, delay_of, main_topic
 from spark_kafka_group.offsets import TopicPartition
 
 
@@ -21,11 +22,15 @@ class Subscription:
         A regular expression to find in topics' names (`subscribePattern`); internal topics never match.
     partitions
         Partitions by name (`assign`): no membership, nobody else gets or takes them.
+    delays_ms
+        Delays of retry topics (`retryTopics`) that are read too: those of `topics` are among these, and those of topics
+        that the pattern finds need not be found by it. Dead-letter topics of what it finds are not read then.
     """
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
     partitions: frozenset[TopicPartition] = frozenset()
+    delays_ms: tuple[int, ...] = ()
 
     @property
     def manual(self) -> bool:
@@ -35,8 +40,19 @@ class Subscription:
     def includes(self, topic: str) -> bool:
         """Whether `topic` is, or would be, read."""
         if self.pattern is not None:
-            return re.search(self.pattern, topic) is not None
+            return self._is_found_with_retries(topic) if self.delays_ms else self._is_found(topic)
         return topic in self.topics or any(tp.topic == topic for tp in self.partitions)
+
+    def _is_found(self, topic: str) -> bool:
+        return self.pattern is not None and re.search(self.pattern, topic) is not None
+
+    def _is_found_with_retries(self, topic: str) -> bool:
+        given_up = topic.removesuffix(dead_letter_topic(""))
+        if given_up != topic and self._is_found(given_up):
+            return False
+        retried = main_topic(topic, self.delays_ms)
+        has_retries = retried != topic and delay_of(retried, self.delays_ms) is None
+        return self._is_found(topic) or (has_retries and self._is_found(retried))
 
     def has(self, tp: TopicPartition) -> bool:
         """Whether `tp` is, or would be, read."""

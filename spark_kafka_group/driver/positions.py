@@ -9,12 +9,24 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.bounds import WORDS, Bound, Position
+from spark_kafka_group.destinations import delay_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.notes import is_own, writer_of
 from spark_kafka_group.offsets import EARLIEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
+RETRIED = "retry topic"
+
+
+def spoken_of(bound: Bound, tps: Collection[TopicPartition], delays_ms: Collection[int]) -> set[TopicPartition]:
+    """Those of `tps` whose start, or end, `bound` says: of retry topics only those that it names."""
+    named = bound.topics()
+    return set(tps) - {tp for tp in _of_retry_topics(tps, delays_ms) if tp.topic not in named}
+
+
+def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]) -> set[TopicPartition]:
+    return {tp for tp in tps if delay_of(tp.topic, delays_ms) is not None} if delays_ms else set()
 
 
 def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
@@ -52,10 +64,15 @@ class Start:
 
 @dataclass(frozen=True)
 class StartRules:
-    """What a query's options say about starts."""
+    """What a query's options say about starts.
+
+    A retry topic holds what this very group has failed at, so whatever they say of other topics, it starts where the
+    group left off, or at its first record.
+    """
 
     starting: Bound
     auto_offset_reset: str
+    retry_delays_ms: tuple[int, ...] = ()
 
     def new(
         self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
@@ -72,15 +89,18 @@ class StartRules:
         if self.starting.group:
             return self._by_group(tps, committed)
         # A group that stands elsewhere is told: or what it says would be right at a restart before the first batch.
-        return {
+        spoken = spoken_of(self.starting, tps, self.retry_delays_ms)
+        starts = {
             tp: Start(offset, self.starting.option, commit=tp in committed and committed[tp].offset != offset)
-            for tp, offset in self.starting.of(tps).items()
+            for tp, offset in self.starting.of(spoken).items()
         }
+        return starts | self._by_group(set(tps) - spoken, committed)
 
     def _by_group(
         self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> dict[TopicPartition, Start]:
-        without = sorted(set(tps) - set(committed))
+        retried = _of_retry_topics(tps, self.retry_delays_ms)
+        without = sorted(set(tps) - set(committed) - retried)
         if without and self.auto_offset_reset == "none":
             raise NoOffsetForPartitionError(
                 f"the group has committed no offset for {', '.join(map(str, without))} and kafka.auto.offset.reset is "
@@ -89,7 +109,7 @@ class StartRules:
         starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
         if without:
             starts |= dict.fromkeys(without, Start(WORDS[self.auto_offset_reset], "kafka.auto.offset.reset"))
-        return starts
+        return starts | dict.fromkeys(retried - starts.keys(), Start(EARLIEST, RETRIED))
 
     def gained(
         self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]

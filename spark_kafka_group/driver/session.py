@@ -14,6 +14,7 @@ from spark_kafka_group.driver import planner, positions
 from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.doubt import looked_up_until
+from spark_kafka_group.driver.due import Due
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.driver.hooks import Hooks
@@ -92,9 +93,10 @@ class GroupSession:
             self.member = Member(options, group_id, static_id, hooks, self._events, self.metrics)
         self._options = options
         starting = options.starting or Bound("startingOffsets", group=True)
-        self._rules = positions.StartRules(starting, options.auto_offset_reset or "latest")
+        self._rules = positions.StartRules(starting, options.auto_offset_reset or "latest", options.retry_delays_ms)
         self._losses = Losses(options.fail_on_data_loss, self.metrics)
         self._holding = Holding(options.max_trigger_delay_ms)
+        self._due = Due(options.retry_delays_ms, self.member.client.offsets_for_times)
         self._unbegun = Unbegun(self.committer, self.member.client, reader)
         self._siblings = Siblings(shared, group_id, reader, options.subscription)
         self._unsettled_since: float | None = None
@@ -158,14 +160,17 @@ class GroupSession:
         """Whether nothing can have changed since a call that found every log read to its end."""
         if self._all_read is None or not self.member.undisturbed():
             return False
-        return self._all_read == (start, self.member.generation.id, self._paused.partitions()) and self._watch.quiet()
+        if self._all_read != (start, self.member.generation.id, self._paused.partitions()):
+            return False
+        return self._watch.quiet(self._due.left_s()) and not self._due.passed()
 
     def _wait_for_records(self, start: GroupOffset) -> None:
         """Nothing is planned: have brokers say when records come to the partitions that may be read on."""
         paused = self._paused.partitions()
         stopped = {tp for tp, stop in self._stops.items() if self._ends.get(tp, 0) >= stop}
         ends = {tp: end for tp, end in self._ends.items() if tp not in paused and tp not in stopped}
-        read = all(self._position(start, tp) == end for tp, end in ends.items())
+        left = self._due.as_known([OffsetRange(tp, self._position(start, tp), end) for tp, end in ends.items()])
+        read = all(r.size == 0 for r in left)
         self._all_read = (start, self.member.generation.id, paused) if read else None
         if self._caps is None and self._looked_at is not None:
             self._watch.begin(ends, self._looked_at)
@@ -484,6 +489,7 @@ class GroupSession:
             return
         self.committer.agreed(missing, committed)
         self._ends = {}  # of logs that may have been made again, or moved on under others
+        self._due.forget(missing)
         strategy = self._options.starting_by_timestamp_strategy
         offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
         self._check_added(starts, offsets, start)
@@ -606,11 +612,11 @@ class GroupSession:
                     log.warning("%s, or was another member's, which has committed nothing", told)
 
     def _check_named(self, existing: Collection[TopicPartition]) -> None:
-        """Partitions that options name one by one must be those that exist."""
-        if self._is_new_query:
-            self._rules.starting.check(existing)
-        if self._options.ending is not None:
-            self._options.ending.check(existing)
+        """Partitions that options name one by one must be those that exist; retry topics need not be named."""
+        starting = self._rules.starting if self._is_new_query else None
+        for bound in (starting, self._options.ending):
+            if bound is not None:
+                bound.check(positions.spoken_of(bound, existing, self._options.retry_delays_ms))
 
     def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
         if self._held is not None and not self._options.subscription.manual:
@@ -627,7 +633,7 @@ class GroupSession:
         return start.positions[tp] if moved is None else moved
 
     def _backlog(self, start: GroupOffset, max_offsets: int | None) -> list[OffsetRange] | None:
-        """What there is to read of each owned partition now; of a paused one nothing.
+        """What there is to read of each owned partition now; of a paused one nothing, of a retry topic what is due.
 
         None when topics turned out to have been made again, so that positions have to be taken again.
         """
@@ -648,14 +654,16 @@ class GroupSession:
             begin |= self._skip_expired(start, {tp: begin[tp] for tp, end in self._ends.items() if end > begin[tp]})
         self._learn_stops()
         open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
-        return [OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()]
+        return self._due.of([OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()])
 
     def _log_ends(
         self, begin: Mapping[TopicPartition, int], max_offsets: int | None
     ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
         """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
         client = self.member.client
-        if begin.keys() == self._ends.keys() and (self._watch.quiet() or self._ends_suffice(begin, max_offsets)):
+        if begin.keys() == self._ends.keys() and (
+            self._watch.quiet(self._due.left_s()) or self._ends_suffice(begin, max_offsets)
+        ):
             return self._ends, []
 
         def look() -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
@@ -678,8 +686,8 @@ class GroupSession:
             return False
         if self._caps is not None and all(end >= self._caps.get(tp, 0) for tp, end in self._ends.items()):
             return True
-        open_to = {tp: self._capped(tp, at) for tp, at in begin.items()}
-        return max_offsets is not None and sum(open_to[tp] - at for tp, at in begin.items()) >= max_offsets
+        left = self._due.as_known([OffsetRange(tp, at, self._capped(tp, at)) for tp, at in begin.items()])
+        return max_offsets is not None and sum(r.size for r in left) >= max_offsets
 
     def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """New starts of partitions whose next records are gone."""
@@ -697,6 +705,7 @@ class GroupSession:
     def _go_on_at(self, start: GroupOffset, tp: TopicPartition, offset: int) -> int:
         self._events.moved(self.member.generation.id, {tp: (self._position(start, tp), offset, "data loss")})
         self._moved[tp] = offset
+        self._due.forget([tp])
         return offset
 
     def _learn_stops(self) -> None:
@@ -707,7 +716,8 @@ class GroupSession:
         ending = self._options.ending
         if ending is None:
             return
-        positions_of = {tp: ending.get(tp) for tp in self._at_first | set(self._ends) if tp not in self._stops}
+        tps = positions.spoken_of(ending, self._at_first | set(self._ends), self._options.retry_delays_ms)
+        positions_of = {tp: ending.get(tp) for tp in tps if tp not in self._stops}
         # Of a partition made since the query started only a time tells where to stop.
         later = {tp for tp, p in positions_of.items() if tp not in self._at_first and not isinstance(p, AtTime)}
         self._stops |= dict.fromkeys(later, 0)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.driver import process
+from spark_kafka_group.driver.due import Due
 from spark_kafka_group.driver.idling import Idler
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import MembershipError
@@ -51,10 +52,12 @@ class StreamDriver:
         return GroupOffset(reader=self._new_reader).to_json()
 
     def prepare_available_now(self) -> None:
-        """Note the ends of all logs; the query will not read past them. Joins nothing."""
+        """Note the ends of all logs, and of what is due in retry topics; the query reads no further. Joins nothing."""
         client = GroupClient(self._options)
         try:
-            self._caps = client.end_offsets(client.partitions(self._options.subscription))
+            ends = client.end_offsets(client.partitions(self._options.subscription))
+            due = Due(self._options.retry_delays_ms, client.offsets_for_times)
+            self._caps = {r.tp: r.end for r in due.of([OffsetRange(tp, 0, end) for tp, end in ends.items()])}
         finally:
             client.close()
 

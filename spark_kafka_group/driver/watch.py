@@ -72,13 +72,13 @@ class Watch:
             self._until = looked_at + LOOK_AGAIN_S
             self._told_at = now
 
-    def quiet(self) -> bool:
+    def quiet(self, at_most_s: float = PATIENCE_S) -> bool:
         """Whether nothing has come since ends were looked up, not long ago; may wait a little for something."""
         now = self._clock()
         if now >= self._until:
             return False
         try:
-            news = self._hears(PATIENCE_S if now - self._told_at < POLLING_S else LEAST_PATIENCE_S)
+            news = self._hears(min(at_most_s, PATIENCE_S if now - self._told_at < POLLING_S else LEAST_PATIENCE_S))
         except (OSError, GroupKafkaError) as error:
             self._give_up(error)
             return False

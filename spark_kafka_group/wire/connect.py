@@ -111,16 +111,27 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     ------
     BrokerError
     """
+    consumer = connected(KafkaConsumer, options, role, enable_auto_commit=False, **configs)
+    wait_for_leaders(consumer)
+    return consumer
+
+
+def connected(kind: type[T], options: Options, role: str, **configs: Any) -> T:
+    """A client of kafka-python's that has reached a broker.
+
+    Raises
+    ------
+    BrokerError
+    """
     clients: list[KafkaNetClient] = []
     connection = connection_configs(options, role)
-    unknown_to_consumers = {name: connection.pop(name) for name in set(connection) - set(KafkaConsumer.DEFAULT_CONFIG)}
+    unknown = {name: connection.pop(name) for name in set(connection) - set(kind.DEFAULT_CONFIG)}  # type: ignore[attr-defined]
 
     def make_client(**configs: Any) -> KafkaNetClient:
-        clients.append(net_client(**configs | unknown_to_consumers))
+        clients.append(net_client(**configs | unknown))
         return clients[-1]
 
     always = connection | {
-        "enable_auto_commit": False,
         "allow_auto_create_topics": False,
         "bootstrap_timeout_ms": options.request_timeout_ms,
         "metrics_enabled": False,
@@ -128,14 +139,12 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     }
     try:
         with translated(f"connecting to {options.bootstrap_servers}"):
-            consumer = KafkaConsumer(**always | configs)
+            return kind(**always | configs)
     except BaseException:
-        # KafkaConsumer started its I/O thread before it failed and keeps no handle to stop it.
+        # It started its I/O thread before it failed and keeps no handle to stop it.
         for client in clients:
             client.close()
         raise
-    wait_for_leaders(consumer)
-    return consumer
 
 
 def retried(

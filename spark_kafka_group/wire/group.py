@@ -23,7 +23,7 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.timing import Timing
@@ -31,6 +31,7 @@ from spark_kafka_group.wire.answers import Answers
 from spark_kafka_group.wire.connect import connected_consumer, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
+from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
 
 log = logging.getLogger(__name__)
@@ -87,6 +88,7 @@ class GroupClient:
         if strategies:
             configs["partition_assignment_strategy"] = self._rounds.assignors
         self._consumer = connected_consumer(options, "driver", **configs)
+        ask_seldom(self._consumer)
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
         self._rounds.attach(self._consumer)
@@ -163,10 +165,19 @@ class GroupClient:
         A partition that no longer exists is not in the result.
         """
 
+        found = self.offsets_for_times(times_ms)
+        return {tp: None if record is None else record.offset for tp, record in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As :meth:`offsets_at`, with the timestamps of these records."""
+
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             wanted_times = {tp: times_ms[TopicPartition(tp.topic, tp.partition)] for tp in wanted}
             found = self._consumer.offsets_for_times(wanted_times, timeout_ms=timeout_ms)
-            return {tp: None if at is None or at.offset < 0 else at.offset for tp, at in found.items()}
+            records = {tp: at for tp, at in found.items() if at is not None and at.offset >= 0}
+            return {tp: OffsetAndTimestamp(*records[tp][:2]) if tp in records else None for tp in found}
 
         return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
@@ -236,6 +247,8 @@ class GroupClient:
         elif subscription.pattern is not None:
             # kafka-python wants a match at the start of a name.
             self._consumer.subscribe(pattern=f".*?{subscription.pattern}")
+            if subscription.delays_ms:
+                self._consumer._subscription.subscribed_pattern = _Pattern(subscription)
         else:
             self._consumer.subscribe(sorted(subscription.topics))
 
@@ -447,6 +460,13 @@ class GroupClient:
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, self._options.request_timeout_ms, call)
+
+
+class _Pattern:
+    """Stands where kafka-python has a regular expression: none can say "and the retry topics of these"."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self.match = subscription.includes
 
 
 def _requests(offsets: Mapping[TopicPartition, int], common_bytes: int) -> Iterator[list[tuple[TopicPartition, int]]]:

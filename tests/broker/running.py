@@ -59,6 +59,19 @@ class Query:
         return set(member._generation.assignment) if member and member._generation else set()
 
 
+class Counted:
+    """Counts calls of an object's method, which it passes on."""
+
+    def __init__(self, called, name):
+        self.calls = 0
+        self._method = getattr(called, name)
+        setattr(called, name, self)
+
+    def __call__(self, *arguments):
+        self.calls += 1
+        return self._method(*arguments)
+
+
 class Neighbour:
     """An ordinary kafka-python consumer of the same group, which polls and commits in a thread."""
 

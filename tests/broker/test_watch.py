@@ -3,6 +3,7 @@
 import time
 
 import pytest
+from running import Counted
 from support import options
 
 from spark_kafka_group.driver.watch import LOOK_AGAIN_S, Watch
@@ -26,19 +27,6 @@ def watch_of(kafka, topic):
 
 
 NOW = 1000.0
-
-
-class Counted:
-    """Counts calls of a client's method, which it passes on."""
-
-    def __init__(self, client, name):
-        self.calls = 0
-        self._method = getattr(client, name)
-        setattr(client, name, self)
-
-    def __call__(self, *arguments):
-        self.calls += 1
-        return self._method(*arguments)
 
 
 def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):

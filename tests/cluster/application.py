@@ -54,6 +54,21 @@ def held(marks: str, offset_to_hold: int) -> Callable[[str, int, int], str]:
     return hold
 
 
+def noting(marks: str, offset_to_hold: int) -> Callable[[Any], None]:
+    """A handler that notes each record in its process's file; one in fifty is poison, and one waits for `go`."""
+
+    def handler(record: Any) -> None:
+        number = int(record.value[1:])
+        with Path(marks, f"worker-{os.getpid()}").open("a") as file:
+            print(json.dumps([os.getcwd(), record.partition, number]), file=file)
+        while record.offset == offset_to_hold and not Path(marks, "go").exists():
+            time.sleep(0.02)
+        if number % 50 == 7:
+            raise ValueError(f"{number} is poison")
+
+    return handler
+
+
 class Application:
     """What can be called; all arguments and answers are JSON."""
 
@@ -107,6 +122,26 @@ class Application:
         )
         self.queries[str(query.runId)] = query
         return str(query.runId)
+
+    def handle_records(
+        self, options: dict[str, str], directory: str, marks: str, offset_to_hold: int, dead_letter_topic: str
+    ) -> str:
+        """Hand records to :func:`noting`; returns the query's id."""
+        from spark_kafka_group import RecordProcessor
+
+        processor = RecordProcessor(
+            noting(marks, offset_to_hold), ordering="unordered", threads=4, cell_records=5, window_cells=4,
+            max_local_retries=0, dead_letter_topic=dead_letter_topic, options=options,
+        )  # fmt: skip
+        df = self.spark.readStream.format("groupkafka").options(**options).load()
+        query = processor.start(df, f"{directory}/checkpoint", processingTime="100 milliseconds")
+        self.queries[str(query.runId)] = query
+        return str(query.runId)
+
+    def handled(self, query: str) -> list[dict[str, Any]]:
+        """What came of the records of each batch that had some."""
+        observed = [p.observedMetrics["processing"] for p in self.queries[query].recentProgress if p.numInputRows]
+        return [{name: row[name] for name in ("records", "done", "retried", "dead")} for row in observed]
 
     def progress(self, query: str) -> list[dict[str, Any]]:
         """Progress of the batches that had rows."""

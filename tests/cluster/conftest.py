@@ -16,7 +16,7 @@ def wheel(tmp_path_factory):
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory, wheel):
     """What nodes of a cluster have."""
-    return Installation(tmp_path_factory.mktemp("installed") / "env", wheel)
+    return Installation(tmp_path_factory.mktemp("installed") / "env", wheel, "pandas")  # as [processing] has it
 
 
 @pytest.fixture(scope="session")

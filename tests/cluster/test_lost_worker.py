@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from collections import Counter
 
 import pytest
 from support import committed, numbered, options, produce, topic_with
@@ -69,3 +70,46 @@ def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(
     assert [batch["rows"] for batch in on_standalone.progress(query=query)] == [400, 40]
     rows = sorted(int(value[1:]) for value in on_standalone.rows(directory=f"{tmp_path}/rows"))
     assert rows == list(range(440))
+
+
+def test_records_in_the_window_of_a_killed_worker_are_handled_again(on_standalone, two_workers, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(400, 4), partitions=4)
+    kafka.create_topic(f"{topic}-dlt", partitions=4)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    query = on_standalone.handle_records(
+        options=options(kafka, topic, group, minPartitions=4, includeHeaders="true"),
+        directory=str(tmp_path),
+        marks=str(marks),
+        offset_to_hold=50,
+        dead_letter_topic=f"{topic}-dlt",
+    )
+
+    def handled():
+        """By the directories that workers run in, the records they were given."""
+        found = {}
+        for mark in marks.glob("worker-*"):
+            for line in mark.read_text().splitlines():
+                directory, _, number = json.loads(line)
+                found.setdefault(directory, []).append(number)
+        return found
+
+    # A task on each worker: cells behind the one that waits are done, and the window is full.
+    wait_until(lambda: len(handled()) == 2 and all(len(rows) >= 60 for rows in handled().values()), within=120)
+    before = handled()
+    victim = next(w for w in two_workers.alive() if any(d.startswith(f"{w.directory}/") for d in before))
+    lost = {number for d, rows in before.items() if d.startswith(f"{victim.directory}/") for number in rows}
+    for pid in [victim.process.pid, *victim.executors()]:
+        os.kill(pid, signal.SIGKILL)
+    victim.process.wait()
+    (marks / "go").touch()
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=120)
+    on_standalone.stop(query=query)
+    [told] = on_standalone.handled(query=query)
+    assert told == {"records": 400, "done": 392, "retried": 0, "dead": 8}
+    times = Counter(number for rows in handled().values() for number in rows)
+    assert set(times) == set(range(400))
+    assert {number for number, seen in times.items() if seen > 1} == lost
+    letters = Counter(on_standalone.read(options=options(kafka, f"{topic}-dlt")))
+    assert set(letters) == {f"v{n}" for n in range(400) if n % 50 == 7}
+    assert {letter for letter, seen in letters.items() if seen > 1} <= {f"v{number}" for number in lost}

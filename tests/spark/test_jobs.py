@@ -95,7 +95,7 @@ def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(
 
 
 def test_the_jobs_say_how_to_call_them():
-    for job in ("stream_to_parquet.py", "drain.py"):
+    for job in ("stream_to_parquet.py", "drain.py", "process.py", "replay_dead_letters.py"):
         told = subprocess.run(
             [sys.executable, ROOT / "jobs" / job, "--help"], capture_output=True, text=True, check=True
         )
@@ -118,14 +118,58 @@ def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path, conf, enab
     settings.write_text("\n".join(" ".join(pair) for pair in ({"spark.ui.enabled": "false"} | conf).items()))
     script = tmp_path / "asks.py"
     script.write_text(
-        f"import sys; sys.path.insert(0, {str(ROOT / 'jobs')!r}); import drain, stream_to_parquet\n"
-        "for job in (drain, stream_to_parquet):\n"
-        "    spark = job.session('asks')\n"
-        "    print('told:', spark.sparkContext.getConf().get(job.SOCKETS), spark.sparkContext.master)\n"
-        "    spark.stop()\n"
+        "from spark_kafka_group import submit\n"
+        "spark = submit.session('asks')\n"
+        "print('told:', spark.sparkContext.getConf().get(submit.SOCKETS), spark.sparkContext.master)\n"
     )
     told = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
         capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
-    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == [f"{enabled} local[1]"] * 2, told
+    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == [f"{enabled} local[1]"], told
+
+
+SHOP = """
+class Declined(Exception):
+    pass
+
+def charge(record):
+    if record.value in (b"v7", b"v11"):
+        raise Declined("no money")
+    if record.value == b"v13":
+        raise KeyError("no such customer")
+"""
+
+
+def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(30, 3))
+    kafka.create_topic(f"{topic}-dlt", partitions=3)
+    (tmp_path / "shop.py").write_text(SHOP)
+    processed = submit(
+        "process.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+        "--handler", "shop:charge", "--checkpoint", tmp_path / "checkpoint", "--max-local-retries", "0",
+        "--dead-letter-topic", "{topic}-dlt", "--fatal", "shop:Declined", "--available-now",
+        PYTHONPATH=str(tmp_path),
+    )  # fmt: skip
+    [counts] = re.findall(r"records +(\d+)  done +(\d+)  retried +(\d+)  dead +(\d+)  in flight", processed.stdout)
+    assert counts == ("30", "27", "0", "3")
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+    arguments = [
+        "replay_dead_letters.py", "--bootstrap-servers", kafka.bootstrap_servers, "--topics", f"{topic}-dlt",
+        "--exception", "Declined",
+    ]  # fmt: skip
+    dry = submit(*arguments).stdout
+    assert re.search(rf"2  {topic} +shop.Declined +would be sent", dry)
+    assert re.search(rf"1  {topic} +KeyError +stays: filtered", dry)
+    assert "2 dead letters would be sent back" in dry
+    before = spark.read.format("groupkafka").options(**options(kafka, topic, includeHeaders="true"))
+    assert before.load().count() == 30
+    assert "2 dead letters sent back" in submit(*arguments, "--send").stdout
+    assert "0 dead letters sent back" in submit(*arguments, "--send").stdout  # safe to run twice
+    sent = before.load().where("offset >= 10").collect()
+    assert sorted((bytes(row.key), bytes(row.value), row.partition) for row in sent) == [
+        (b"k11", b"v11", 2),
+        (b"k7", b"v7", 1),
+    ]
+    assert [row.headers for row in sent] == [None, None]  # as they had none

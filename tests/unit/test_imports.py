@@ -10,19 +10,31 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
-    "subscription", "task", "timing",
+    "bounds", "destinations", "error_headers", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused",
+    "schema", "security", "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "errors": set(),
+    "destinations": set(),
+    "error_headers": set(),
     "offsets": {"errors"},
-    "subscription": {"offsets"},
+    "subscription": {"destinations", "offsets"},
     "bounds": {"errors", "offsets"},
     "parsing": {"bounds", "offsets"},
     "plugins": {"errors"},
     "security": {"errors", "plugins"},
     "refused": set(),
-    "options": {"bounds", "errors", "offsets", "parsing", "plugins", "refused", "security", "subscription"},
+    "options": {
+        "bounds",
+        "destinations",
+        "errors",
+        "offsets",
+        "parsing",
+        "plugins",
+        "refused",
+        "security",
+        "subscription",
+    },
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},
@@ -37,10 +49,13 @@ ALLOWED = {
     "group_metrics": {"offsets"},
     "prometheus": {"group_metrics"},
     "listener": VALUES | {"wire", "group_metrics", "prometheus"},
+    "processing": VALUES | {"wire", "group_metrics"},
+    "replay": VALUES | {"wire", "processing"},
+    "submit": {"offsets"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic"},
     "__main__": {"errors", "tools"},
-    "__init__": VALUES | {"source", "batch", "listener", "where"},
+    "__init__": VALUES | {"source", "batch", "listener", "processing", "where"},
     "testing": {"offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
@@ -102,8 +117,8 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "bounds", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema", "security",
-    "source", "subscription", "task", "timing", "wire",
+    "bounds", "destinations", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema",
+    "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "manager", "quiet", "reactions",

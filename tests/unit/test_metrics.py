@@ -8,7 +8,14 @@ import pytest
 from spark_kafka_group.driver.ages import MOST_SEEN, BacklogAges
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.progress import Progress
-from spark_kafka_group.group_metrics import METRICS, PARTITION_METRICS, ListenersCommits, markdown_table, metrics_of
+from spark_kafka_group.group_metrics import (
+    METRICS,
+    PARTITION_METRICS,
+    ListenersCommits,
+    handled,
+    markdown_table,
+    metrics_of,
+)
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.prometheus import prometheus_name
 from spark_kafka_group.timing import Timing
@@ -149,8 +156,26 @@ def test_names_are_legal_for_prometheus_and_each_has_its_own():
     names = [prometheus_name(metric.name) for metric in (*METRICS, *PARTITION_METRICS)]
     assert len(set(names)) == len(names)
     assert {"kafka_consumer_records_lag", "kafka_consumer_min_offsets_behind_latest"} <= set(names)
-    assert all(name.replace("_", "").isalpha() and name.islower() for name in names)
+    assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
 
 
 def test_the_readme_has_the_table_of_metrics():
     assert markdown_table() in (Path(__file__).parents[2] / "README.md").read_text()
+
+
+def test_what_handlers_did_is_added_up_and_latencies_are_the_last_batch_s():
+    none = dict.fromkeys(
+        ("records", "done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs")
+    )
+    first = none | {
+        "records": 10, "done": 7, "retried": 2, "dead": 1, "triesAgain": 5, "stalled": 0, "mostInFlight": 9,
+        "oldestCellMs": 12.5, "latencyMs": [1.0, 9.0],
+    }  # fmt: skip
+    told = handled(handled(handled({}, none), first), first | {"mostInFlight": 3, "latencyMs": [2.0, 3.0]})
+    assert handled(told, none) == told
+    one = metrics_of("q", {}, ListenersCommits(), NOW_MS, told)
+    assert [one[f"records-{what}-total"] for what in ("done", "retried", "dead")] == [14, 4, 2]
+    assert (one["handler-retries-total"], one["handlers-stalled-total"]) == (10, 0)
+    assert (one["records-in-flight-max"], one["oldest-cell-age-max"]) == (3, 12.5)
+    assert (one["handler-latency-p50"], one["handler-latency-p99"]) == (2.0, 3.0)
+    assert metrics_of("q", {}, ListenersCommits(), NOW_MS)["records-done-total"] is None

@@ -155,6 +155,10 @@ def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
         ("decoder", "rust", "must be one of auto, c, python"),
         ("kafka.group.instance.id", "a b", "letters, digits"),
         ("kafka.fetch.max.bytes", "3000000000", "must be between"),
+        ("retryTopics", "0", "must be milliseconds, above 0"),
+        ("retryTopics", "1m", "must be milliseconds, above 0"),
+        ("retryTopics", "60000,,600000", "'' is not"),
+        ("retryTopics", "60000, 5,060000", "has 60000 2 times"),
     ],
 )
 def test_a_bad_value_names_the_option_the_value_and_what_is_allowed(name, value, message):
@@ -180,6 +184,7 @@ def test_a_bad_value_names_the_option_the_value_and_what_is_allowed(name, value,
             "kafka.request.timeout.ms (540000) must be below kafka.connections.max.idle.ms (540000)",
         ),
         ({"kafka.group.instance.id": "me"}, "kafka.group.instance.id (me) needs kafka.group.id"),
+        ({"subscribe": "t" * 240, "retryTopics": "600000"}, "-retry-600000, and a topic's name has at most 249"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused_with_both_values(changes, message):
@@ -195,11 +200,39 @@ def test_options_that_contradict_each_other_are_refused_with_both_values(changes
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
         ({"onOffsetConflict": "group"}, "onOffsetConflict is for streams"),
         ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is for streams"),
+        ({"retryTopics": "60000"}, "retryTopics is for streams"),
     ],
 )
 def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):
     with pytest.raises(OptionError, match=message):
         check_for_batch(parse(**changes))
+
+
+def test_retry_topics_are_subscribed_to_and_have_none_of_their_own():
+    subscription = parse(subscribe="a,b-retry-5,a-retry-7", retryTopics="5, 7").subscription
+    assert subscription.topics == ("a", "b-retry-5", "a-retry-7", "a-retry-5")
+    assert subscription.named() == set(subscription.topics)
+    assert parse(subscribe="a,b").subscription.topics == ("a", "b")
+    parse(retryTopics="5", pausePartitions='{"orders-retry-5": [0]}', startingOffsets='{"orders-retry-5": {"0": 3}}')
+    with pytest.raises(OptionError, match="retryTopics is not for assign"):
+        Options.parse({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}', "retryTopics": "5"})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "read"),
+    [
+        ("^a$", {"a", "a-retry-5"}),
+        ("a.*", {"a", "a-retry-5", "a-retry-9", "a-retry-5-retry-5", "ba", "ba-retry-5"}),
+        ("^a-retry-5$", {"a-retry-5"}),
+        ("^a-dlt", {"a-dlt"}),
+    ],
+)
+def test_retry_topics_of_what_a_pattern_finds_are_read_and_dead_letter_topics_of_it_are_not(pattern, read):
+    subscription = Options.parse(
+        {"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern, "retryTopics": "5"}
+    ).subscription
+    topics = {"a", "a-retry-5", "a-retry-9", "a-retry-5-retry-5", "a-dlt", "a-retry-5-dlt", "ba", "ba-retry-5", "b"}
+    assert {topic for topic in topics if subscription.includes(topic)} == read
 
 
 def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():

@@ -66,6 +66,22 @@ def test_explicit_starting_offsets_win_over_the_group():
     assert StartRules(named(A, 90), "latest").new([A], committed) == {A: Start(90)}
 
 
+@pytest.mark.parametrize("starting", [Bound("startingOffsets", group=True), Bound("startingOffsets", every=LATEST)])
+@pytest.mark.parametrize("reset", ["latest", "earliest"])
+def test_a_retry_topic_starts_where_the_group_left_off_else_at_its_first_record_whatever_options_say(starting, reset):
+    rules = StartRules(starting, reset, retry_delays_ms=(5,))
+    retries = [TopicPartition("t-retry-5", 0), TopicPartition("t-retry-5", 1)]
+    committed = {A: Committed(3, ""), retries[1]: Committed(90, "")}
+    starts = rules.new([A, *retries], committed)
+    assert starts == {A: starts[A], retries[0]: Start(EARLIEST), retries[1]: Start(90)}
+    assert starts[A].offset == (3 if starting.group else LATEST)
+    assert rules.gained(retries, {}) == dict.fromkeys(retries, Start(EARLIEST))
+    assert StartRules(named(A, 7), "none", (5,)).new([A, retries[0]], {}) == {A: Start(7), retries[0]: Start(EARLIEST)}
+    assert StartRules(named(retries[0], 7), reset, (5,)).new([retries[0]], {}) == {retries[0]: Start(7)}
+    other = TopicPartition("t-retry-6", 0)
+    assert StartRules(starting, "latest", (5,)).new([other], {}) == {other: Start(LATEST)}
+
+
 def test_starting_offsets_must_name_every_partition():
     with pytest.raises(OptionError, match="names no offset for t-1"):
         StartRules(named(A, 7), "latest").new([A, B], {})

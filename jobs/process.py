@@ -1,0 +1,119 @@
+"""Hand each record of Kafka topics to a Python function; a line of progress per batch.
+
+    spark-submit --properties-file conf/spark-defaults.conf --py-files shop.py jobs/process.py \
+        --bootstrap-servers localhost:9092 --group billing --topics orders --handler shop:charge \
+        --checkpoint /data/billing.checkpoint --retry-topics 60000,600000 --dead-letter-topic '{topic}-dlt' \
+        [--available-now]
+
+The function gets a spark_kafka_group.Record, and may be an async def. A record has failed when it raises; it is tried
+again, then goes to the retry topics, then to the dead-letter topic. Offsets are committed when every record of a batch
+is done or is in one of these. Without --available-now it runs until it is stopped (Ctrl-C, SIGTERM).
+"""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from spark_kafka_group import Processed, RecordProcessor, submit
+
+
+def arguments() -> argparse.Namespace:
+    parser = submit.parser(__doc__)
+    parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION", help="what handles a record")
+    parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
+    parser.add_argument("--ordering", default="partition", choices=("partition", "key", "unordered"))
+    parser.add_argument("--threads", type=int, default=16, help="handlers at once in a task (default: %(default)s)")
+    parser.add_argument("--cell-records", type=int, default=100, help="records of a cell (default: %(default)s)")
+    parser.add_argument("--window-cells", type=int, default=32, help="cells in flight in a task (default: %(default)s)")
+    parser.add_argument("--stall-timeout-ms", type=int, default=300_000, help="a handler that takes longer has failed")
+    parser.add_argument("--max-local-retries", type=int, default=3, help="tries at once (default: %(default)s)")
+    parser.add_argument("--retry-topics", default="", metavar="MS,...", help="delays; topics are <topic>-retry-<ms>")
+    parser.add_argument("--dead-letter-topic", help="where records go after that, such as {topic}-dlt")
+    parser.add_argument("--error-headers", default="connect", choices=("connect", "spring", "kip1191"))
+    parser.add_argument(
+        "--fatal", action="append", default=[], metavar="MODULE:CLASS", help="an exception that is not tried again"
+    )
+    parser.add_argument("--available-now", action="store_true", help="handle what there is now, then end")
+    parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
+    return parser.parse_args()
+
+
+def named(text: str) -> Any:
+    """What module:name names, also in the working directory."""
+    module, _, name = text.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise SystemExit(f"{text!r} cannot be imported as module:name ({error}); ship it with --py-files") from error
+
+
+def ship(spark: SparkSession, handler: Callable[..., Any]) -> None:
+    """Send the handler's module to executors, if it is a file of its own; packages are for --py-files."""
+    module = sys.modules[handler.__module__]
+    if "." not in handler.__module__ and not hasattr(module, "__path__") and getattr(module, "__file__", None):
+        if hasattr(spark, "_jsparkSession"):
+            spark.sparkContext.addPyFile(module.__file__)
+        else:
+            spark.addArtifacts(module.__file__, pyfile=True)
+
+
+def progress_lines(query: StreamingQuery, seen: set[int]) -> Iterator[str]:
+    """A line for each batch with records that ended since the last call."""
+    for progress in query.recentProgress:
+        if progress.batchId in seen or not progress.numInputRows:
+            continue
+        seen.add(progress.batchId)
+        told = Processed.of(progress.observedMetrics["processing"])
+        yield (
+            f"batch {progress.batchId:>5}  generation {submit.generation(progress.sources[0].endOffset):>5}  "
+            f"records {told.records:>8,}  done {told.done:>8,}  retried {told.retried:>6,}  dead {told.dead:>6,}  "
+            f"in flight <= {told.most_in_flight:>6,}  oldest cell {told.oldest_cell_ms / 1000:>6.1f} s  "
+            f"handler p50 {told.latency_p50_ms or 0:>7.1f} p99 {told.latency_p99_ms or 0:>7.1f} ms"
+        )
+
+
+def main() -> None:
+    args = arguments()
+    more = {"retryTopics": args.retry_topics} if args.retry_topics else {}
+    options = submit.options(args, **{"kafka.auto.offset.reset": "earliest", "includeHeaders": "true"}, **more)
+    handler = named(args.handler)
+    processor = RecordProcessor(
+        handler,
+        ordering=args.ordering,
+        threads=args.threads,
+        cell_records=args.cell_records,
+        window_cells=args.window_cells,
+        stall_timeout_ms=args.stall_timeout_ms,
+        max_local_retries=args.max_local_retries,
+        retry_topics=[int(delay) for delay in args.retry_topics.split(",") if delay],
+        dead_letter_topic=args.dead_letter_topic,
+        error_headers=args.error_headers,
+        fatal=[named(fatal) for fatal in args.fatal],
+        options=options,
+    )
+    spark = submit.session(f"process {args.topics} with {args.handler}")
+    ship(spark, handler)
+    trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
+    query = processor.start(spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger)
+    seen: set[int] = set()
+    try:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(1))
+            for line in progress_lines(query, seen):
+                print(line, flush=True)
+    except KeyboardInterrupt:
+        query.stop()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Records of retry topics before they are due: no micro-batch has them.
+
+A record of ``orders-retry-60000`` is due a minute after its timestamp. A range ends before its partition's first record
+that is not, so what comes after that one waits for it. What was found out holds until that record is due, whatever is
+appended meanwhile; so nothing is asked again before.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from spark_kafka_group.destinations import delay_of
+from spark_kafka_group.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
+
+LookUp = Callable[[Mapping[TopicPartition, int]], Mapping[TopicPartition, OffsetAndTimestamp | None]]
+"""From timestamps to the first records that are as new, None where there is none; partitions may be missing."""
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, as records have them."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True)
+class _Known:
+    """All records before `offset` are due; the one that is there is at `due_ms`, where that is known."""
+
+    offset: int
+    due_ms: int | None = None
+
+    def holds(self, end: int, now: int) -> bool:
+        """Whether it still is all there is to know of a range that ends there."""
+        if self.due_ms is None:
+            return end == self.offset
+        return end > self.offset and now < self.due_ms  # an end before it is that of another log, or of a cut one
+
+
+class Due:
+    """What of ranges of offsets is due. Other topics than retry topics always are.
+
+    Parameters
+    ----------
+    delays_ms
+        Those of option retryTopics.
+    look_up
+        Asks brokers; not called where what is known suffices.
+    clock_ms
+        Milliseconds since the epoch.
+    """
+
+    def __init__(self, delays_ms: Collection[int], look_up: LookUp, clock_ms: Callable[[], int] = now_ms) -> None:
+        self._delays_ms = delays_ms
+        self._look_up = look_up
+        self._clock_ms = clock_ms
+        self._known: dict[TopicPartition, _Known] = {}
+        self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
+
+    def of(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+        """`ranges`, cut to what is due now.
+
+        Their ends must have been looked up before: what is not found after that cannot be in them.
+
+        Raises
+        ------
+        BrokerError
+        """
+        if not self._delays_ms:
+            return list(ranges)
+        now = self._clock_ms()
+        ends = {r.tp: r.end for r in ranges if r.size > 0 and self._delay_ms(r.tp)}
+        self._known = {tp: known for tp, known in self._known.items() if tp in ends and known.holds(ends[tp], now)}
+        times = {tp: max(0, now - self._delay_ms(tp) + 1) for tp in ends if tp not in self._known}
+        found = self._look_up(times) if times else {}
+        self._known |= {tp: self._first_undue(tp, ends[tp], record) for tp, record in found.items()}
+        return self.as_known(ranges)
+
+    def as_known(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+        """As :meth:`of`, by what it has found out; where that is nothing, nothing is due."""
+        return [self._cut(r) for r in ranges]
+
+    def forget(self, tps: Collection[TopicPartition]) -> None:
+        """These are to be looked up again: positions were moved, or logs are others than before."""
+        self._known = {tp: known for tp, known in self._known.items() if tp not in tps}
+
+    def passed(self) -> bool:
+        """Whether something that :meth:`of` has left out last is due by now."""
+        return self._clock_ms() >= self._next_ms()
+
+    def left_s(self) -> float:
+        """Seconds until it is; infinity if it has left out nothing."""
+        return max(0.0, (self._next_ms() - self._clock_ms()) / 1000)
+
+    def _next_ms(self) -> float:
+        return min((known.due_ms for known in self._known.values() if known.due_ms is not None), default=math.inf)
+
+    def _delay_ms(self, tp: TopicPartition) -> int:
+        """How long records wait; 0 where that is not a retry topic."""
+        delay_ms = self._delay_of.get(tp.topic)
+        if delay_ms is None:
+            delay_ms = self._delay_of[tp.topic] = delay_of(tp.topic, self._delays_ms) or 0
+        return delay_ms
+
+    def _first_undue(self, tp: TopicPartition, end: int, record: OffsetAndTimestamp | None) -> _Known:
+        if record is None or record.offset >= end:
+            return _Known(end)
+        return _Known(record.offset, record.timestamp_ms + self._delay_ms(tp))
+
+    def _cut(self, r: OffsetRange) -> OffsetRange:
+        if r.size <= 0 or not self._delay_ms(r.tp):
+            return r
+        known = self._known.get(r.tp)
+        return r._replace(end=r.start if known is None else max(r.start, min(r.end, known.offset)))

@@ -1,0 +1,105 @@
+"""Sends records whose handler failed to the next topic, from a task."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
+from spark_kafka_group.errors import OptionError, ProcessingError
+from spark_kafka_group.processing.board import Settled
+from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.wire.produce import Producer
+
+log = logging.getLogger(__name__)
+
+
+class HandOff:
+    """To retry topics and dead-letter topics; connects when the first record has to go. Thread-safe."""
+
+    def __init__(self, settings: Settings, task: int) -> None:
+        self._settings = settings
+        group = "" if settings.options is None else settings.options.group_id or settings.options.group_id_prefix
+        self._reader = Reader(group, settings.handler_name, task)
+        self._lock = threading.Lock()
+        self._producer: Producer | None = None
+        self._partitions: dict[str, int] = {}
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[HandOff]:
+        """In this block; leaving it drops what is not acknowledged, of which the work has ended by then."""
+        try:
+            yield self
+        finally:
+            if self._producer is not None:
+                self._producer.close()
+
+    def __call__(self, record: Record, failure: Failure, settled: Settled) -> None:
+        """Send a record on, see ``board.HandOn``.
+
+        Raises
+        ------
+        ProcessingError, BrokerError
+        """
+        topic, delay_ms = self._settings.destination(record.topic, failure.fatal)
+        if topic is None:
+            raise ProcessingError(
+                f"{record}: the handler {self._settings.handler_name} failed: {failure.exception}: {failure.message}. "
+                f"Nothing is committed. Set dead_letter_topic, and such records go there"
+            )
+        here = Origin(record.topic, record.partition, record.offset, record.timestamp, record.timestamp_type)
+        attempts = attempts_made(record.headers) + 1
+        due_ms = None if delay_ms is None else int(time.time() * 1000) + delay_ms
+        headers = handed_on(
+            record.headers, self._settings.error_headers, origin_of(record.headers, here), failure, self._reader,
+            attempts, due_ms,
+        )  # fmt: skip
+        counter = "dead" if delay_ms is None else "retried"
+        log.warning(
+            "%s: attempt %d failed, sent to %s: %s: %s",
+            record, attempts, topic, failure.exception, failure.message,
+        )  # fmt: skip
+        producer, partitions = self._ready_for(topic)
+        partition = record.partition % partitions
+        producer.send(topic, partition, record.key, record.value, headers, lambda problem: settled(counter, problem))
+
+    def _ready_for(self, topic: str) -> tuple[Producer, int]:
+        with self._lock:
+            if self._producer is None:
+                assert self._settings.options is not None, "checked with the settings"
+                self._producer = Producer(self._settings.options)
+            if topic not in self._partitions:
+                self._partitions[topic] = self._producer.partitions(topic)
+            return self._producer, self._partitions[topic]
+
+
+def check_topics(settings: Settings) -> None:
+    """That every topic exists to which records of the subscribed topics may go; of a pattern's nothing is asked.
+
+    Raises
+    ------
+    OptionError, BrokerError
+    """
+    from spark_kafka_group.wire import GroupClient
+
+    options = settings.options
+    assert options is not None, "checked with the settings"
+    wanted = dict.fromkeys(name for topic in sorted(options.topics) for name in settings.destinations(topic))
+    if not wanted:
+        return
+    client = GroupClient(options)
+    try:
+        there = {tp.topic for tp in client.partitions(Subscription(tuple(wanted)))}
+    finally:
+        client.close()
+    missing = [topic for topic in wanted if topic not in there]
+    if missing:
+        raise OptionError(
+            f"records that fail go to topics that the cluster does not have: {', '.join(missing)}. Create them, retry "
+            f"topics with as many partitions as the topic has they are of"
+        )

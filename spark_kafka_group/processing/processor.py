@@ -1,0 +1,246 @@
+"""Hands the records of a query to a function, one at a time, on executors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.group_metrics import OBSERVED
+from spark_kafka_group.options import Options
+from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.record import REQUIRED, Record
+from spark_kafka_group.processing.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, Row
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True)
+class Processed:
+    """What came of the records of a batch: each is done, or was handed to a retry topic or a dead-letter topic.
+
+    Attributes
+    ----------
+    records, done, retried, dead
+        ``records == done + retried + dead``.
+    tries_again
+        How often a handler was given a record once more at once, after a pause.
+    stalled
+        How often one was abandoned that did not return.
+    most_in_flight
+        Most records that a task had in its window.
+    oldest_cell_ms
+        Longest time that a cell stayed in a window.
+    latency_p50_ms, latency_p99_ms
+        Of the handler's calls, give or take 6 %; None without a call.
+    """
+
+    records: int
+    done: int
+    retried: int
+    dead: int
+    tries_again: int
+    stalled: int
+    most_in_flight: int
+    oldest_cell_ms: float
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+
+    @classmethod
+    def of(cls, row: Row | Mapping[str, Any]) -> Processed:
+        """From a row of ``observedMetrics``, whose values are null when no task ran."""
+        latency = row["latencyMs"] or (None, None)
+        return cls(
+            row["records"] or 0, row["done"] or 0, row["retried"] or 0, row["dead"] or 0, row["triesAgain"] or 0,
+            row["stalled"] or 0, row["mostInFlight"] or 0, row["oldestCellMs"] or 0.0, latency[0], latency[1],
+        )  # fmt: skip
+
+
+class RecordProcessor:
+    """Calls `handler` for each record of a query, in tasks on executors; the source's commit waits for all of them.
+
+    ::
+
+        processor = RecordProcessor(
+            charge, ordering="key", threads=32, options=options,
+            retry_topics=[60_000, 600_000], dead_letter_topic="{topic}-dlt",
+        )
+        options |= {"includeHeaders": "true", "retryTopics": "60000,600000"}
+        df = spark.readStream.format("groupkafka").options(**options).load()
+        processor.start(df, "/data/charge.checkpoint").awaitTermination()
+
+    A micro-batch succeeds when every record of it is done, or is in another topic and acknowledged there. After a crash
+    its records are handled again: at least once, so handlers have to bear a record twice.
+
+    Parameters
+    ----------
+    handler
+        A function of a :class:`Record`, or an ``async def``; sent to executors, so it has to be picklable. A record is
+        done when it returns, whatever it returns, and has failed when it raises an Exception.
+    ordering
+        ``partition``: records of a partition one after the other; ``key``: records of a partition with the same key
+        one after the other; ``unordered``.
+    threads
+        Handlers at work at once in one Spark task: threads, or coroutines.
+    cell_records, window_cells
+        The sliding window of a task: most `window_cells` cells of `cell_records` consecutive records are in flight.
+    stall_timeout_ms
+        A handler that takes longer has failed, with HandlerStalledError. A thread cannot be ended, so what it does goes
+        on; a coroutine is cancelled.
+    max_local_retries, retry_backoff_ms
+        How often a record is tried again at once, and the pauses: the first, doubled for each further one, and the
+        longest. With an order, what comes after the record waits.
+    retry_topics
+        Delays in milliseconds. A record that still fails goes to ``<topic>-retry-<delay>`` of the first, from there to
+        that of the second, and so on. The source's option ``retryTopics`` reads them.
+    dead_letter_topic
+        Where records go after that; ``{topic}`` in it is the record's first topic. Without one the query stops.
+    error_headers
+        Words in which such records say what happened: ``connect``, ``spring`` or ``kip1191``.
+    fatal
+        Exceptions that make a record a dead letter at once.
+    options
+        The source's, for what it needs to write to those topics: brokers and security.
+
+    Raises
+    ------
+    OptionError
+        When something does not fit, before any data moves.
+    """
+
+    def __init__(
+        self,
+        handler: Callable[[Record], Any],
+        *,
+        ordering: str = "partition",
+        threads: int = 16,
+        cell_records: int = 100,
+        window_cells: int = 32,
+        stall_timeout_ms: int = 300_000,
+        max_local_retries: int = 3,
+        retry_backoff_ms: tuple[float, float] = (300, 60_000),
+        retry_topics: Sequence[int] = (),
+        dead_letter_topic: str | None = None,
+        error_headers: str = "connect",
+        fatal: Sequence[type[Exception]] = (),
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not callable(handler):
+            raise OptionError(f"handler must be a function of a record, and is {handler!r}")
+        first_ms, max_ms = retry_backoff_ms
+        parsed = None if options is None else Options.parse({name: _text(value) for name, value in options.items()})
+        self._handler = handler
+        self._settings = Settings(
+            ordering, threads, cell_records, window_cells, stall_timeout_ms, max_local_retries,
+            Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal), parsed,
+            _name_of(handler),
+        )  # fmt: skip
+        if parsed is not None and parsed.retry_delays_ms and set(parsed.retry_delays_ms) != set(retry_topics):
+            raise OptionError(
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: "
+                f"what is sent to the ones has to be read from the others"
+            )
+        _check_picklable(handler, self._settings)
+
+    def start(self, df: DataFrame, checkpoint: str, *, query_name: str | None = None, **trigger: Any) -> StreamingQuery:
+        """Start a stream.
+
+        What came of each micro-batch is in its progress: ``Processed.of(progress.observedMetrics["processing"])``.
+
+        Parameters
+        ----------
+        df
+            A stream with the source's columns; rows may be left out, but columns not.
+        checkpoint
+            Directory of the query's checkpoint.
+        trigger
+            As for ``DataStreamWriter.trigger``: ``processingTime="10 seconds"``, ``availableNow=True``.
+
+        Raises
+        ------
+        OptionError, BrokerError
+        """
+        writer = self._counted(df).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        if query_name is not None:
+            writer = writer.queryName(query_name)
+        if trigger:
+            writer = writer.trigger(**trigger)
+        return writer.start()
+
+    def run(self, df: DataFrame) -> Processed:
+        """Handle the records of a batch read, such as ``batch.df`` of a :func:`group_batch`.
+
+        Raises
+        ------
+        OptionError, BrokerError
+            Before data moves.
+        pyspark.errors.PySparkException
+            With ProcessingError, when a record could neither be handled nor be handed on.
+        """
+        [row] = self._told(df).agg(*_totals()).collect()
+        return Processed.of(row)
+
+    def _counted(self, df: DataFrame) -> DataFrame:
+        return self._told(df).observe(OBSERVED, *_totals())
+
+    def _told(self, df: DataFrame) -> DataFrame:
+        from spark_kafka_group.processing.task import SCHEMA
+
+        missing = [name for name in REQUIRED if name not in df.columns]
+        if missing:
+            raise OptionError(
+                f"a RecordProcessor needs the source's columns, and this DataFrame lacks {', '.join(missing)}"
+            )
+        if self._settings.hands_on:
+            if "headers" not in df.columns:
+                raise OptionError(
+                    "records go to retry_topics and dead_letter_topic with their headers, in which attempts are "
+                    "counted: set the source's option includeHeaders to true"
+                )
+            from spark_kafka_group.processing.hand_off import check_topics
+
+            check_topics(self._settings)
+        return df.mapInArrow(partial(_handle, self._handler, self._settings), SCHEMA)
+
+
+def _handle(
+    handler: Callable[[Record], Any], settings: Settings, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    from spark_kafka_group.processing.task import handle
+
+    return handle(batches, handler, settings)
+
+
+def _totals() -> list[Any]:
+    from pyspark.sql import functions as f
+
+    sums = [f.sum(name).alias(name) for name in ("records", "done", "retried", "dead", "triesAgain", "stalled")]
+    highest = [f.max(name).alias(name) for name in ("mostInFlight", "oldestCellMs")]
+    return [*sums, *highest, f.expr("percentile(latencyMs, array(0.5D, 0.99D), calls)").alias("latencyMs")]
+
+
+def _check_picklable(handler: Callable[[Record], Any], settings: Settings) -> None:
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps((handler, settings))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        raise OptionError(
+            f"the handler {settings.handler_name} cannot be sent to executors: {error}. Let it make connections and "
+            f"the like when it is first called, and keep them in a global"
+        ) from error
+
+
+def _name_of(handler: Callable[[Record], Any]) -> str:
+    kind = handler if hasattr(handler, "__qualname__") else type(handler)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _text(value: Any) -> str:
+    """As Spark turns options into text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,241 @@
+"""Those who call the handler: threads, or coroutines if it is an ``async def``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from spark_kafka_group.errors import ProcessingError
+from spark_kafka_group.processing.board import Board, Slice
+from spark_kafka_group.processing.latency import Latencies
+from spark_kafka_group.processing.record import Record
+
+WATCHED_EVERY_S = 1.0
+MOST_ABANDONED = 1000
+"""Threads whose handler hangs cannot be ended. With so many in one task something else is wrong than a record."""
+
+
+ENDED_WITHIN_S = 10.0
+"""A task that fails waits so long for handlers that are still at work, and then leaves them."""
+
+
+class Workers(Protocol):
+    """Takes from a board until there is nothing left."""
+
+    def running(self) -> contextlib.AbstractContextManager[None]:
+        """While in this block they work; leaving it waits for those that are not abandoned."""
+
+    def latencies(self) -> Latencies:
+        """Of all calls of the handler, those that failed included."""
+
+
+class _Thread:
+    """One thread that calls the handler for one record after the other."""
+
+    def __init__(self, board: Board, handler: Callable[[Record], Any]) -> None:
+        self._board = board
+        self._handler = handler
+        self._taken: Slice | None = None
+        self._at = 0
+        self._done = 0
+        self._began = 0
+        self._first = 0
+        # Who empties it says what came of the call: this thread, or the one that abandons it.
+        self._call: list[None] = []
+        self.latencies = Latencies()
+        self.thread = threading.Thread(target=self._run, name="groupkafka-handler", daemon=True)
+
+    def _run(self) -> None:
+        try:
+            while (taken := self._board.take()) is not None:
+                self._taken, self._done = taken, 0
+                if not self._handle(taken):
+                    return
+                self._board.finished(taken, self._done, (time.perf_counter_ns() - self._first) / 1e9)
+        except BaseException as error:  # noqa: BLE001 - raised by put(), a SystemExit of a handler's included
+            self._board.abort(error)
+
+    def _handle(self, taken: Slice) -> bool:
+        """Whether this thread was not abandoned meanwhile."""
+        handler, add = self._handler, self.latencies.add
+        self._first = began = time.perf_counter_ns()
+        for at, record in enumerate(taken.records):
+            self._at, self._began = at, began
+            call = self._call = [None]
+            error: Exception | None = None
+            try:
+                handler(record)
+            except Exception as raised:  # noqa: BLE001 - what it may raise is the handler's own matter
+                error = raised
+            ended = time.perf_counter_ns()
+            try:
+                call.pop()
+            except IndexError:
+                return False
+            add(ended - began)
+            began = ended
+            if error is None:
+                self._done += 1
+            elif self._board.failed(taken, at, error):
+                break
+            else:
+                began = time.perf_counter_ns()
+        self._call = []
+        return True
+
+    def abandon(self, after_ns: int) -> bool:
+        """Give up on this thread if its handler takes longer."""
+        call, taken, at, now = self._call, self._taken, self._at, time.perf_counter_ns()
+        ran_ns = now - self._began
+        if not call or taken is None or ran_ns <= after_ns or call is not self._call:
+            return False
+        try:
+            call.pop()
+        except IndexError:
+            return False
+        self.latencies.add(ran_ns)
+        self._board.stalled(taken, at, self._done, (now - self._first) / 1e9, ran_ns / 1e9)
+        return True
+
+
+class Threads:
+    """A pool of so many threads, in which those that hang are replaced."""
+
+    def __init__(self, board: Board, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> None:
+        self._board = board
+        self._handler = handler
+        self._stall_timeout_ms = stall_timeout_ms
+        self._over = threading.Event()
+        self._threads = [_Thread(board, handler) for _ in range(threads)]
+        self._gone: list[_Thread] = []
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        for worker in self._threads:
+            worker.thread.start()
+        watchman = threading.Thread(target=self._watch, name="groupkafka-watchman", daemon=True)
+        watchman.start()
+        try:
+            yield
+        except BaseException as error:
+            self._board.abort(error)
+            raise
+        finally:
+            self._over.set()
+            watchman.join()
+            _join([worker.thread for worker in self._threads])
+
+    def latencies(self) -> Latencies:
+        merged = Latencies()
+        for worker in self._threads + self._gone:
+            merged.merge(worker.latencies)
+        return merged
+
+    def _watch(self) -> None:
+        every_s = min(WATCHED_EVERY_S, self._stall_timeout_ms / 4000)
+        while not self._over.wait(every_s):
+            for index, worker in enumerate(self._threads):
+                if worker.abandon(self._stall_timeout_ms * 1_000_000):
+                    self._gone.append(worker)
+                    self._threads[index] = _Thread(self._board, self._handler)
+                    self._threads[index].thread.start()
+            if len(self._gone) > MOST_ABANDONED:
+                self._board.abort(
+                    ProcessingError(
+                        f"{len(self._gone)} handlers of one task hang: see what they wait for, and give their calls a "
+                        f"timeout"
+                    )
+                )
+                return
+
+
+class Coroutines:
+    """So many coroutines of an ``async def`` handler at once, on the event loop of one thread."""
+
+    def __init__(
+        self, board: Board, handler: Callable[[Record], Awaitable[Any]], most: int, stall_timeout_ms: int
+    ) -> None:
+        self._board = board
+        self._handler = handler
+        self._most = most
+        self._stall_s = stall_timeout_ms / 1000
+        self._latencies = Latencies()
+        self._thread = threading.Thread(target=self._run, name="groupkafka-handlers", daemon=True)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        except BaseException as error:
+            self._board.abort(error)
+            raise
+        finally:
+            _join([self._thread])
+
+    def latencies(self) -> Latencies:
+        return self._latencies
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised by put()
+            self._board.abort(error)
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        free = asyncio.Semaphore(self._most)
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await free.acquire()
+                taken = await loop.run_in_executor(None, self._board.take)
+                if taken is None:
+                    return
+                tasks.create_task(self._handle(taken, free))
+
+    async def _handle(self, taken: Slice, free: asyncio.Semaphore) -> None:
+        done, first = 0, time.perf_counter_ns()
+        try:
+            for at, record in enumerate(taken.records):
+                began = time.perf_counter_ns()
+                try:
+                    async with asyncio.timeout(self._stall_s) as limit:
+                        await self._handler(record)
+                except Exception as error:  # noqa: BLE001 - what it may raise is the handler's own matter
+                    ran_ns = time.perf_counter_ns() - began
+                    self._latencies.add(ran_ns)
+                    if limit.expired():
+                        self._board.stalled(taken, at, done, (time.perf_counter_ns() - first) / 1e9, ran_ns / 1e9)
+                        return
+                    if self._board.failed(taken, at, error):
+                        break
+                else:
+                    self._latencies.add(time.perf_counter_ns() - began)
+                    done += 1
+            self._board.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
+        finally:
+            free.release()
+
+
+def _join(threads: Sequence[threading.Thread]) -> None:
+    """Wait for threads, of which some may be in a handler when another one's failure ended the work."""
+    deadline = time.monotonic() + ENDED_WITHIN_S
+    for thread in threads:
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def workers_for(board: Board, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> Workers:
+    """Those that fit the handler."""
+    kind = Coroutines if is_async(handler) else Threads
+    return kind(board, handler, threads, stall_timeout_ms)
+
+
+def is_async(handler: Callable[..., Any]) -> bool:
+    """Whether calling it gives a coroutine: an ``async def``, or an object whose ``__call__`` is one."""
+    import inspect
+
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004

@@ -1,0 +1,57 @@
+"""What programs for spark-submit share: those in jobs/, and perhaps your own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from spark_kafka_group.offsets import GROUP_KEY
+
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+
+def session(name: str) -> SparkSession:
+    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
+    builder = SparkSession.builder.appName(name)
+    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
+        SparkContext._ensure_initialized()
+        # From here on SparkConf has what spark-submit was told.
+        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
+    return builder.getOrCreate()
+
+
+def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
+    """The arguments that say what is read.
+
+    Parameters
+    ----------
+    doc
+        The program's docstring, whose first line says what it does.
+    group
+        Help for ``--group`` where it may be left out.
+    """
+    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    made.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
+    made.add_argument("--group", required=group is None, help=group or "consumer group")
+    made.add_argument("--topics", required=True, help="topics, comma-separated")
+    made.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
+    )
+    return made
+
+
+def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
+    """The source's options that the arguments of :func:`parser` stand for; ``--option`` goes before `more`."""
+    named = {
+        "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
+    }  # fmt: skip
+    return named | more | dict(option.split("=", 1) for option in args.option)
+
+
+def generation(end_offset: str) -> int:
+    """The group's generation in which a micro-batch was planned, from ``sources[0].endOffset`` of its progress."""
+    return int(json.loads(end_offset)[GROUP_KEY]["generation"])

@@ -1,0 +1,46 @@
+"""Topics that are subscribed to and do not exist yet are asked for once a second, and without a word.
+
+kafka-python asks again after retry.backoff.ms, for as long as a topic is missing, and logs an error each time.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka import KafkaConsumer
+
+AGAIN_MS = 1_000.0
+NOT_FOUND = "Topic %s not found in cluster metadata"
+
+
+def ask_seldom(consumer: KafkaConsumer) -> None:
+    """Make the metadata of `consumer` wait a second for topics that are missing, unless somebody asks for them."""
+    cluster = consumer._client._manager.cluster
+    update_metadata, ttl = cluster.update_metadata, cluster.ttl
+    missing = False
+
+    def update(metadata: Any) -> None:
+        nonlocal missing
+        update_metadata(metadata)
+        errors = {topic.error_code for topic in metadata.topics} - {kafka_errors.NoError.errno}
+        missing = errors == {kafka_errors.UnknownTopicOrPartitionError.errno}
+        if missing and cluster._future is None:  # nobody has asked meanwhile
+            cluster._need_update = False
+
+    def ttl_if_missing() -> float:
+        left_ms = AGAIN_MS - (time.monotonic() * 1000 - cluster._last_refresh_ms)
+        told: float = ttl()
+        return max(0.0, min(told, left_ms)) if missing else told
+
+    cluster.update_metadata, cluster.ttl = update, ttl_if_missing
+
+
+def said_already(record: logging.LogRecord) -> bool:
+    """A filter of kafka-python's logger: who subscribes has said which topics are missing."""
+    return record.msg != NOT_FOUND
+
+
+logging.getLogger("kafka.cluster").addFilter(said_already)

@@ -1,0 +1,151 @@
+"""Records handed on to retry topics and dead-letter topics, by the workers of a task without Spark."""
+
+import contextlib
+import threading
+import time
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+from support import name, options
+
+from spark_kafka_group.error_headers import attempts_made
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import Options
+from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.board import Board
+from spark_kafka_group.processing.hand_off import HandOff, check_topics
+from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.processing.workers import workers_for
+
+
+def settings_for(kafka, topic, **more):
+    values = {
+        "ordering": "key", "threads": 8, "cell_records": 10, "window_cells": 8, "stall_timeout_ms": 60_000,
+        "max_local_retries": 0, "backoff": Backoff(1, 2), "retry_topics": (), "dead_letter_topic": "{topic}-dlt",
+        "error_headers": "connect", "fatal": (KeyError,), "options": Options.parse(options(kafka, topic, "billing")),
+        "handler_name": "shop:charge",
+    }  # fmt: skip
+    return Settings(**values | more)
+
+
+def process(handler, records, settings):
+    with HandOff(settings, 7).connected() as hand_off:
+        board = Board(settings, hand_off)
+        with workers_for(board, handler, settings.threads, settings.stall_timeout_ms).running():
+            board.put(records)
+        return board.counts
+
+
+@contextlib.contextmanager
+def reading(kafka, topic):
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None)
+    try:
+        consumer.assign([TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)])
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def everything_in(kafka, topic):
+    with reading(kafka, topic) as consumer:
+        ends = consumer.end_offsets(consumer.assignment())
+        found = []
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for records in consumer.poll(timeout_ms=500).values():
+                found += records
+        return found
+
+
+def fails(record):
+    raise ValueError(f"cannot do {record.offset}")
+
+
+def test_key_value_and_own_headers_arrive_as_they_were_whatever_is_null(kafka):
+    topic = name("orders")
+    kafka.create_topic(f"{topic}-dlt", partitions=2)
+    odd = [
+        Record(None, None, topic, 0, 0, 5, 0),
+        Record(b"", b"", topic, 1, 1, 5, 0, (("a", None), ("a", b""), ("b", b"\xff"))),
+        Record(b"\x00\xff", b"v" * 100_000, topic, 5, 2, 5, 1),
+    ]
+    counts = process(fails, odd, settings_for(kafka, topic, error_headers="kip1191"))
+    assert (counts.records, counts.dead, counts.done) == (3, 3, 0)
+    found = sorted(everything_in(kafka, f"{topic}-dlt"), key=lambda r: dict(r.headers)["__dlq.errors.offset"])
+    assert [(r.key, r.value, r.partition) for r in found] == [(r.key, r.value, r.partition % 2) for r in odd]
+    assert [[h for h in r.headers if h[0] in ("a", "b")] for r in found] == [list(r.headers) for r in odd]
+
+
+def test_a_record_goes_through_its_retry_topics_to_the_dead_letters_and_its_headers_do_not_grow(kafka):
+    topic = name("orders")
+    settings = settings_for(kafka, topic, retry_topics=(100, 200), error_headers="spring")
+    wanted = [f"{topic}-retry-100", f"{topic}-retry-200", f"{topic}-dlt"]
+    with pytest.raises(OptionError, match=f"does not have: {wanted[0]}, {wanted[1]}, {wanted[2]}. Create them"):
+        check_topics(settings)
+    for wished in wanted:
+        kafka.create_topic(wished, partitions=3)
+    check_topics(settings)
+    record, headers = Record(b"k", b"v", topic, 4, 99, 1_700_000_000_000, 0, (("own", b"1"),)), []
+    for hop, destination in enumerate(wanted, start=1):
+        before_ms = time.time() * 1000
+        counts = process(fails, [record], settings)
+        assert (counts.retried, counts.dead) == ((1, 0) if hop < 3 else (0, 1))
+        [found] = everything_in(kafka, destination)
+        assert found.partition == 1
+        assert found.timestamp >= before_ms - 1
+        told = dict(found.headers)
+        assert told["kafka_dlt-original-topic"] == topic.encode()
+        assert told["kafka_dlt-original-partition"] == b"\0\0\0\4"
+        assert told["kafka_dlt-original-offset"] == (99).to_bytes(8)
+        assert told["kafka_dlt-original-consumer-group"] == b"billing"
+        assert attempts_made(found.headers) == hop
+        headers.append([key for key, _ in found.headers if key != "retry_topic-backoff-timestamp"])
+        record = Record(
+            found.key, found.value, destination, found.partition, found.offset, found.timestamp, 0, tuple(found.headers)
+        )
+    assert headers[0] == headers[1] == headers[2]
+
+
+def test_a_fatal_exception_goes_past_the_retry_topics(kafka):
+    topic = name("orders")
+    kafka.create_topic(f"{topic}-dlt", partitions=1)
+
+    def handler(record):
+        raise KeyError(record.offset)
+
+    counts = process(handler, [Record(None, b"v", topic, 0, 0, 0, 0)], settings_for(kafka, topic, retry_topics=(100,)))
+    assert counts.dead == 1
+    assert len(everything_in(kafka, f"{topic}-dlt")) == 1
+
+
+def test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile(kafka3):
+    topic = name("orders")
+    dead = f"{topic}-dlt"
+    kafka3.create_topic(dead, partitions=1, configs={"min.insync.replicas": "2"})
+    leader = kafka3.admin.describe_topics([dead])[0]["partitions"][0]["leader_id"]
+    some_sent, killed = threading.Event(), threading.Event()
+
+    def handler(record):
+        if record.offset == 300:
+            some_sent.set()
+        if record.offset >= 300:
+            assert killed.wait(60)
+        raise ValueError(record.offset)
+
+    def kill():
+        assert some_sent.wait(60)
+        kafka3.node(leader - 1).kill()
+        killed.set()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        records = [Record(b"%d" % n, b"v", topic, 0, n, 0, 0) for n in range(1000)]
+        counts = process(handler, records, settings_for(kafka3, topic))
+        assert counts.dead == 1000
+        assert sorted(int(r.key) for r in everything_in(kafka3, dead)) == list(range(1000))
+    finally:
+        killer.join()
+        kafka3.node(leader - 1).start()
+        kafka3.wait_until_ready()

@@ -1,0 +1,273 @@
+"""RecordProcessor in real queries: what handlers get, where failures go, and what is committed."""
+
+import os
+import re
+import threading
+import time
+import urllib.request
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+from pyspark.errors import PySparkException
+from support import Record, committed, numbered, options, produce, topic_with
+
+from spark_kafka_group import (
+    GroupKafkaListener,
+    OptionError,
+    Processed,
+    RecordProcessor,
+    group_batch,
+)
+from spark_kafka_group.testing import wait_until
+
+
+def noted_in(directory, fails=lambda number, tries: False):
+    """A handler that writes down each record it is given; those chosen fail."""
+
+    def handler(record):
+        number = int(record.value[1:])
+        path = f"{directory}/{record.topic}"
+        file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(file, f"{number}\n".encode())
+        os.close(file)
+        if fails(number, record):
+            raise ValueError(f"{number} is poison")
+
+    return handler
+
+
+def handled(directory, topic):
+    """How often each record was given to the handler."""
+    path = Path(directory, topic)
+    return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
+
+
+def everything_in(kafka, topic):
+    """All records of a topic."""
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None)
+    try:
+        tps = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+        consumer.assign(tps)
+        ends = consumer.end_offsets(tps)
+        found = []
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            for records in consumer.poll(timeout_ms=500).values():
+                found += records
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.fixture
+def stream(spark, kafka, group, tmp_path):
+    """Run a processor over what a topic has now; returns what came of each micro-batch."""
+
+    def run(processor, topic, **more):
+        settings = options(kafka, topic, group, includeHeaders="true") | more
+        df = spark.readStream.format("groupkafka").options(**settings).load()
+        query = processor.start(df, str(tmp_path / "checkpoint"), availableNow=True)
+        query.awaitTermination()
+        return [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
+
+    return run
+
+
+@pytest.mark.parametrize("poison_per_mille", [0, 1, 50, 1000])
+def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, stream, tmp_path, poison_per_mille):
+    topic = topic_with(kafka, numbered(2000, 4), partitions=4)
+    kafka.create_topic(f"{topic}-dlt", partitions=2)
+    processor = RecordProcessor(
+        noted_in(tmp_path, fails=lambda number, _: number % 1000 < poison_per_mille),
+        ordering="key", max_local_retries=1, retry_backoff_ms=(1, 2), dead_letter_topic="{topic}-dlt",
+        options=options(kafka, topic, group),
+    )  # fmt: skip
+    told = stream(processor, topic, maxOffsetsPerTrigger="1000")
+    poison = 2 * poison_per_mille
+    assert [t.records for t in told] == [1000, 1000]
+    assert all(t.records == t.done + t.retried + t.dead for t in told)
+    assert (sum(t.done for t in told), sum(t.dead for t in told)) == (2000 - poison, poison)
+    assert sum(t.tries_again for t in told) == poison
+    assert all(t.latency_p50_ms <= t.latency_p99_ms and 0 < t.most_in_flight <= 3200 for t in told)
+    seen = handled(tmp_path, topic)
+    assert seen == {n: 2 if n % 1000 < poison_per_mille else 1 for n in range(2000)}
+    dead = everything_in(kafka, f"{topic}-dlt")
+    assert sorted((r.key, r.value) for r in dead) == sorted(
+        (b"k%d" % n, b"v%d" % n) for n in range(2000) if n % 1000 < poison_per_mille
+    )
+    for record in dead:
+        headers = dict(record.headers)
+        assert headers["__connect.errors.topic"] == topic.encode()
+        number = int(record.value[1:])
+        assert int(headers["__connect.errors.partition"]) == number % 4
+        assert record.partition == number % 4 % 2
+        assert headers["__connect.errors.exception.message"] == f"{number} is poison".encode()
+    assert sum(committed(kafka, group).values()) == 2000
+
+
+def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, group, stream, tmp_path):
+    topic = topic_with(kafka, numbered(300, 3))
+    failing = RecordProcessor(
+        noted_in(tmp_path / "a", fails=lambda n, _: n == 250), max_local_retries=0, cell_records=10
+    )
+    (tmp_path / "a").mkdir()
+    with pytest.raises(
+        PySparkException, match=rf"{topic}-1: offset 83: the handler .* failed: ValueError: 250 is poison"
+    ):
+        stream(failing, topic)
+    assert set(committed(kafka, group).values()) <= {0}
+    (tmp_path / "b").mkdir()
+    [told] = stream(RecordProcessor(noted_in(tmp_path / "b")), topic)
+    assert told.done == 300
+    assert handled(tmp_path / "b", topic) == dict.fromkeys(range(300), 1)
+
+
+def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committed(kafka, group, stream, tmp_path):
+    topic = topic_with(kafka, [Record(0, b"k", b"v%d" % n + b" " * 2000) for n in range(20)], partitions=1)
+    kafka.create_topic(f"{topic}-dlt", partitions=1, configs={"max.message.bytes": "1000"})
+    processor = RecordProcessor(
+        noted_in(tmp_path, fails=lambda n, _: n == 7), max_local_retries=0, dead_letter_topic=f"{topic}-dlt",
+        options=options(kafka, topic),
+    )  # fmt: skip
+    with pytest.raises(PySparkException, match="offset 7 could not be handed on, nothing is committed: .*-dlt-0"):
+        stream(processor, topic)
+    assert set(committed(kafka, group).values()) <= {0}
+    assert everything_in(kafka, f"{topic}-dlt") == []
+
+
+def test_a_handler_that_ends_its_process_stops_the_query_and_the_next_one_reads_the_same(
+    kafka, group, stream, tmp_path
+):
+    topic = topic_with(kafka, numbered(200, 2), partitions=2)
+
+    def handler(record):
+        if record.value == b"v150" and not (tmp_path / "died").exists():
+            (tmp_path / "died").touch()
+            os._exit(9)
+        noted(record)
+
+    noted = noted_in(tmp_path)
+    processor = RecordProcessor(handler, cell_records=5, window_cells=4, threads=4)
+    with pytest.raises(PySparkException):
+        stream(processor, topic)
+    assert set(committed(kafka, group).values()) <= {0}
+    [told] = stream(processor, topic)
+    assert told.done == 200
+    assert set(handled(tmp_path, topic)) == set(range(200))
+    assert sum(committed(kafka, group).values()) == 200
+
+
+def test_a_batch_read_is_handled_and_committed_by_group_batch(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(500, 3))
+
+    async def handler(record):
+        noted(record)
+
+    noted = noted_in(tmp_path)
+    with group_batch(spark, options(kafka, topic, group)) as batch:
+        told = RecordProcessor(handler, ordering="unordered", threads=50).run(batch.df.where("partition < 2"))
+    assert (told.records, told.done) == (334, 334)
+    assert handled(tmp_path, topic) == {n: 1 for n in range(500) if n % 3 < 2}
+    assert sum(committed(kafka, group).values()) == 500
+    assert RecordProcessor(handler).run(batch.df.where("false")) == Processed(0, 0, 0, 0, 0, 0, 0, 0.0, None, None)
+
+
+def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(3, 3))
+    settings = options(kafka, topic, group)
+    plain = spark.readStream.format("groupkafka").options(**settings).load()
+    with pytest.raises(OptionError, match="lacks partition, offset, timestamp, timestampType"):
+        RecordProcessor(print).start(plain.select("key", "value", "topic"), str(tmp_path))
+    dead = RecordProcessor(print, dead_letter_topic="{topic}-dlt", options=settings)
+    with pytest.raises(OptionError, match="includeHeaders"):
+        dead.start(plain, str(tmp_path))
+    with_headers = spark.readStream.format("groupkafka").options(**settings, includeHeaders=True).load()
+    with pytest.raises(OptionError, match=f"does not have: {topic}-dlt"):
+        dead.start(with_headers, str(tmp_path))
+    with pytest.raises(OptionError, match=r"cannot be sent to executors.*keep them in a global"):
+        RecordProcessor(partial(print, threading.Lock()))
+    with pytest.raises(OptionError, match="handler must be a function"):
+        RecordProcessor("shop.charge:charge")
+    assert committed(kafka, group) == {}
+
+
+def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(300, 3))
+    kafka.create_topic(f"{topic}-dlt", partitions=3)
+    settings = options(kafka, topic, group, includeHeaders="true")
+    processor = RecordProcessor(
+        noted_in(tmp_path, fails=lambda number, _: number % 100 == 1), max_local_retries=1, retry_backoff_ms=(1, 2),
+        dead_letter_topic="{topic}-dlt", options=settings,
+    )  # fmt: skip
+    listener = GroupKafkaListener(spark, prometheus_port=0, prometheus_address="127.0.0.1").attach()
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+
+    def done():
+        return listener.metrics()["handling"][0]["records-done-total"] if "handling" in listener.metrics() else None
+
+    query = processor.start(df, str(tmp_path / "checkpoint"), query_name="handling", processingTime="100 milliseconds")
+    try:
+        wait_until(lambda: done() == 297, within=60)
+        produce(kafka, topic, numbered(300, 3, first=300))
+        wait_until(lambda: done() == 594, within=60)
+        [told] = listener.metrics()["handling"]
+        assert (told["records-dead-total"], told["records-retried-total"], told["handler-retries-total"]) == (6, 0, 6)
+        assert 0 < told["records-in-flight-max"] <= 300
+        assert told["handler-latency-p50"] <= told["handler-latency-p99"]
+        shown = urllib.request.urlopen(f"http://127.0.0.1:{listener.prometheus_port}/metrics").read().decode()
+        assert re.search(
+            rf'kafka_consumer_records_dead_total{{group="{group}",query="handling",source="0"}} 6.0', shown
+        )
+    finally:
+        query.stop()
+        listener.close()
+
+
+def test_a_record_that_fails_comes_back_from_its_retry_topics_when_it_is_due(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(60, 3))
+    for made in (f"{topic}-retry-300", f"{topic}-retry-600", f"{topic}-dlt"):
+        kafka.create_topic(made, partitions=3)
+
+    def handler(record):
+        """7 fails once, 17 twice, 27 always; each notes when it was tried, and how old its record was."""
+        number = int(record.value[1:])
+        file = os.open(f"{tmp_path}/tried-{number}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(file, f"{record.topic} {time.time() * 1000 - record.timestamp}\n".encode())
+        os.close(file)
+        if {7: "retry-", 17: "retry-600", 27: "never"}.get(number, "") not in record.topic:
+            raise ValueError(number)
+
+    settings = options(kafka, topic, group, includeHeaders="true", retryTopics="300,600")
+    processor = RecordProcessor(
+        handler, ordering="key", max_local_retries=0, retry_topics=[300, 600], dead_letter_topic="{topic}-dlt",
+        options=settings, error_headers="spring",
+    )  # fmt: skip
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+    query = processor.start(df, str(tmp_path / "checkpoint"))
+    try:
+        wait_until(lambda: len(everything_in(kafka, f"{topic}-dlt")) == 1, within=60)
+        wait_until(lambda: sum(committed(kafka, group).values()) == 60 + 3 + 2, within=30)
+    finally:
+        query.stop()
+    tried = {n: [line.split() for line in (tmp_path / f"tried-{n}").read_text().splitlines()] for n in range(60)}
+    assert {n: [t for t, _ in tries] for n, tries in tried.items() if len(tries) > 1} == {
+        7: [topic, f"{topic}-retry-300"],
+        17: [topic, f"{topic}-retry-300", f"{topic}-retry-600"],
+        27: [topic, f"{topic}-retry-300", f"{topic}-retry-600"],
+    }
+    for tries in tried.values():
+        for read_from, age_ms in tries[1:]:
+            assert float(age_ms) >= int(read_from.rpartition("-")[2])
+    [dead] = everything_in(kafka, f"{topic}-dlt")
+    assert (dead.key, dead.value, dead.partition) == (b"k27", b"v27", 0)
+    told = dict(dead.headers)
+    assert told["kafka_dlt-original-topic"] == topic.encode()
+    assert told["retry_topic-attempts"] == b"\0\0\0\4"
+    processed = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
+    assert sum(t.records for t in processed) == sum(t.done + t.retried + t.dead for t in processed) == 65
+    assert (sum(t.retried for t in processed), sum(t.dead for t in processed)) == (5, 1)
+    with pytest.raises(OptionError, match="has to be read from the others"):
+        RecordProcessor(handler, retry_topics=[300], options=settings)
