@@ -14,11 +14,11 @@ import argparse
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group import Processed, RecordProcessor, submit
 
@@ -65,19 +65,14 @@ def ship(spark: SparkSession, handler: Callable[..., Any]) -> None:
             spark.addArtifacts(module.__file__, pyfile=True)
 
 
-def progress_lines(query: StreamingQuery, seen: set[int]) -> Iterator[str]:
-    """A line for each batch with records that ended since the last call."""
-    for progress in query.recentProgress:
-        if progress.batchId in seen or not progress.numInputRows:
-            continue
-        seen.add(progress.batchId)
-        told = Processed.of(progress.observedMetrics["processing"])
-        yield (
-            f"batch {progress.batchId:>5}  generation {submit.generation(progress.sources[0].endOffset):>5}  "
-            f"records {told.records:>8,}  done {told.done:>8,}  retried {told.retried:>6,}  dead {told.dead:>6,}  "
-            f"in flight <= {told.most_in_flight:>6,}  oldest cell {told.oldest_cell_ms / 1000:>6.1f} s  "
-            f"handler p50 {told.latency_p50_ms or 0:>7.1f} p99 {told.latency_p99_ms or 0:>7.1f} ms"
-        )
+def told(progress: StreamingQueryProgress) -> str:
+    """What a line says of a batch."""
+    of = Processed.of(progress.observedMetrics["processing"])
+    return (
+        f"records {of.records:>8,}  done {of.done:>8,}  retried {of.retried:>6,}  dead {of.dead:>6,}  "
+        f"in flight <= {of.most_in_flight:>6,}  oldest cell {of.oldest_cell_ms / 1000:>6.1f} s  "
+        f"handler p50 {of.latency_p50_ms or 0:>7.1f} p99 {of.latency_p99_ms or 0:>7.1f} ms"
+    )
 
 
 def main() -> None:
@@ -103,15 +98,7 @@ def main() -> None:
     ship(spark, handler)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = processor.start(spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger)
-    seen: set[int] = set()
-    try:
-        ended = False
-        while not ended:
-            ended = bool(query.awaitTermination(1))
-            for line in progress_lines(query, seen):
-                print(line, flush=True)
-    except KeyboardInterrupt:
-        query.stop()
+    submit.follow(query, told)
     spark.stop()
 
 

@@ -10,10 +10,9 @@ goes on where it stopped: parquet files hold every record once.
 
 import argparse
 import json
-from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group import submit
 
@@ -34,18 +33,13 @@ def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     return source.withColumns({"key": source.key.cast("string"), "value": source.value.cast("string")})
 
 
-def progress_lines(query: StreamingQuery, seen: set[int]) -> Iterator[str]:
-    """A line for each batch with records that ended since the last call."""
-    for progress in query.recentProgress:
-        if progress.batchId in seen or not progress.numInputRows:
-            continue
-        seen.add(progress.batchId)
-        source = progress.sources[0]
-        yield (
-            f"batch {progress.batchId:>5}  generation {submit.generation(source.endOffset):>5}  "
-            f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>11,.0f} rows/s  "
-            f"lag {lag(source.endOffset, source.latestOffset):>9,}"
-        )
+def told(progress: StreamingQueryProgress) -> str:
+    """What a line says of a batch."""
+    source = progress.sources[0]
+    return (
+        f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>11,.0f} rows/s  "
+        f"lag {lag(source.endOffset, source.latestOffset):>9,}"
+    )
 
 
 def lag(end_offset: str, latest_offset: str) -> int:
@@ -72,15 +66,7 @@ def main() -> None:
         .trigger(**trigger)
         .start()
     )
-    seen: set[int] = set()
-    try:
-        ended = False
-        while not ended:
-            ended = bool(query.awaitTermination(1))
-            for line in progress_lines(query, seen):
-                print(line, flush=True)
-    except KeyboardInterrupt:
-        query.stop()
+    submit.follow(query, told)
     spark.stop()
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Callable
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_group.offsets import GROUP_KEY
 
@@ -52,6 +55,23 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     return named | more | dict(option.split("=", 1) for option in args.option)
 
 
-def generation(end_offset: str) -> int:
-    """The group's generation in which a micro-batch was planned, from ``sources[0].endOffset`` of its progress."""
-    return int(json.loads(end_offset)[GROUP_KEY]["generation"])
+def follow(query: StreamingQuery, told: Callable[[StreamingQueryProgress], str]) -> None:
+    """Print a line for each micro-batch with records until the query ends; Ctrl-C stops it.
+
+    Parameters
+    ----------
+    told
+        What a line says behind the numbers of batch and generation.
+    """
+    seen: set[int] = set()
+    try:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(1))
+            for progress in query.recentProgress:
+                if progress.batchId not in seen and progress.numInputRows:
+                    seen.add(progress.batchId)
+                    generation = json.loads(progress.sources[0].endOffset)[GROUP_KEY]["generation"]
+                    print(f"batch {progress.batchId:>5}  generation {generation:>5}  {told(progress)}", flush=True)
+    except KeyboardInterrupt:
+        query.stop()
