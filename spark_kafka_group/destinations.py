@@ -21,11 +21,9 @@ def dead_letter_topic(topic: str) -> str:
 def delay_of(topic: str, delays_ms: Collection[int]) -> int | None:
     """How long records of a retry topic wait; None if it is none of these delays."""
     named = RETRY.fullmatch(topic)
-    delay_ms = int(named["delay_ms"]) if named else None
-    return delay_ms if delay_ms in delays_ms else None
+    return int(named["delay_ms"]) if named and int(named["delay_ms"]) in delays_ms else None
 
 
 def main_topic(topic: str, delays_ms: Collection[int]) -> str:
     """The topic that a retry topic belongs to; any other topic itself."""
-    named = RETRY.fullmatch(topic)
-    return named["topic"] if named and int(named["delay_ms"]) in delays_ms else topic
+    return topic if delay_of(topic, delays_ms) is None else topic.rpartition("-retry-")[0]

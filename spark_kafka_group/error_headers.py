@@ -126,12 +126,11 @@ def handed_on(
     due_ms
         When the next one is to be made; None when none is.
     """
-    own: list[tuple[str, bytes | None]] = [h for h in headers if not h[0].startswith(PREFIXES)]
     said = {"connect": _connect, "spring": _spring, "kip1191": _kip1191}[dialect](origin, failure, reader, attempts)
     counted = [(ORIGINAL_TIMESTAMP, _big_integer(origin.timestamp_ms)), (ATTEMPTS, struct.pack(">i", attempts + 1))]
     if due_ms is not None:
         counted.append((BACKOFF_TIMESTAMP, _big_integer(due_ms)))
-    return own + said + counted
+    return without(headers) + said + counted
 
 
 def exception_of(headers: Headers) -> str | None:
@@ -155,9 +154,6 @@ def last(headers: Headers, name: str) -> bytes | None:
 
 def _connect(origin: Origin, failure: Failure, reader: Reader, attempts: int) -> list[tuple[str, bytes | None]]:
     texts = {
-        "topic": origin.topic,
-        "partition": str(origin.partition),
-        "offset": str(origin.offset),
         "connector.name": reader.group,
         "task.id": str(reader.task),
         "stage": "TASK_PUT",
@@ -166,7 +162,7 @@ def _connect(origin: Origin, failure: Failure, reader: Reader, attempts: int) ->
         "exception.message": failure.message,
         "exception.stacktrace": failure.trace,
     }
-    return [(f"{CONNECT}{name}", text.encode(errors="replace")) for name, text in texts.items()]
+    return _texts(CONNECT, origin, texts)
 
 
 def _spring(origin: Origin, failure: Failure, reader: Reader, attempts: int) -> list[tuple[str, bytes | None]]:
@@ -186,15 +182,13 @@ def _spring(origin: Origin, failure: Failure, reader: Reader, attempts: int) -> 
 
 
 def _kip1191(origin: Origin, failure: Failure, reader: Reader, attempts: int) -> list[tuple[str, bytes | None]]:
-    texts = {
-        "topic": origin.topic,
-        "partition": str(origin.partition),
-        "offset": str(origin.offset),
-        "group": reader.group,
-        "delivery.count": str(attempts),
-        "message": failure.message,
-    }
-    return [(f"{KIP1191}{name}", text.encode(errors="replace")) for name, text in texts.items()]
+    return _texts(KIP1191, origin, {"group": reader.group, "delivery.count": str(attempts), "message": failure.message})
+
+
+def _texts(prefix: str, origin: Origin, more: dict[str, str]) -> list[tuple[str, bytes | None]]:
+    """What :func:`origin_of` reads, and more, as UTF-8."""
+    where = {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
+    return [(f"{prefix}{name}", text.encode(errors="replace")) for name, text in (where | more).items()]
 
 
 def _first_timestamp(headers: Headers, here: Origin) -> int:

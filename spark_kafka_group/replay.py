@@ -137,18 +137,14 @@ class _Sender:
         self._producer: Producer | None = None
         self._lock = threading.Lock()
         self._error: BrokerError | None = None
-        self._partitions: dict[str, int] = {}
 
     def send(self, record: Record, origin: Origin) -> None:
         if self._producer is None:
             from spark_kafka_group.wire.produce import Producer
 
             self._producer = Producer(self._options)
-        partitions = self._partitions.get(origin.topic)
-        if partitions is None:
-            partitions = self._partitions[origin.topic] = self._producer.partitions(origin.topic)
+        partition = origin.partition % self._producer.partitions(origin.topic)
         self._raise()
-        partition = origin.partition % partitions
         self._producer.send(origin.topic, partition, record.key, record.value, without(record.headers), self._settled)
 
     def wait(self) -> None:

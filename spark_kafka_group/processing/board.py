@@ -125,16 +125,20 @@ class Board:
         ProcessingError, BrokerError
             When a record can neither be handled nor be handed on: the first such error.
         """
-        for cell in cells_of(records, self._settings.cell_records):
+        try:
+            for cell in cells_of(records, self._settings.cell_records):
+                with self._lock:
+                    self._room.wait_for(lambda: not self._window.full or self._error is not None)
+                    self._raise()
+                    self._admit(cell)
             with self._lock:
-                self._room.wait_for(lambda: not self._window.full or self._error is not None)
+                self._closed = True
+                self._work.notify_all()
+                self._room.wait_for(lambda: self._window.empty or self._error is not None)
                 self._raise()
-                self._admit(cell)
-        with self._lock:
-            self._closed = True
-            self._work.notify_all()
-            self._room.wait_for(lambda: self._window.empty or self._error is not None)
-            self._raise()
+        except BaseException as error:
+            self.abort(error)
+            raise
 
     def abort(self, error: BaseException) -> None:
         """Nothing more is to be taken."""

@@ -28,7 +28,6 @@ class HandOff:
         self._reader = Reader(group, settings.handler_name, task)
         self._lock = threading.Lock()
         self._producer: Producer | None = None
-        self._partitions: dict[str, int] = {}
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[HandOff]:
@@ -64,18 +63,16 @@ class HandOff:
             "%s: attempt %d failed, sent to %s: %s: %s",
             record, attempts, topic, failure.exception, failure.message,
         )  # fmt: skip
-        producer, partitions = self._ready_for(topic)
-        partition = record.partition % partitions
+        producer = self._opened()
+        partition = record.partition % producer.partitions(topic)
         producer.send(topic, partition, record.key, record.value, headers, lambda problem: settled(counter, problem))
 
-    def _ready_for(self, topic: str) -> tuple[Producer, int]:
+    def _opened(self) -> Producer:
         with self._lock:
             if self._producer is None:
                 assert self._settings.options is not None, "checked with the settings"
                 self._producer = Producer(self._settings.options)
-            if topic not in self._partitions:
-                self._partitions[topic] = self._producer.partitions(topic)
-            return self._producer, self._partitions[topic]
+            return self._producer
 
 
 def check_topics(settings: Settings) -> None:

@@ -121,9 +121,6 @@ class Threads:
         watchman.start()
         try:
             yield
-        except BaseException as error:
-            self._board.abort(error)
-            raise
         finally:
             self._over.set()
             watchman.join()
@@ -171,9 +168,6 @@ class Coroutines:
         self._thread.start()
         try:
             yield
-        except BaseException as error:
-            self._board.abort(error)
-            raise
         finally:
             _join([self._thread])
 
