@@ -141,8 +141,10 @@ class Node:
         self._signal(signal.SIGCONT)
 
     def pause(self) -> None:
-        """SIGSTOP: the process lives and does nothing."""
+        """SIGSTOP: the process lives and, once this has returned, does nothing."""
+        assert self.process is not None, "start first"
         self._signal(signal.SIGSTOP)
+        os.waitpid(self.process.pid, os.WUNTRACED)  # or a thread of it may still answer
 
     def resume(self) -> None:
         """SIGCONT."""

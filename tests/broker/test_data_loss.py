@@ -19,6 +19,8 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 EARLIEST = {"startingOffsets": "earliest"}
 GOES_ON = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 3000}
 

@@ -7,6 +7,8 @@ from triggers import FIRST, by_partition, fill, send, send_anywhere
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 SECOND = FIRST + 1000
 
 

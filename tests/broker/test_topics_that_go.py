@@ -9,6 +9,8 @@ from triggers import FIRST, fill, read, send
 from spark_kafka_group.errors import DataLossError
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 EARLIEST = {"startingOffsets": "earliest"}
 GOES_ON = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": 2000}
 BRIEF = {"kafka.request.timeout.ms": 3000}

@@ -20,6 +20,8 @@ from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import GroupClient
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 UNCOMMITTED = {"kafka.isolation.level": "read_uncommitted"}
 SMALL = {"kafka.max.partition.fetch.bytes": 1, "kafka.fetch.max.bytes": 1024}

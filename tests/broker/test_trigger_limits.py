@@ -12,6 +12,8 @@ from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import wait_until
 
+pytestmark = pytest.mark.usefixtures("patience")
+
 EARLIEST = {"startingOffsets": "earliest"}
 
 
