@@ -23,6 +23,9 @@ MOST_ATTEMPTS = 2**15 - 1
 MOST_TRACE = 8192
 """Characters of a stack trace that are kept, its end: headers count for a topic's max.message.bytes."""
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
+SOURCE = "groupkafka source"
+"""The handler that headers name where the source itself could not read a record."""
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -140,6 +143,12 @@ def exception_of(headers: Headers) -> str | None:
         if value is not None:
             return value.decode(errors="replace")
     return None
+
+
+def handler_of(headers: Headers) -> str | None:
+    """What failed, where the headers name it: those of Connect do."""
+    value = last(headers, f"{CONNECT}class.name")
+    return None if value is None else value.decode(errors="replace")
 
 
 def without(headers: Headers) -> list[tuple[str, bytes | None]]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.error_headers import Origin, exception_of, origin_of, without
+from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.record import REQUIRED, Record, records_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.wire.produce import Producer
 
 SCHEMA = "topic string, exception string, outcome string, records bigint"
-WANTED, FILTERED, UNKNOWN = "wanted", "filtered", "not a dead letter"
+WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unreadable batch"
 NOWHERE = Origin("", -1, -1, -1, -1)
 
 
@@ -34,7 +34,8 @@ class Letters:
     topic, exception
         Where they came from, and the class of what their handler raised; None if their headers do not say.
     outcome
-        ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from).
+        ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from),
+        ``unreadable batch`` (what option onCorruptRecord left out, which is not a record).
     """
 
     topic: str | None
@@ -56,9 +57,11 @@ class Wanted:
     topic: str | None = None
     exception: str | None = None
 
-    def outcome(self, origin: Origin, exception: str | None) -> str:
+    def outcome(self, origin: Origin, exception: str | None, handler: str | None) -> str:
         if origin is NOWHERE:
             return UNKNOWN
+        if handler == SOURCE:
+            return RAW
         named = exception is not None and self.exception in (exception, exception.rpartition(".")[2])
         if self.topic not in (None, origin.topic) or not (self.exception is None or named):
             return FILTERED
@@ -113,7 +116,7 @@ def _task(wanted: Wanted, options: Options | None, batches: Iterable[pa.RecordBa
             for record in records_of(batch):
                 origin = origin_of(record.headers, NOWHERE)
                 exception = exception_of(record.headers)
-                outcome = wanted.outcome(origin, exception)
+                outcome = wanted.outcome(origin, exception, handler_of(record.headers))
                 if outcome == WANTED and sender is not None:
                     sender.send(record, origin)
                 found[origin.topic or None, exception, outcome] += 1
