@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
+FAIL, SKIP, DEAD_LETTER = "fail", "skip", "deadLetter"
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
@@ -190,6 +191,13 @@ class Options:
         "Whether a query stops where records it has not read are gone (retention, a topic that was deleted). With "
         "`false` it warns, counts in the progress what is gone before tasks start, and goes on with what is there.",
         default=True,
+    )  # fmt: skip
+    on_corrupt_record: str = _option(
+        "onCorruptRecord", parsing.choice(FAIL, SKIP, DEAD_LETTER),
+        "What to do about records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
+        "`fail`, `skip` (leave them out and say so in the executor's log), or `deadLetter` (that, and send their bytes "
+        "to `<topic>-dlt`, which must exist). See Records that cannot be read.",
+        default=FAIL,
     )  # fmt: skip
     include_headers: bool = _option("includeHeaders", parsing.boolean, "Adds the `headers` column.", default=False)
     generation: str = _option(

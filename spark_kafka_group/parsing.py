@@ -54,12 +54,14 @@ def boolean(raw: str) -> bool:
 
 
 def choice(*words: str) -> Callable[[str], str]:
-    """One of some words."""
+    """One of some words, however they are capitalized."""
+    by_lower_case = {word.lower(): word for word in words}
 
     def parse(raw: str) -> str:
-        if raw.strip().lower() not in words:
+        word = by_lower_case.get(raw.strip().lower())
+        if word is None:
             raise ValueError(f"must be one of {', '.join(words)}")
-        return raw.strip().lower()
+        return word
 
     return parse
 

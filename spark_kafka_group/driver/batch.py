@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
-from spark_kafka_group.driver import planner, stable
+from spark_kafka_group.driver import dead_letters, planner, stable
 from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.lookup import looked_up
@@ -38,6 +38,7 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
     try:
         tps = client.partitions(options.subscription)
         check_named(options, tps)
+        dead_letters.check(options)
         ranges = narrow(batch_ranges(options, client, tps)[0], constraints, client.offsets_at)
     finally:
         client.close()

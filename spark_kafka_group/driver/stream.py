@@ -13,7 +13,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.driver import process
+from spark_kafka_group.driver import dead_letters, process
 from spark_kafka_group.driver.due import Due
 from spark_kafka_group.driver.idling import Idler
 from spark_kafka_group.driver.session import GroupSession
@@ -137,6 +137,7 @@ class StreamDriver:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
             process.prepare()
+            dead_letters.check(self._options)
             siblings = self._shared or process.shared_directory()
             reader = offset.reader or self._new_reader
             self._session = GroupSession(self._options, reader, offset, self._caps, siblings)

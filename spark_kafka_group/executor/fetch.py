@@ -7,6 +7,7 @@ task decodes. No thread is needed for it: the response waits in the socket.
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
@@ -15,16 +16,24 @@ from spark_kafka_group.errors import (
     AuthenticationError,
     BrokerError,
     BrokerTimeoutError,
+    CorruptRecordError,
     OffsetOutOfRangeError,
     ReadError,
 )
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.wire import Brokers, FetchedPartition
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 
 log = logging.getLogger(__name__)
 
 DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
+NOTHING_FOUND_AFTER_S = 3.0
+"""When a broker that finds no record, though the log goes on, has answered so for this long, it will not find one."""
+REFUSED_AS_CORRUPT = {"CorruptRecordError", "InvalidRecordError"}
+"""kafka-python's names of what a broker answers that cannot make sense of its log."""
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8  # within a record batch; what it counts follows
 
 
 class Chunk(NamedTuple):
@@ -37,6 +46,8 @@ class Chunk(NamedTuple):
     """Valid until the next chunk is asked for."""
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer id and first offset of each transaction in them that was aborted."""
+    problem: str | None = None
+    """Why what follows these record batches cannot be read; the partition is not read on unless the caller says so."""
 
 
 class Fetcher:
@@ -48,6 +59,8 @@ class Fetcher:
         Finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
     stalled_after_s
         Without a new record for this long, reading fails; Spark then tries the task again.
+    largest
+        Most bytes that a record batch may have.
     """
 
     def __init__(
@@ -57,14 +70,19 @@ class Fetcher:
         scan: Callable[[str, int, memoryview], tuple[int, int]],
         stalled_after_s: float,
         fail_on_data_loss: bool = True,
+        largest: int = LARGEST_BATCH,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._brokers = brokers
         self._scan = scan
+        self._largest = largest
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
+        self._starts: dict[TopicPartition, int] = {}  # of which rows are wanted, where that is not the position
         self._ends = {r.tp: r.end for r in ranges}
         self._leaders: dict[TopicPartition, int] = {}
-        self._asked: dict[int, Collection[TopicPartition]] = {}  # requests whose responses have not been read, by node
+        # positions of requests whose responses have not been read, by node
+        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._nothing_since: dict[TopicPartition, float] = {}  # when a log that goes on was first said to have no record
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
@@ -95,6 +113,23 @@ class Fetcher:
                     raise self._error
         finally:
             self._brokers.drop_busy()
+
+    def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
+        """Read a partition on from another position than the chunks handed out so far led to.
+
+        Parameters
+        ----------
+        position
+            Offset to ask for; at or after the end of the partition's range nothing more is read.
+        start
+            Offset of the first row that is wanted of what the broker then sends.
+        """
+        self._positions.pop(tp, None)
+        self._starts.pop(tp, None)
+        if max(position, start) < self._ends[tp]:
+            self._positions[tp] = position
+            self._starts[tp] = start
+        self._last_progress = self._clock()
 
     def _ask(self) -> None:
         """Send a request to every leader that has something to send and none under way."""
@@ -145,7 +180,7 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
-            self._asked[node_id] = wanted.keys()
+            self._asked[node_id] = wanted
 
     def _next_response(self) -> list[Chunk]:
         """Read one response, and ask its sender for more before the records are looked at."""
@@ -158,22 +193,29 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, asked, error)
             return []
-        before = dict(self._positions)
         chunks, moved = [], False
         for partition in fetched:
-            if partition.tp not in asked or partition.tp not in before:
+            position = asked.get(partition.tp)
+            if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
                 continue
             try:
-                if partition.error is not None:
+                if partition.error in REFUSED_AS_CORRUPT:
+                    told = f"the broker cannot read its own log there ({partition.error})"
+                    chunks.append(self._unreadable(partition.tp, told))
+                elif partition.error is not None:
                     moved |= self._failed(partition)
                 elif partition.records:
                     chunks.append(self._advance(partition))
+                elif self._finds_nothing(partition):
+                    told = f"the broker finds no record from there on in a log that ends at {partition.high_watermark}"
+                    chunks.append(self._unreadable(partition.tp, told))
                 else:
                     self._check_not_at_end(partition)
             except ReadError as error:
                 self._error = error  # raised when what came before it has been handed out
                 return chunks
         if chunks:
+            self._nothing_since.clear()  # responses that are full have no room for all partitions
             self._last_progress = self._clock()
         elif moved:
             self._wait(self._last_problem)
@@ -184,17 +226,38 @@ class Fetcher:
 
     def _advance(self, fetched: FetchedPartition) -> Chunk:
         """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
-        tp = fetched.tp
-        start, end = self._positions.pop(tp), self._ends[tp]
-        _, next_offset = self._scan(tp.topic, tp.partition, fetched.records)
-        if next_offset <= start:
-            raise ReadError(
-                tp.topic, tp.partition, start,
-                f"the broker sent {len(fetched.records)} bytes that hold no record from this offset on",
-            )  # fmt: skip
-        if next_offset < end:
+        tp, records = fetched.tp, fetched.records
+        position, end = self._positions.pop(tp), self._ends[tp]
+        start = self._starts.pop(tp, position)
+        problem = None
+        try:
+            size, next_offset = self._scan(tp.topic, tp.partition, records)
+        except CorruptRecordError as error:
+            # What is before it can be read all the same; the decoder tells what is wrong, and at which offset.
+            return Chunk(tp, start, end, records, fetched.aborted, error.problem)
+        if next_offset < end and len(records) - size >= _LENGTH_AT + _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(records, size + _LENGTH_AT)
+            if length > self._largest:
+                problem = f"a batch gives its length as {length}, and none may have more than {self._largest} bytes"
+        if next_offset <= position and problem is None:
+            problem = f"the broker sent {len(records)} bytes that hold no record from this offset on"
+        if problem is None and next_offset < end:
             self._positions[tp] = next_offset
-        return Chunk(tp, start, end, fetched.records, fetched.aborted)
+        return Chunk(tp, start, end, records, fetched.aborted, problem)
+
+    def _unreadable(self, tp: TopicPartition, problem: str) -> Chunk:
+        """A chunk of nothing but a problem."""
+        position = self._positions.pop(tp)
+        return Chunk(tp, self._starts.pop(tp, position), self._ends[tp], memoryview(b""), (), problem)
+
+    def _finds_nothing(self, fetched: FetchedPartition) -> bool:
+        """Whether a log goes on, may be read on, and its broker has found nothing for a while, as after a header whose
+        length leads it astray."""
+        position, stable = self._positions[fetched.tp], fetched.last_stable_offset
+        if fetched.high_watermark <= position or (stable is not None and stable <= position):
+            return False
+        since = self._nothing_since.setdefault(fetched.tp, self._clock())
+        return self._clock() - since >= min(NOTHING_FOUND_AFTER_S, self._stalled_after_s)
 
     def _check_not_at_end(self, fetched: FetchedPartition) -> None:
         """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
+from functools import cache
 from typing import TYPE_CHECKING
 
-from spark_kafka_group.errors import ReadError
+from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
@@ -13,10 +15,12 @@ from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import LARGEST_BATCH
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from spark_kafka_group.executor.corrupt import Remedy
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 """Size at which a RecordBatch is handed to Spark: its fixed cost vanishes, and it still fits into caches."""
@@ -28,43 +32,74 @@ def read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
     Raises
     ------
     ReadError
-        Naming topic, partition and offset; rows before that offset have been yielded.
+        Naming topic, partition and offset; rows before that offset have been yielded. A CorruptRecordError only with
+        onCorruptRecord=fail.
     BrokerError, InterceptorError
     """
-    batches = _records(task, options)
+    batches = records(task, options, brokers_for(options))
     return consumed(batches, options.interceptors) if options.interceptors else batches
 
 
-def _records(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
+def records(
+    task: ReadTask, options: Options, brokers: Brokers, others: Callable[[Options], Brokers] = Brokers
+) -> Iterator[pa.RecordBatch]:
+    """As :func:`read`, before interceptors.
+
+    Parameters
+    ----------
+    others
+        Makes connections of their own for whoever looks for a way on after a record batch that cannot be read.
+    """
     twin = decode.load(options.decoder)
+    largest = max(LARGEST_BATCH, options.fetch_max_bytes)
     builder = twin.RecordBatchBuilder(
         include_headers=options.include_headers,
         check_crcs=options.check_crcs,
-        unpacked_limit=max(LARGEST_BATCH, options.fetch_max_bytes),
+        unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,
     )
     fetcher = Fetcher(
-        brokers_for(options), task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss
+        brokers, task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss, largest
     )
-    try:
-        for chunk in fetcher.chunks():
-            yield from _decoded(chunk, builder)
-    except ReadError:
+    with contextlib.ExitStack() as opened:
+
+        @cache
+        def remedy() -> Remedy:
+            from spark_kafka_group.executor.corrupt import Remedy  # seldom needed
+
+            return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others)))
+
+        try:
+            for chunk in fetcher.chunks():
+                yield from _decoded(chunk, builder, remedy)
+        except ReadError:
+            if builder.rows:
+                yield builder.finish()
+            raise
         if builder.rows:
             yield builder.finish()
-        raise
-    if builder.rows:
-        yield builder.finish()
 
 
-def _decoded(chunk: Chunk, builder: decode.RecordBatchBuilder) -> Iterator[pa.RecordBatch]:
+def _decoded(
+    chunk: Chunk, builder: decode.RecordBatchBuilder, remedy: Callable[[], Remedy]
+) -> Iterator[pa.RecordBatch]:
     """Decode a chunk; yield when the builder is full."""
-    tp, position = chunk.tp, 0
+    tp, begin, position, start, problem = chunk.tp, 0, 0, chunk.start, chunk.problem
     aborted = AbortedTransactions(chunk.aborted) if chunk.aborted else None
     while True:
         before = position
-        position = builder.append(tp.topic, tp.partition, chunk.records, position, chunk.start, chunk.end, aborted)
+        try:
+            position = builder.append(tp.topic, tp.partition, chunk.records, position, start, chunk.end, aborted)
+            if builder.nbytes < ARROW_BATCH_BYTES and position == before:
+                if problem is None:
+                    return
+                raise CorruptRecordError(tp.topic, tp.partition, start, problem)
+        except CorruptRecordError as error:
+            on = remedy().after(chunk, begin, start, builder.position, error)
+            if on is None:
+                return
+            begin = position = on.position
+            start, problem = on.start, None if on.anew else problem
+            continue
         if builder.nbytes >= ARROW_BATCH_BYTES:
             yield builder.finish()
-        elif position == before:
-            return

@@ -20,8 +20,9 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
+from spark_kafka_group.wire.produce import Producer
 
-READ, DESCRIBE = ACLOperation.READ, ACLOperation.DESCRIBE
+READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
 
 
@@ -216,6 +217,22 @@ def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
     with pytest.raises((GroupKafkaError, PythonException), match=told.format(group=group, topic=records)):
         runs(way, user)
     assert committed(kafka, group) == {}
+
+
+def test_who_may_not_write_to_a_topic_is_told_and_write_is_all_it_takes(kafka, user_with):
+    topic, other = kafka.create_topic(name("written")), kafka.create_topic(name("other"))
+    for rights, allowed in (
+        ([(DESCRIBE, TOPIC, topic)], False),
+        ([(DESCRIBE, TOPIC, topic), (WRITE, TOPIC, other)], False),
+        ([(WRITE, TOPIC, topic)], True),
+    ):
+        settled = []
+        with Producer(Options.parse(given(kafka, topic, None, user_with(*rights)))) as producer:
+            producer.send(topic, 0, None, b"v", (), settled.append)
+            producer.flush()
+        (problem,) = settled
+        assert (problem is None) == allowed
+        assert allowed or f"this user needs the ACL operation Write on Topic {topic}" in str(problem)
 
 
 def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(

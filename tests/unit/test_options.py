@@ -22,6 +22,13 @@ def test_names_are_case_insensitive():
     assert parse(MAXOFFSETSPERTRIGGER="5").max_offsets_per_trigger == 5
 
 
+def test_words_are_taken_however_they_are_capitalized_and_mean_one_thing():
+    assert {parse(onCorruptRecord=word).on_corrupt_record for word in ("deadLetter", "DEADLETTER")} == {"deadLetter"}
+    with pytest.raises(OptionError, match=r"onCorruptRecord \(dlq\) must be one of fail, skip, deadLetter"):
+        parse(onCorruptRecord="dlq")
+    assert parse().on_corrupt_record == "fail"
+
+
 def test_defaults_are_kafkas():
     options = parse()
     assert options.session_timeout_ms == 45_000

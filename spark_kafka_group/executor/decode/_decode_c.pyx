@@ -470,6 +470,7 @@ cdef class RecordBatchBuilder:
     """Rows in Arrow's memory from the start."""
 
     cdef readonly int64_t nbytes
+    cdef readonly Py_ssize_t position
     cdef readonly bint check_crcs
     cdef readonly object unpacked_limit
     cdef bint include_headers
@@ -501,6 +502,7 @@ cdef class RecordBatchBuilder:
         self.topic = ""
         self.topic_cost = 0
         self.partition = -1
+        self.position = 0
         self.likely_rows = FIRST_ROWS
         self.likely_key_bytes = self.likely_value_bytes = FIRST_BYTES
         self._clear()
@@ -584,6 +586,7 @@ cdef class RecordBatchBuilder:
                 if self.nbytes >= self.target_bytes:
                     break
         finally:
+            self.position = position
             self.runs.append((topic, self.row_count - rows_before))
         return position
 

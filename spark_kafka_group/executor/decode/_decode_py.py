@@ -225,6 +225,7 @@ class RecordBatchBuilder:
         self._topic = ""
         self._topic_cost = 0
         self._partition = -1
+        self.position = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -266,6 +267,7 @@ class RecordBatchBuilder:
                 if self.nbytes >= self._target_bytes:
                     break
         finally:
+            self.position = position
             self._runs.append((topic, self.rows - rows_before))
         return position
 

@@ -68,6 +68,11 @@ class RecordBatchBuilder(Protocol):
         """Bytes held: topic, key, value and header data, ROW_COST per row, HEADER_COST per header."""
 
     @property
+    def position(self) -> int:
+        """Byte of its `records` up to which the last :meth:`append` came; where the bad record batch begins, if it raised
+        a CorruptRecordError."""
+
+    @property
     def check_crcs(self) -> bool:
         """As given."""
 

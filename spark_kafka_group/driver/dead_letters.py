@@ -1,0 +1,36 @@
+"""onCorruptRecord=deadLetter: that its topics exist is looked at before any record is read."""
+
+from __future__ import annotations
+
+from spark_kafka_group.destinations import dead_letter_topic
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import DEAD_LETTER, Options
+from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.wire import GroupClient
+
+
+def check(options: Options) -> None:
+    """Refuse to read topics whose dead-letter topics do not exist. Topics that a pattern finds later are not looked at.
+
+    Asks nobody without onCorruptRecord=deadLetter.
+
+    Raises
+    ------
+    OptionError, BrokerError
+    """
+    if options.on_corrupt_record != DEAD_LETTER:
+        return
+    client = GroupClient(options)
+    try:
+        read = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
+        # A pattern may find the dead-letter topics too.
+        wanted = {dead_letter_topic(topic) for topic in read if topic not in {dead_letter_topic(t) for t in read}}
+        there = {tp.topic for tp in client.partitions(Subscription(tuple(sorted(wanted))))} if wanted else set()
+    finally:
+        client.close()
+    missing = sorted(wanted - there)
+    if missing:
+        raise OptionError(
+            f"onCorruptRecord (deadLetter) sends what cannot be read of a topic to one named after it, and the cluster "
+            f"does not have {', '.join(missing)}: create it, or take skip or fail"
+        )

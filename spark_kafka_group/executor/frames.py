@@ -1,0 +1,103 @@
+"""Record batches by their headers, as far as these can be believed: where one ends, and what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+from spark_kafka_group.errors import CorruptRecordError
+from spark_kafka_group.offsets import TopicPartition
+
+_FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
+_OFFSET = Struct(">q")
+_MAGIC_2 = b"\x02"
+_LENGTH_END = 12  # bytes before what the length counts
+_MIN_LENGTH = {0: 14, 1: 22, 2: 49}
+HEADER_BYTES = 61
+
+Scan = Callable[[str, int, memoryview], tuple[int, int]]
+Intact = Callable[[TopicPartition, memoryview], bool]
+
+
+class Frame(NamedTuple):
+    """A record batch whose header is possible, and which is there to its end."""
+
+    base_offset: int
+    magic: int
+    begin: int
+    """Its first byte."""
+    end: int
+    """Byte after it."""
+    next_offset: int
+    """Offset after its last one, as its header says."""
+
+
+def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Frame | None:
+    """The record batch that begins at a byte; None if its header is impossible, or it is cut off."""
+    if len(records) - position < _FRAME.size:
+        return None
+    base_offset, length, _, magic = _FRAME.unpack_from(records, position)
+    end = position + _LENGTH_END + length
+    if not position < end <= len(records):
+        return None
+    try:
+        size, next_offset = scan(tp.topic, tp.partition, records[position:end])
+    except CorruptRecordError:
+        return None
+    return Frame(base_offset, magic, position, end, next_offset) if size == end - position else None
+
+
+def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
+    """Whether `batch`, which cannot be read, ends where its header says: the next one begins there, with the next offset.
+
+    What a header of a record batch says of its length and its last offset is doubted as long as that is not so.
+
+    Parameters
+    ----------
+    largest
+        Most bytes that a record batch may have.
+    """
+    if len(records) - batch.end < _FRAME.size:
+        return False
+    base_offset, length, _, magic = _FRAME.unpack_from(records, batch.end)
+    if base_offset != batch.next_offset or not _MIN_LENGTH.get(magic, largest + 1) <= length <= largest:
+        return False
+    cut_off = length > len(records) - batch.end - _LENGTH_END
+    return cut_off or at(scan, tp, records, batch.end) is not None
+
+
+def leading_to(
+    scan: Scan, tp: TopicPartition, records: memoryview, position: int, target: int, first: int, intact: Intact
+) -> Frame | None:
+    """The first record batch behind byte `position` from which one header leads to the next, up to byte `target`.
+
+    That a record batch begins at `target` is known, so this is no accident: bytes in a record that look like a record
+    batch, as in a dead-letter topic, are not followed by one.
+
+    Parameters
+    ----------
+    first
+        Least offset it may have.
+    intact
+        Whether the bytes of a record batch are undamaged, which that one has to be.
+    """
+    between = bytes(records[position:target])
+    (next_offset,) = _OFFSET.unpack_from(records, target)
+    leading = {target - position: next_offset}
+    magic_at = between.rfind(_MAGIC_2, _FRAME.size)
+    while magic_at >= 0:
+        begin = magic_at - _FRAME.size + 1
+        base_offset, length, _, _ = _FRAME.unpack_from(between, begin)
+        limit = leading.get(begin + _LENGTH_END + length)
+        if limit is not None and base_offset >= first:
+            frame = at(scan, tp, records, position + begin)
+            if frame is not None and frame.next_offset <= limit:
+                leading[begin] = base_offset
+        magic_at = between.rfind(_MAGIC_2, _FRAME.size, magic_at)
+    del leading[target - position]
+    for begin in sorted(leading):
+        frame = at(scan, tp, records, position + begin)
+        if frame is not None and intact(tp, records[position + begin : frame.end]):
+            return frame
+    return None

@@ -1,0 +1,169 @@
+"""Looks in a log for the next record batch that a broker can find, after one whose end is not known.
+
+A broker finds an offset by its index, which has an entry for every few kilobytes of the log
+(``log.index.interval.bytes``), and from there on by hopping from header to header. So an offset before the next entry
+leads to the damage again, to an error or to nothing, and one behind it does not.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from spark_kafka_group.errors import AuthenticationError, BrokerError, CorruptRecordError, ReadError
+from spark_kafka_group.executor import decode, frames
+from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers
+
+UNKNOWN = "UnknownError"
+"""kafka-python's name of UNKNOWN_SERVER_ERROR, which may mean anything."""
+ATTEMPTS = 5
+"""How often a question is sent that was not answered, or with an error that may pass."""
+
+
+class Found(NamedTuple):
+    """A record batch that a broker finds."""
+
+    ask_at: int
+    """The offset to ask for."""
+    start: int
+    """Its first offset."""
+    header: bytes
+    """Its first bytes, by which it is known again."""
+
+
+def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Found | None:
+    """The first of the record batches that `look` finds for the offsets from `first` to `end`.
+
+    Looks ahead in steps that double, then narrows: about twice as often, at most, as there are binary digits in the
+    number of offsets. Where `look` finds the record batch that holds an offset, it is taken to do so for all offsets
+    behind it. One that begins behind the offset asked for is the answer only if nothing is found before it: there may be
+    a gap, as compaction leaves them, or what is in between is passed over.
+    """
+    best: Found | None = None
+
+    def holding(offset: int) -> Found | None:
+        nonlocal best
+        found = look(offset)
+        if found is not None and (best is None or found.start < best.start):
+            best = found
+        return found if found is not None and found.start <= offset else None
+
+    if first >= end:
+        return None
+    at, step, low = first, 1, first - 1
+    while (found := holding(at)) is None:
+        if at == end - 1:
+            return best
+        low, at, step = at, min(first + step, end - 1), 2 * step
+    high = found.start
+    while high - low > 1:
+        middle = (low + high) // 2
+        earlier = holding(middle)
+        if earlier is None:
+            low = middle
+        else:
+            high = earlier.start
+    return best
+
+
+class Search:
+    """Asks the leaders of partitions for one record batch at a time, over connections of its own.
+
+    Parameters
+    ----------
+    connect
+        Makes them.
+    """
+
+    def __init__(self, options: Options, twin: decode.Decoder, connect: Callable[[Options], Brokers]) -> None:
+        self._twin = twin
+        self._puzzled = False
+        self._brokers = connect(replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0))
+
+    def first_from(self, tp: TopicPartition, first: int, end: int) -> Found | None:
+        """The first record batch from offset `first` on that can be found; None if none before `end` can be.
+
+        Raises
+        ------
+        BrokerError, ReadError
+            When brokers do not answer, or not because of what is in their logs; nothing is known then.
+        """
+        self._puzzled = False
+        found = first_found(first, end, lambda offset: self._look(tp, offset, first))
+        if found is None and self._puzzled:
+            raise ReadError(tp.topic, tp.partition, first, f"the broker refuses to send records: {UNKNOWN}")
+        return found
+
+    def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
+        """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
+        builder = self._twin.RecordBatchBuilder(
+            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=1
+        )
+        try:
+            builder.append(tp.topic, tp.partition, batch, 0, 0, 2**63 - 1)
+        except CorruptRecordError:
+            return False
+        return True
+
+    def answers(self, tp: TopicPartition, offset: int) -> bool:
+        """Whether the broker has something to send for an offset, once asked again.
+
+        Raises
+        ------
+        BrokerError, ReadError
+        """
+        return len(self._fetched(tp, offset)) > 0
+
+    def close(self) -> None:
+        """Close connections."""
+        self._brokers.close()
+
+    def _look(self, tp: TopicPartition, offset: int, first: int) -> Found | None:
+        records = self._fetched(tp, offset)
+        batch = frames.at(self._twin.scan, tp, records, 0)
+        if batch is None or batch.base_offset < first or batch.next_offset <= offset:
+            return None
+        # What begins behind the offset asked for may be bytes that only look like a header.
+        if batch.base_offset > offset and not self.intact(tp, records[: batch.end]):
+            return None
+        # The offset of a message that wraps others, before message format v2, is that of the last one inside.
+        start = batch.base_offset if batch.magic == 2 else offset
+        return Found(offset, start, bytes(records[: min(batch.end, frames.HEADER_BYTES)]))
+
+    def _fetched(self, tp: TopicPartition, offset: int) -> memoryview:
+        """What a broker sends for an offset: at least one record batch, or nothing if it cannot."""
+        problem = "no answer"
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                time.sleep(self._brokers.retry_backoff_s)
+            node_id = None
+            try:
+                node_id = self._brokers.leaders([tp], attempt > 0).get(tp)
+                if node_id is None:
+                    problem = "it has no leader"
+                    continue
+                connection = self._brokers.connection(node_id)
+                connection.send({tp: offset})
+                fetched = [partition for partition in connection.receive() if partition.tp == tp]
+            except AuthenticationError:
+                raise
+            except (OSError, BrokerError) as error:
+                problem = str(error)
+                if node_id is not None:
+                    self._brokers.drop(node_id)
+                continue
+            for partition in fetched:  # none, where the broker wants the client to slow down
+                if partition.error == UNKNOWN or partition.error in REFUSED_AS_CORRUPT:
+                    self._puzzled |= partition.error == UNKNOWN
+                    return memoryview(b"")
+                if partition.error is None:
+                    return partition.records
+                problem = partition.error
+                if not partition.retriable:
+                    raise ReadError(tp.topic, tp.partition, offset, f"the broker refuses to send records: {problem}")
+        raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")

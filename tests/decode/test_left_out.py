@@ -1,0 +1,416 @@
+"""What cannot be read is left out, and nothing else: every kind of damage, both twins, on a log in memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import pytest
+from damage import DAMAGES, PARTLY_READ, batches, damaged
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
+from served import Result, Served, read_all
+
+from spark_kafka_group.executor import fetch
+from spark_kafka_group.executor import read as reading
+from spark_kafka_group.executor.search import Found, first_found
+
+TWINS = ["python", "c"]
+SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+SMALL = {"kafka.max.partition.fetch.bytes": 1}
+"""One record batch a fetch."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def impatient() -> Iterator[None]:
+    """A broker that finds nothing once will not find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fetch, "NOTHING_FOUND_AFTER_S", 0.0)
+        yield
+
+
+def written(count: int = 6, size: int = 3, codec: str = "none") -> bytes:
+    """A log of record batches with so many records each, all of one size."""
+    return b"".join(
+        batch([Rec(value=b"%04d" % (at + i)) for i in range(size)], base_offset=at, codec=CODECS[codec])
+        for at in range(0, count * size, size)
+    )
+
+
+def indexed(log: bytes, every: int = 1) -> dict[int, int]:
+    """As a broker does, an entry for the last offset of record batches."""
+    return {found.next_offset - 1: found.start for found in batches(log)[::every]}
+
+
+def whole(log: bytes) -> int:
+    return batches(log)[-1].next_offset
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("more", [{}, SMALL], ids=["one response", "a batch a response"])
+@pytest.mark.parametrize("number", [0, 2, 5], ids=["first", "in between", "last"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_only_the_damaged_batch_is_left_out_where_the_broker_finds_the_next(
+    damage: str, number: int, more: dict[str, int], decoder: str
+) -> None:
+    log = written()
+    found = read_all(Served(damaged(log, number, damage), 18, indexed(log)), decoder, **more)
+    first = 3 * number + (damage in PARTLY_READ)
+    assert found.error is None
+    assert found.left_out == [(first, 3 * number + 2)]
+    assert found.rows == [offset for offset in range(18) if offset not in found.missing]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_fail_yields_what_is_before_and_says_where_it_stopped_and_what_to_set(damage: str, decoder: str) -> None:
+    log = written()
+    for more in ({}, SMALL):
+        found = read_all(Served(damaged(log, 2, damage), 18, indexed(log)), decoder, onCorruptRecord="fail", **more)
+        first = 6 + (damage in PARTLY_READ)
+        assert found.rows == list(range(first))
+        assert found.left_out == []
+        assert found.error is not None
+        assert found.error.startswith(f"CorruptRecordError: orders-3: offset {first}: ")
+        assert "Set onCorruptRecord=skip" in found.error
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("policy", ["fail", "skip"])
+def test_damage_after_the_range_is_nobodys_concern(damage: str, decoder: str, policy: str) -> None:
+    log = written()
+    served = Served(damaged(log, 4, damage), 18, indexed(log))
+    found = read_all(served, decoder, end=12, onCorruptRecord=policy)
+    assert (found.rows, found.error, found.left_out) == (list(range(12)), None, [])
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_left_out_lies_within_the_range(damage: str, decoder: str) -> None:
+    log = written(12)
+    served = Served(damaged(log, 5, damage), 36, indexed(log))
+    found = read_all(served, decoder, start=16, end=30)
+    # Asked for an offset within, the broker takes some batches to end before it, as if there were nothing.
+    assert found.left_out == ([] if damage in ("last offset before the first", "magic 1", "magic -1") else [(16, 17)])
+    assert found.rows == list(range(18, 30))
+    found = read_all(served, decoder, start=3, end=17)
+    assert found.left_out == [(16 if damage in PARTLY_READ else 15, 16)]
+    assert found.rows == [offset for offset in range(3, 17) if offset not in found.missing]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_the_broker_cannot_find_is_read_if_it_came_and_left_out_up_to_its_next_index_entry_if_not(
+    damage: str, decoder: str
+) -> None:
+    log = written(40)
+    served = Served(damaged(log, 11, damage), 120, indexed(log, every=8))
+    for more, farthest in (({}, 35), (SMALL, 47)):  # the entry is for offset 50, the last of the batch from 48 on
+        found = read_all(served, decoder, **more)
+        assert found.error is None
+        ((first, last),) = found.left_out
+        assert first == 33 + (damage in PARTLY_READ)
+        # Asked for what lies behind it, as it reaches there, the broker says that there is nothing.
+        assert 35 <= last <= (47 if damage == "length beyond the log" else farthest)
+        assert found.rows == [offset for offset in range(120) if offset not in found.missing]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_value_that_is_a_record_batch_is_not_taken_for_one(decoder: str) -> None:
+    """As dead letters are; it stands where the damaged batch ends, has offsets that fit, and its checksum is right."""
+    inside = batch([Rec(value=b"inside")] * 2, base_offset=5)
+    parts = [batch([Rec(), Rec(value=b"x" * 40 + inside)], base_offset=3 * at, last_delta=2) for at in range(20)]
+    log = b"".join(parts)
+    for damage in ("length of 0", "length too small", "magic 9"):
+        served = Served(damaged(log, 1, damage), 60, indexed(log, every=8))
+        found = read_all(served, decoder)
+        assert found.rows == [offset for at in range(20) if at != 1 for offset in (3 * at, 3 * at + 1)], damage
+        assert found.left_out == [(3, 5)], damage
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_two_damages_in_one_response_are_left_out_one_by_one(decoder: str) -> None:
+    log = written(40)
+    for first in ("length of 0", "length too small", "wrong checksum", "magic -1"):
+        for second in DAMAGES:
+            changed = damaged(log, 11, first)
+            mixed = bytearray(changed)
+            DAMAGES[second](mixed, batches(log)[30])
+            found = read_all(Served(bytes(mixed), 120, indexed(log, every=8)), decoder)
+            assert found.error is None
+            kept = [offset for offset in range(120) if offset not in found.missing]
+            assert found.rows == kept, (first, second)
+            assert found.left_out[0] == (33, 35), (first, second)
+            assert found.left_out[1][0] == 90 + (second in PARTLY_READ), (first, second)
+            assert 92 <= found.left_out[1][1] < 96, (first, second)
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_without_any_way_on_the_rest_of_the_range_is_left_out_and_said_to_be(damage: str, decoder: str) -> None:
+    size = 5000
+    log = written(2, size)
+    served = Served(damaged(log, 1, damage), 2 * size)
+    found = read_all(served, decoder, **SMALL)
+    ((first, last),) = found.left_out
+    assert (first, last) == (size + (damage in PARTLY_READ), 2 * size - 1)
+    assert found.rows == list(range(first))
+    assert any("nothing can be read from offset" in told for told in found.told)
+    assert len(served.asked) < 60
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_every_batch_damaged_leaves_nothing_and_ends(decoder: str) -> None:
+    log = written()
+    for damage in DAMAGES:
+        every = log
+        for number in range(6):
+            changed = bytearray(every)
+            DAMAGES[damage](changed, batches(log)[number])
+            every = bytes(changed)
+        served = Served(every, 18, indexed(log))
+        found = read_all(served, decoder)
+        kept = list(range(0, 18, 3)) if damage in PARTLY_READ else []
+        assert found.rows == kept, damage
+        assert sorted(found.missing + kept) == list(range(18)), damage
+        assert len(served.asked) < 300
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_bomb_is_left_out(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LARGEST_BATCH", 100_000)
+    log = written(2)
+    log += batch([Rec(value=bytes(1_000_000))], base_offset=6, codec=CODECS["zstd"])
+    log += batch([Rec(value=b"good")], base_offset=7)
+    found = read_all(Served(log, 8), decoder, **{"kafka.fetch.max.bytes": 1024})
+    assert (found.rows, found.left_out) == ([0, 1, 2, 3, 4, 5, 7], [(6, 6)])
+    assert "more than 100000 bytes" in found.told[0]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_without_checksums_asked_for_only_what_cannot_be_parsed_is_left_out(decoder: str) -> None:
+    log = written()
+    unchecked = {"kafka.check.crcs": "false"}
+    found = read_all(Served(damaged(log, 2, "wrong checksum"), 18), decoder, **unchecked)
+    assert (found.rows, found.left_out) == (list(range(18)), [])
+    found = read_all(Served(damaged(log, 2, "length of a record"), 18), decoder, **unchecked)
+    assert found.left_out == [(7, 8)]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_gap_of_a_compacted_log_after_the_damaged_batch_is_no_reason_to_leave_out_more(decoder: str) -> None:
+    kept = [batch([Rec()] * 3, base_offset=at) for at in (0, 10, 1000, 1010)]
+    log = b"".join(kept)
+    for damage in ("wrong checksum", "last offset", "length of 0", "length of two batches"):
+        served = Served(damaged(log, 1, damage), 1013, indexed(log))
+        found = read_all(served, decoder)
+        assert found.rows == [0, 1, 2, 1000, 1001, 1002, 1010, 1011, 1012], damage
+        assert found.left_out == [(3 if damage == "length of 0" else 10, 999)], damage
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_the_total_is_told_with_each_and_why(decoder: str) -> None:
+    log = damaged(damaged(written(), 1, "wrong checksum"), 3, "wrong checksum")
+    told = read_all(Served(log, 18), decoder).told
+    assert len(told) == 2
+    assert told[0].startswith("orders-3: offsets 3 to 5 left out, as onCorruptRecord is skip: the batch at offset 3 is")
+    assert told[0].endswith("(so far by this task: 3 offsets in 1 places)")
+    assert told[1].endswith("(so far by this task: 6 offsets in 2 places)")
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_messages_of_the_old_formats_are_left_out_one_by_one(decoder: str) -> None:
+    parts = [message(magic, at, None, b"v%d" % at) for at, magic in enumerate([0, 0, 0, 1, 1, 1])]
+    for number in range(6):
+        changed = bytearray(b"".join(parts))
+        changed[sum(map(len, parts[: number + 1])) - 1] ^= 1
+        found = read_all(Served(bytes(changed), 6), decoder)
+        assert (found.left_out, found.error) == ([(number, number)], None)
+        assert found.rows == [at for at in range(6) if at != number]
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("more", [{}, SMALL], ids=["one response", "a batch a response"])
+def test_a_marker_of_an_aborted_transaction_that_is_left_out_does_not_hide_the_next_one(
+    decoder: str, more: dict[str, int]
+) -> None:
+    def data(at: int) -> bytes:
+        return batch([Rec(), Rec()], base_offset=at, attributes=TRANSACTIONAL, producer_id=7)
+
+    parts = [data(0), marker(0, producer_id=7, base_offset=2), data(3), marker(1, producer_id=7, base_offset=5), data(6)]
+    parts += [marker(0, producer_id=7, base_offset=8), data(9), marker(1, producer_id=7, base_offset=11)]
+    log = b"".join(parts)
+    committed = {"kafka.isolation.level": "read_committed", **more}
+    aborted = [(7, 0, 2), (7, 6, 8)]
+    assert read_all(Served(log, 12, indexed(log), aborted), decoder, **committed).rows == [3, 4, 9, 10]
+    for damage in ("wrong checksum", "length of 0", "length too large"):
+        served = Served(damaged(log, 1, damage), 12, indexed(log), aborted)
+        found = read_all(served, decoder, **committed)
+        assert (found.rows, found.left_out) == ([3, 4, 9, 10], [(2, 2)]), damage
+        # The first batch of an aborted transaction, and the marker of one that was committed.
+        for number, left_out in ((0, [(0, 1)]), (3, [(5, 5)]), (4, [(6, 7)])):
+            served = Served(damaged(log, number, damage), 12, indexed(log), aborted)
+            found = read_all(served, decoder, **committed)
+            assert (found.rows, found.left_out) == ([3, 4, 9, 10], left_out), (damage, number)
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_broker_that_changes_its_mind_is_believed(decoder: str) -> None:
+    log = written()
+
+    class Moody(Served):
+        def fetch(self, offset: int, most: int) -> object:  # type: ignore[override]
+            answer = super().fetch(offset, most)
+            return answer if len(self.asked) > 1 else answer._replace(error="CorruptRecordError", records=memoryview(b""))
+
+    found = read_all(Moody(log, 18), decoder)
+    assert (found.rows, found.left_out) == (list(range(18)), [])
+
+    class Contrary(Served):
+        """Sends nothing to tasks, and something to who looks for a way on."""
+
+        def fetch(self, offset: int, most: int) -> object:  # type: ignore[override]
+            answer = super().fetch(offset, most)
+            return answer if most == 1 else answer._replace(error="CorruptRecordError", records=memoryview(b""))
+
+    served = Contrary(log, 18)
+    found = read_all(served, decoder)
+    assert found.rows == []
+    assert found.missing == list(range(18))
+    assert len(served.asked) < 200
+
+
+# Searching
+
+
+@pytest.mark.parametrize("end", [1, 2, 3, 10, 1000, 2**40])
+@pytest.mark.parametrize("batch_size", [1, 7, 100])
+def test_the_first_batch_that_can_be_found_is_found_with_few_looks(end: int, batch_size: int) -> None:
+    for readable in sorted({1, 2, 3, 4, 5, 9, 10, 99, 100, end // 2, end - 1, end}):
+        looks = []
+
+        def look(offset: int, readable: int = readable, looks: list[int] = looks) -> Found | None:
+            looks.append(offset)
+            return None if offset < readable else Found(offset, offset - offset % batch_size, b"")
+
+        found = first_found(1, end, look)
+        if readable >= end or end <= 1:
+            assert found is None
+        else:
+            assert found is not None
+            at = max(1, readable)
+            assert found.start == at - at % batch_size
+        assert len(looks) <= 2 * end.bit_length() + 3
+        assert all(1 <= offset < end for offset in looks)
+
+
+def test_a_batch_that_is_passed_over_by_some_offsets_within_it_is_found_by_the_others() -> None:
+    def look(offset: int) -> Found | None:
+        """Damage at 100; batches of ten offsets, each found by its last one, and from the next one on."""
+        if offset < 119:
+            return None if offset < 110 else Found(offset, 120, b"")
+        return Found(offset, (offset + 1) // 10 * 10 - 10 if offset % 10 == 9 else offset // 10 * 10, b"")
+
+    found = first_found(101, 10_000, look)
+    assert found is not None
+    assert (found.ask_at, found.start) == (119, 110)
+
+    compacted = first_found(101, 10_000, lambda offset: Found(offset, max(offset // 10 * 10, 5000), b""))
+    assert compacted is not None
+    assert compacted.start == 5000
+    assert first_found(101, 10_000, lambda offset: Found(offset, 20_000, b"")) == Found(101, 20_000, b"")
+
+
+# Both twins
+
+
+@st.composite
+def mutated(draw: st.DrawFn) -> tuple[bytes, int, dict[int, int]]:
+    """A log with damage of any kind, how far it went before, and its index."""
+    size, codec = draw(st.integers(1, 5)), draw(st.sampled_from(list(CODECS)))
+    log = written(draw(st.integers(1, 9)), size, codec)
+    index = indexed(log, draw(st.integers(1, 4)))
+    data = bytearray(log)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, max(len(data) - 1, 0)))
+        how = draw(st.sampled_from(["flip", "flip", "byte", "int32", "remove", "insert", "cut", "header"]))
+        if how == "flip" and data:
+            data[at] ^= 1 << draw(st.integers(0, 7))
+        elif how == "byte" and data:
+            data[at] = draw(st.integers(0, 255))
+        elif how == "int32":
+            number = draw(st.sampled_from([-(2**31), -1, 0, 1, 49, 2**24, 2**31 - 1, len(data)]))
+            data[at : at + 4] = struct.pack(">i", number)
+        elif how == "remove":
+            del data[at : at + draw(st.integers(1, 8))]
+        elif how == "insert":
+            data[at:at] = draw(st.binary(min_size=1, max_size=8))
+        elif how == "cut":
+            del data[at:]
+        else:
+            start = draw(st.sampled_from([found.start for found in batches(log)]))
+            field = start + draw(st.sampled_from([8, 16, 19, 23, 57]))
+            data[field : field + 4] = struct.pack(">i", draw(st.sampled_from([-1, 0, 1, 2, 61, 2**31 - 1])))
+    bytes_of = with_right_crcs(bytes(data)) if draw(st.booleans()) else bytes(data)
+    return bytes_of, whole(log), index
+
+
+def both(served: Served, **more: object) -> Result:
+    results, asked = [], []
+    for decoder in TWINS:
+        served.asked = []
+        results.append(read_all(served, decoder, **more))  # type: ignore[arg-type]
+        asked.append(served.asked)
+    assert results[0] == results[1]
+    assert asked[0] == asked[1]
+    return results[0]
+
+
+@SETTINGS
+@given(mutated(), st.sampled_from([1, 100, 1 << 20]), st.booleans(), st.integers(0, 5))
+def test_both_leave_out_the_same_of_mutated_bytes_and_come_to_an_end(
+    made: tuple[bytes, int, dict[int, int]], most: int, crcs: bool, start: int
+) -> None:
+    data, end, index = made
+    served = Served(data, end, index)
+    more = {"kafka.max.partition.fetch.bytes": most, "kafka.check.crcs": str(crcs).lower()}
+    found = both(served, start=start, **more)
+    assert found.error is None
+    assert all(start <= offset < end for offset in found.rows + found.missing)
+    # Never backwards: what is left out follows what was left out before.
+    assert all(first[1] < second[0] for first, second in zip(found.left_out, found.left_out[1:], strict=False))
+    assert len(served.asked) < 2000
+    failed = both(served, start=start, **more, onCorruptRecord="fail")
+    assert failed.left_out == []
+    if failed.error is None:
+        assert failed.rows == found.rows
+    else:
+        assert found.rows[: len(failed.rows)] == failed.rows
+
+
+@SETTINGS
+@given(
+    st.integers(0, 2),
+    st.lists(st.sampled_from([None, *DAMAGES]), min_size=4, max_size=4),
+    st.sampled_from([1, 100, 1 << 20]),
+    st.integers(0, 11),
+    st.integers(0, 36),
+)
+def test_every_offset_of_a_damaged_log_is_read_or_left_out_once_and_no_batch_that_is_not_damaged_is_left_out(
+    first: int, drawn: list[str | None], most: int, start: int, size: int
+) -> None:
+    log = written(12)
+    changed = bytearray(log)
+    damages = [(first + 3 * i, damage) for i, damage in enumerate(drawn) if damage is not None]
+    for number, damage in damages:
+        DAMAGES[damage](changed, batches(log)[number])
+    start, end = 3 * start, min(36, 3 * start + size)
+    served = Served(bytes(changed), 36, indexed(log))
+    found = both(served, start=start, end=end, **{"kafka.max.partition.fetch.bytes": most})
+    assert found.error is None
+    assert sorted(found.rows + found.missing) == list(range(start, end))
+    assert found.rows == sorted(found.rows)
+    bad = {offset for number, _ in damages for offset in range(3 * number, 3 * number + 3)}
+    assert set(found.missing) <= bad
