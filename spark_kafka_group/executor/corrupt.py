@@ -98,13 +98,12 @@ class Remedy:
 
             self._dead_letters = DeadLetters(options)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
+        self._searched: set[tuple[TopicPartition, int]] = set()
         self._read_to: dict[TopicPartition, int] = {}  # where the last that was left out ended
         self._ranges = 0
         self._offsets = 0
 
-    def after(
-        self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError
-    ) -> WayOn | None:
+    def after(self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError) -> WayOn | None:
         """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
 
         Parameters
@@ -119,8 +118,8 @@ class Remedy:
         Returns
         -------
         WayOn or None
-            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has been
-            told from where on.
+            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has
+            been told from where on.
 
         Raises
         ------
@@ -166,7 +165,11 @@ class Remedy:
             self._fetcher.go_on(tp, first, first)
             return None
         behind = first if bad is not None and first >= bad.next_offset else first + 1
-        found = self._search().first_from(tp, behind, end)
+        least = behind
+        if not records and (tp, first) not in self._searched:
+            self._searched.add((tp, first))
+            least = 0  # what holds the first offset may be good, and what leads the broker to it be damaged
+        found = self._search().first_from(tp, behind, end, least)
         target = -1 if found is None else bytes(records[position:]).find(found.header, 1)
         if target > 0 and not chunk.aborted:  # or it has to be fetched anew, as above
             reached = frames.leading_to(
@@ -177,14 +180,15 @@ class Remedy:
                 self._leave_out(LeftOut(tp, first, min(reached.base_offset, end), error, raw))
                 self._go_on_behind(chunk, reached)
                 return WayOn(reached.begin, reached.base_offset, anew=True)
-        following = end if found is None else min(found.start, end)
+        following = end if found is None else max(found.start, first)
         raw = _bytes_of(records, position, bad, found)
-        self._leave_out(LeftOut(tp, first, following, error, raw))
+        if raw or following > first:
+            self._leave_out(LeftOut(tp, first, following, error, raw))
         if found is None:
             log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
             self._fetcher.go_on(tp, end, end)
         else:
-            self._fetcher.go_on(tp, found.ask_at, found.start)
+            self._fetcher.go_on(tp, found.ask_at, following)
         return None
 
     def _go_on_behind(self, chunk: Chunk, batch: frames.Frame) -> None:

@@ -29,6 +29,10 @@ FORBIDDEN = (kafka_errors.TopicAuthorizationFailedError, kafka_errors.ClusterAut
 """The second is for a user that may write to no topic at all: then it gets no producer id."""
 
 
+REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
+"""Answers by which nothing was written, of one record batch and no other."""
+
+
 class _Headers(list[tuple[str, bytes | None]]):
     """kafka-python adds up the lengths of values, for which none has none, unless headers count as false."""
 
@@ -55,6 +59,7 @@ class Producer:
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
             max_block_ms=options.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
         )  # fmt: skip
+        _go_on_after_refusals(self._producer._transaction_manager)
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has.
@@ -161,6 +166,23 @@ class Producer:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _go_on_after_refusals(manager: Any) -> None:
+    """Fail a record batch that was refused, and no other: to kafka-python's idempotent producer any refusal is fatal.
+
+    Nothing was written, and a partition has one batch under way at a time, so the next one takes its sequence numbers.
+    """
+    classify = manager.classify_batch_error
+
+    def classified(error: Any, batch: Any, log_start_offset: int = -1) -> Any:
+        kind = classify(error, batch, log_start_offset=log_start_offset)
+        if kind != manager.ERROR_CLASS_FATAL or not isinstance(error, REFUSED) or not batch.has_sequence:
+            return kind
+        manager.set_sequence_number(batch.topic_partition, batch.base_sequence)
+        return manager.ERROR_CLASS_RETRIABLE  # which fails a batch that is not tried again, and does nothing else
+
+    manager.classify_batch_error = classified
 
 
 def _ours(doing: str, topic: str, error: Exception) -> BrokerError:

@@ -1,7 +1,7 @@
 """onCorruptRecord on a broker whose segment files were damaged while it was stopped: tasks, drivers and queries.
 
-What tasks read is what they read of a log in memory (``decode/test_left_out.py``): the same damage, the same offsets left
-out.
+What tasks read is what they read of a log in memory (``decode/test_left_out.py``): the same damage, the same offsets
+left out.
 """
 
 import json
