@@ -98,6 +98,7 @@ class Remedy:
 
             self._dead_letters = DeadLetters(options)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
+        self._looked_back: set[tuple[TopicPartition, int]] = set()
         self._searched: set[tuple[TopicPartition, int]] = set()
         self._read_to: dict[TopicPartition, int] = {}  # where the last that was left out ended
         self._ranges = 0
@@ -130,17 +131,18 @@ class Remedy:
         """
         tp, records = chunk.tp, chunk.records
         bad = frames.at(self._scan, tp, records, position)
-        first = error.offset
+        at, first = (-1, -1) if bad is None else (bad.base_offset, error.offset)
         if bad is None:  # its offset is no more certain than its length
-            _, first = self._scan(tp.topic, tp.partition, records[begin:position])
+            _, at = self._scan(tp.topic, tp.partition, records[begin:position])
+            first = at
         first = max(first, start, self._read_to.get(tp, 0))
-        if first >= chunk.end:
+        if first >= chunk.end or (not records and self._can_be_reached(tp, first)):
             return None
         if self._policy == FAIL:
             told = f"{error.problem}. {ADVICE}"
             raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
         if bad is None or not frames.ends_there(self._scan, tp, records, bad, self._largest):
-            return self._look_for_more(chunk, position, bad, first, error)
+            return self._look_for_more(chunk, position, bad, at, first, error)
         following = max(first, bad.next_offset)
         self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
         if chunk.aborted:
@@ -157,32 +159,40 @@ class Remedy:
             self._dead_letters.close()
 
     def _look_for_more(
-        self, chunk: Chunk, position: int, bad: frames.Frame | None, first: int, error: CorruptRecordError
+        self, chunk: Chunk, position: int, bad: frames.Frame | None, at: int, first: int, error: CorruptRecordError
     ) -> WayOn | None:
-        """Go on at the next record batch of the range that a broker can find, or that leads to that one."""
+        """Go on at the next record batch of the range that a broker can find, or that leads to that one.
+
+        Parameters
+        ----------
+        at
+            Offset of the damaged one, or the least it can have; -1 if that is not known.
+        """
         tp, end, records = chunk.tp, chunk.end, chunk.records
-        if not records and self._may_ask_again(tp, first):
-            self._fetcher.go_on(tp, first, first)
-            return None
-        behind = first if bad is not None and first >= bad.next_offset else first + 1
-        least = behind
-        if not records and (tp, first) not in self._searched:
+        if at >= 0:
+            behind, least = (first if at < first else first + 1), at + 1
+        elif (tp, first) not in self._searched:
+            # What holds the first offset may be good, and what leads the broker to it be damaged.
+            behind, least = first + 1, 0
             self._searched.add((tp, first))
-            least = 0  # what holds the first offset may be good, and what leads the broker to it be damaged
+        else:
+            behind = least = first + 1
         found = self._search().first_from(tp, behind, end, least)
         target = -1 if found is None else bytes(records[position:]).find(found.header, 1)
         if target > 0 and not chunk.aborted:  # or it has to be fetched anew, as above
             reached = frames.leading_to(
-                self._scan, tp, records, position, position + target, behind, self._search().intact
+                self._scan, tp, records, position, position + target, least, self._search().intact
             )
             if reached is not None:
+                following = max(reached.base_offset, first)
                 raw = bytes(records[position : reached.begin])
-                self._leave_out(LeftOut(tp, first, min(reached.base_offset, end), error, raw))
+                if following > first or bad is not None:  # or the damage ends before what is wanted begins
+                    self._leave_out(LeftOut(tp, first, min(following, end), error, raw))
                 self._go_on_behind(chunk, reached)
-                return WayOn(reached.begin, reached.base_offset, anew=True)
+                return WayOn(reached.begin, following, anew=True)
         following = end if found is None else max(found.start, first)
         raw = _bytes_of(records, position, bad, found)
-        if raw or following > first:
+        if following > first or bad is not None:
             self._leave_out(LeftOut(tp, first, following, error, raw))
         if found is None:
             log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
@@ -199,10 +209,21 @@ class Remedy:
             next_offset = chunk.end  # there is more damage, and the decoder will come to it
         self._fetcher.go_on(chunk.tp, next_offset, next_offset)
 
-    def _may_ask_again(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether a broker that had nothing for an offset has something now, and has not often changed its mind."""
+    def _can_be_reached(self, tp: TopicPartition, offset: int) -> bool:
+        """Have the fetcher ask again for an offset for which a broker had nothing, if it has something now, or for one
+        before, so that it comes with what is before it."""
         asked = self._asked_again[tp, offset] = self._asked_again.get((tp, offset), 0) + 1
-        return asked <= ASKED_AGAIN and self._search().answers(tp, offset)
+        if asked <= ASKED_AGAIN and self._search().answers(tp, offset):
+            self._fetcher.go_on(tp, offset, offset)
+            return True
+        if (tp, offset) in self._looked_back:
+            return False
+        self._looked_back.add((tp, offset))
+        before = self._search().before(tp, offset)
+        if before is None:
+            return False
+        self._fetcher.go_on(tp, before, offset)
+        return True
 
     def _search(self) -> Search:
         if self._searching is None:

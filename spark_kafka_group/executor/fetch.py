@@ -244,6 +244,8 @@ class Fetcher:
             problem = f"the broker sent {len(records)} bytes that hold no record from this offset on"
         if problem is None and next_offset < end:
             self._positions[tp] = next_offset
+            if next_offset < start:  # asked for an offset long before
+                self._starts[tp] = start
         return Chunk(tp, start, end, records, fetched.aborted, problem)
 
     def _unreadable(self, tp: TopicPartition, problem: str) -> Chunk:

@@ -133,6 +133,22 @@ class Search:
         """
         return len(self._fetched(tp, offset)) > 0
 
+    def before(self, tp: TopicPartition, offset: int) -> int | None:
+        """An offset before this one for which the broker sends the record batch that holds it, and so what follows.
+
+        Where the header after a record batch is damaged, a broker sends it for its first offset only.
+        """
+        step = 1
+        while step <= offset:
+            try:
+                found = self._look(tp, offset - step, 0)
+            except ReadError:
+                return None  # the log does not reach back so far
+            if found is not None and found.start <= offset - step:
+                return found.ask_at
+            step *= 2
+        return None
+
     def close(self) -> None:
         """Close connections."""
         self._brokers.close()
