@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_group.errors import CorruptRecordError
@@ -91,7 +92,7 @@ class Remedy:
         self._fetcher = fetcher
         self._largest = largest
         self._searching: Search | None = None
-        self._make_search = lambda: Search(options, twin, connect)
+        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters
@@ -133,8 +134,8 @@ class Remedy:
         bad = frames.at(self._scan, tp, records, position)
         at, first = (-1, -1) if bad is None else (bad.base_offset, error.offset)
         if bad is None:  # its offset is no more certain than its length
-            _, at = self._scan(tp.topic, tp.partition, records[begin:position])
-            first = at
+            _, first = self._scan(tp.topic, tp.partition, records[begin:position])
+            at = first if first > start else -1  # record batches before `start` were hopped over, bad ones too
         first = max(first, start, self._read_to.get(tp, 0))
         if first >= chunk.end or (not records and self._can_be_reached(tp, first)):
             return None
