@@ -105,10 +105,7 @@ def origin_of(headers: Headers, here: Origin) -> Origin:
         if topic and (partition or "").isdecimal() and (offset or "").isdecimal():
             return Origin(topic, int(partition or 0), int(offset or 0), _first_timestamp(headers, here), 0)
     topic = text.get(f"{SPRING}original-topic")
-    partition_bytes, offset_bytes = (
-        last(headers, f"{SPRING}original-partition"),
-        last(headers, f"{SPRING}original-offset"),
-    )
+    partition_bytes, offset_bytes = (last(headers, f"{SPRING}original-{name}") for name in ("partition", "offset"))
     if topic and partition_bytes and len(partition_bytes) == 4 and offset_bytes and len(offset_bytes) == 8:
         kind = text.get(f"{SPRING}original-timestamp-type")
         kinds = [number for number, name in TIMESTAMP_TYPES.items() if name == kind] or [0]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_kafka_group.errors import CorruptRecordError
@@ -91,20 +92,20 @@ class Remedy:
         self._fetcher = fetcher
         self._largest = largest
         self._searching: Search | None = None
-        self._make_search = lambda: Search(options, twin, connect)
+        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters
 
             self._dead_letters = DeadLetters(options)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
+        self._looked_back: set[tuple[TopicPartition, int]] = set()
+        self._searched: set[tuple[TopicPartition, int]] = set()
         self._read_to: dict[TopicPartition, int] = {}  # where the last that was left out ended
         self._ranges = 0
         self._offsets = 0
 
-    def after(
-        self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError
-    ) -> WayOn | None:
+    def after(self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError) -> WayOn | None:
         """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
 
         Parameters
@@ -119,8 +120,8 @@ class Remedy:
         Returns
         -------
         WayOn or None
-            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has been
-            told from where on.
+            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has
+            been told from where on.
 
         Raises
         ------
@@ -131,17 +132,18 @@ class Remedy:
         """
         tp, records = chunk.tp, chunk.records
         bad = frames.at(self._scan, tp, records, position)
-        first = error.offset
+        at, first = (-1, -1) if bad is None else (bad.base_offset, error.offset)
         if bad is None:  # its offset is no more certain than its length
             _, first = self._scan(tp.topic, tp.partition, records[begin:position])
+            at = first if first > start else -1  # record batches before `start` were hopped over, bad ones too
         first = max(first, start, self._read_to.get(tp, 0))
-        if first >= chunk.end:
+        if first >= chunk.end or (not records and self._can_be_reached(tp, first)):
             return None
         if self._policy == FAIL:
             told = f"{error.problem}. {ADVICE}"
             raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
         if bad is None or not frames.ends_there(self._scan, tp, records, bad, self._largest):
-            return self._look_for_more(chunk, position, bad, first, error)
+            return self._look_for_more(chunk, position, bad, at, first, error)
         following = max(first, bad.next_offset)
         self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
         if chunk.aborted:
@@ -158,33 +160,46 @@ class Remedy:
             self._dead_letters.close()
 
     def _look_for_more(
-        self, chunk: Chunk, position: int, bad: frames.Frame | None, first: int, error: CorruptRecordError
+        self, chunk: Chunk, position: int, bad: frames.Frame | None, at: int, first: int, error: CorruptRecordError
     ) -> WayOn | None:
-        """Go on at the next record batch of the range that a broker can find, or that leads to that one."""
+        """Go on at the next record batch of the range that a broker can find, or that leads to that one.
+
+        Parameters
+        ----------
+        at
+            Offset of the damaged one, or the least it can have; -1 if that is not known.
+        """
         tp, end, records = chunk.tp, chunk.end, chunk.records
-        if not records and self._may_ask_again(tp, first):
-            self._fetcher.go_on(tp, first, first)
-            return None
-        behind = first if bad is not None and first >= bad.next_offset else first + 1
-        found = self._search().first_from(tp, behind, end)
+        if at >= 0:
+            behind, least = (first if at < first else first + 1), at + 1
+        elif (tp, first) not in self._searched:
+            # What holds the first offset may be good, and what leads the broker to it be damaged.
+            behind, least = first + 1, 0
+            self._searched.add((tp, first))
+        else:
+            behind = least = first + 1
+        found = self._search().first_from(tp, behind, end, least)
         target = -1 if found is None else bytes(records[position:]).find(found.header, 1)
         if target > 0 and not chunk.aborted:  # or it has to be fetched anew, as above
             reached = frames.leading_to(
-                self._scan, tp, records, position, position + target, behind, self._search().intact
+                self._scan, tp, records, position, position + target, least, self._search().intact
             )
             if reached is not None:
+                following = max(reached.base_offset, first)
                 raw = bytes(records[position : reached.begin])
-                self._leave_out(LeftOut(tp, first, min(reached.base_offset, end), error, raw))
+                if following > first or bad is not None:  # or the damage ends before what is wanted begins
+                    self._leave_out(LeftOut(tp, first, min(following, end), error, raw))
                 self._go_on_behind(chunk, reached)
-                return WayOn(reached.begin, reached.base_offset, anew=True)
-        following = end if found is None else min(found.start, end)
+                return WayOn(reached.begin, following, anew=True)
+        following = end if found is None else max(found.start, first)
         raw = _bytes_of(records, position, bad, found)
-        self._leave_out(LeftOut(tp, first, following, error, raw))
+        if following > first or bad is not None:
+            self._leave_out(LeftOut(tp, first, following, error, raw))
         if found is None:
             log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
             self._fetcher.go_on(tp, end, end)
         else:
-            self._fetcher.go_on(tp, found.ask_at, found.start)
+            self._fetcher.go_on(tp, found.ask_at, following)
         return None
 
     def _go_on_behind(self, chunk: Chunk, batch: frames.Frame) -> None:
@@ -195,10 +210,21 @@ class Remedy:
             next_offset = chunk.end  # there is more damage, and the decoder will come to it
         self._fetcher.go_on(chunk.tp, next_offset, next_offset)
 
-    def _may_ask_again(self, tp: TopicPartition, offset: int) -> bool:
-        """Whether a broker that had nothing for an offset has something now, and has not often changed its mind."""
+    def _can_be_reached(self, tp: TopicPartition, offset: int) -> bool:
+        """Have the fetcher ask again for an offset for which a broker had nothing, if it has something now, or for one
+        before, so that it comes with what is before it."""
         asked = self._asked_again[tp, offset] = self._asked_again.get((tp, offset), 0) + 1
-        return asked <= ASKED_AGAIN and self._search().answers(tp, offset)
+        if asked <= ASKED_AGAIN and self._search().answers(tp, offset):
+            self._fetcher.go_on(tp, offset, offset)
+            return True
+        if (tp, offset) in self._looked_back:
+            return False
+        self._looked_back.add((tp, offset))
+        before = self._search().before(tp, offset)
+        if before is None:
+            return False
+        self._fetcher.go_on(tp, before, offset)
+        return True
 
     def _search(self) -> Search:
         if self._searching is None:

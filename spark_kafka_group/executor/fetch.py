@@ -82,7 +82,7 @@ class Fetcher:
         self._leaders: dict[TopicPartition, int] = {}
         # positions of requests whose responses have not been read, by node
         self._asked: dict[int, dict[TopicPartition, int]] = {}
-        self._nothing_since: dict[TopicPartition, float] = {}  # when a log that goes on was first said to have no record
+        self._nothing_since: dict[TopicPartition, float] = {}  # when no record was first found in a log that goes on
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
@@ -120,13 +120,14 @@ class Fetcher:
         Parameters
         ----------
         position
-            Offset to ask for; at or after the end of the partition's range nothing more is read.
+            Offset to ask for.
         start
-            Offset of the first row that is wanted of what the broker then sends.
+            Offset of the first row that is wanted of what the broker then sends; from the end of the partition's range
+            on nothing more is read.
         """
         self._positions.pop(tp, None)
         self._starts.pop(tp, None)
-        if max(position, start) < self._ends[tp]:
+        if start < self._ends[tp]:
             self._positions[tp] = position
             self._starts[tp] = start
         self._last_progress = self._clock()
@@ -243,6 +244,8 @@ class Fetcher:
             problem = f"the broker sent {len(records)} bytes that hold no record from this offset on"
         if problem is None and next_offset < end:
             self._positions[tp] = next_offset
+            if next_offset < start:  # asked for an offset long before
+                self._starts[tp] = start
         return Chunk(tp, start, end, records, fetched.aborted, problem)
 
     def _unreadable(self, tp: TopicPartition, problem: str) -> Chunk:

@@ -49,9 +49,9 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
 
 
 def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
-    """Whether `batch`, which cannot be read, ends where its header says: the next one begins there, with the next offset.
+    """Whether `batch`, which cannot be read, ends where its header says: the next one is there, with the next offset.
 
-    What a header of a record batch says of its length and its last offset is doubted as long as that is not so.
+    As long as that is not so, what the header says of its length and its last offset is doubted.
 
     Parameters
     ----------

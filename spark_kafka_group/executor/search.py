@@ -41,8 +41,8 @@ def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Fo
 
     Looks ahead in steps that double, then narrows: about twice as often, at most, as there are binary digits in the
     number of offsets. Where `look` finds the record batch that holds an offset, it is taken to do so for all offsets
-    behind it. One that begins behind the offset asked for is the answer only if nothing is found before it: there may be
-    a gap, as compaction leaves them, or what is in between is passed over.
+    behind it. One that begins behind the offset asked for is the answer only if nothing is found before it: there may
+    be a gap, as compaction leaves them, or what is in between is passed over.
     """
     best: Found | None = None
 
@@ -85,8 +85,15 @@ class Search:
         self._puzzled = False
         self._brokers = connect(replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0))
 
-    def first_from(self, tp: TopicPartition, first: int, end: int) -> Found | None:
-        """The first record batch from offset `first` on that can be found; None if none before `end` can be.
+    def first_from(self, tp: TopicPartition, first: int, end: int, least: int) -> Found | None:
+        """The first record batch with an offset from `first` on that can be found; None if none before `end` can be.
+
+        The offset to ask for may lie behind `end`, as a broker may know a record batch by its last offset only.
+
+        Parameters
+        ----------
+        least
+            Where it may begin.
 
         Raises
         ------
@@ -94,10 +101,17 @@ class Search:
             When brokers do not answer, or not because of what is in their logs; nothing is known then.
         """
         self._puzzled = False
-        found = first_found(first, end, lambda offset: self._look(tp, offset, first))
+
+        def look(offset: int) -> Found | None:
+            return self._look(tp, offset, least)
+
+        found = first_found(first, end, look)
+        if found is None or found.start >= end:
+            bounds = self._brokers.log_bounds(tp)
+            found = None if bounds is None else first_found(max(first, end), bounds[1], look)
         if found is None and self._puzzled:
             raise ReadError(tp.topic, tp.partition, first, f"the broker refuses to send records: {UNKNOWN}")
-        return found
+        return found if found is not None and found.start < end else None
 
     def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
         """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
@@ -119,14 +133,30 @@ class Search:
         """
         return len(self._fetched(tp, offset)) > 0
 
+    def before(self, tp: TopicPartition, offset: int) -> int | None:
+        """An offset before this one for which the broker sends the record batch that holds it, and so what follows.
+
+        Where the header after a record batch is damaged, a broker sends it for its first offset only.
+        """
+        step = 1
+        while step <= offset:
+            try:
+                found = self._look(tp, offset - step, 0)
+            except ReadError:
+                return None  # the log does not reach back so far
+            if found is not None and found.start <= offset - step:
+                return found.ask_at
+            step *= 2
+        return None
+
     def close(self) -> None:
         """Close connections."""
         self._brokers.close()
 
-    def _look(self, tp: TopicPartition, offset: int, first: int) -> Found | None:
+    def _look(self, tp: TopicPartition, offset: int, least: int) -> Found | None:
         records = self._fetched(tp, offset)
         batch = frames.at(self._twin.scan, tp, records, 0)
-        if batch is None or batch.base_offset < first or batch.next_offset <= offset:
+        if batch is None or batch.base_offset < least or batch.next_offset <= offset:
             return None
         # What begins behind the offset asked for may be bytes that only look like a header.
         if batch.base_offset > offset and not self.intact(tp, records[: batch.end]):

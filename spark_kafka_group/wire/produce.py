@@ -25,8 +25,12 @@ ATTEMPTS_WITHIN = 4
 UNKNOWN_AFTER_MS = 3_000
 """A topic that brokers have not known for so long does not exist; one just made is not known to all of them at once."""
 TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
-FORBIDDEN = (kafka_errors.TopicAuthorizationFailedError, kafka_errors.ClusterAuthorizationFailedError)
-"""The second is for a user that may write to no topic at all: then it gets no producer id."""
+NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
+"""In the text of the error for a user that may write to no topic at all."""
+
+
+REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
+"""Answers by which nothing was written, of one record batch and no other."""
 
 
 REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
@@ -189,8 +193,9 @@ def _ours(doing: str, topic: str, error: Exception) -> BrokerError:
     """kafka-python's error as one of this package, with what to change."""
     if isinstance(error, TOO_LARGE):
         return BrokerError(f"{doing}: {error.message}: raise max.message.bytes of topic {topic}")
-    if isinstance(error, FORBIDDEN):
-        return BrokerError(f"{doing}: {error.message}: this user needs the ACL operation Write on Topic {topic}")
+    if isinstance(error, kafka_errors.TopicAuthorizationFailedError) or NO_PRODUCER_ID in str(error):
+        told = getattr(error, "message", kafka_errors.ClusterAuthorizationFailedError.message)
+        return BrokerError(f"{doing}: {told}: this user needs the ACL operation Write on Topic {topic}")
     try:
         with translated(doing):
             raise error

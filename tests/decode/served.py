@@ -1,7 +1,7 @@
 """A log in memory, found and sent as a broker does: for what the reading half does with bytes no broker should send.
 
-A broker finds an offset by its index and goes on from header to header, as far as lengths lead. ``tests/spark`` has the same
-cases on a real one.
+A broker finds an offset by its index and goes on from header to header, as far as lengths lead. ``tests/spark`` has the
+same cases on a real one.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Served:
 
     def _find(self, offset: int) -> tuple[int, int] | None:
         """Byte and size of the first record batch that ends after `offset`, as headers have it."""
-        log, before = self.log, None
+        log, before, last = self.log, None, -1
         at = max((byte for first, byte in self.index.items() if first <= offset), default=0)
         while at < len(log) - 17:
             base_offset, length, _, magic = struct.unpack_from(">qiib", log, at)
@@ -97,6 +97,9 @@ class Connection:
 
     def leaders(self, tps: Any, refresh: bool) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 1)
+
+    def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
+        return 0, self._served.end
 
     def connection(self, node_id: int) -> Connection:
         return self

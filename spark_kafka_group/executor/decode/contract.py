@@ -69,8 +69,8 @@ class RecordBatchBuilder(Protocol):
 
     @property
     def position(self) -> int:
-        """Byte of its `records` up to which the last :meth:`append` came; where the bad record batch begins, if it raised
-        a CorruptRecordError."""
+        """Byte of `records` up to which the last :meth:`append` came: after a CorruptRecordError, where the bad record
+        batch begins."""
 
     @property
     def check_crcs(self) -> bool:
