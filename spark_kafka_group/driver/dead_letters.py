@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_kafka_group.destinations import dead_letter_topic
+from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import DEAD_LETTER, Options
 from spark_kafka_group.subscription import Subscription
@@ -22,7 +22,8 @@ def check(options: Options) -> None:
         return
     client = GroupClient(options)
     try:
-        read = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
+        found = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
+        read = {main_topic(topic, options.retry_delays_ms) for topic in found}
         # A pattern may find the dead-letter topics too.
         wanted = {dead_letter_topic(topic) for topic in read if topic not in {dead_letter_topic(t) for t in read}}
         there = {tp.topic for tp in client.partitions(Subscription(tuple(sorted(wanted))))} if wanted else set()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
 
-from spark_kafka_group.destinations import dead_letter_topic
+from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.options import Options
@@ -20,7 +20,7 @@ NEXT_OFFSET = "groupkafka.next.offset"
 
 
 class DeadLetters:
-    """Sends what a task left out to ``<topic>-dlt``, one by one.
+    """Sends what a task left out to ``<topic>-dlt``, one by one; that of a retry topic to that of the topic it is of.
 
     The value of a record is the bytes of the record batch; the key is null. Its headers are those of Kafka Connect's
     dead letters, with the first offset that was not read, and :data:`NEXT_OFFSET`.
@@ -44,7 +44,8 @@ class DeadLetters:
         reader = Reader(self._options.group_id or "", SOURCE, 0 if context is None else context.partitionId())
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
-        topic, refused = dead_letter_topic(tp.topic), list[BrokerError]()
+        topic = dead_letter_topic(main_topic(tp.topic, self._options.retry_delays_ms))
+        refused = list[BrokerError]()
 
         def settled(problem: BrokerError | None) -> None:
             if problem is not None:

@@ -33,10 +33,6 @@ REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthor
 """Answers by which nothing was written, of one record batch and no other."""
 
 
-REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
-"""Answers by which nothing was written, of one record batch and no other."""
-
-
 class _Headers(list[tuple[str, bytes | None]]):
     """kafka-python adds up the lengths of values, for which none has none, unless headers count as false."""
 

@@ -32,6 +32,7 @@ EACH = {"index.interval.bytes": "1"}
 """The broker has an index entry for every record batch, and finds each."""
 KINDS = {f"damaged-{number}": damage for number, damage in enumerate(DAMAGES)}
 MODULO, SPARSE, TINY = "modulo", "sparse", "tiny"
+RETRIED = f"{MODULO}-retry-60000"
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +42,10 @@ def broken():
         for topic in KINDS:
             kafka.create_topic(topic, configs=EACH)
         kafka.create_topic(MODULO, partitions=4, configs=EACH)
+        kafka.create_topic(RETRIED, configs=EACH)
         kafka.create_topic(SPARSE, configs={"index.interval.bytes": "300"})
         kafka.create_topic(TINY, configs=EACH)
-        logs = dict.fromkeys([*KINDS, SPARSE, TINY], 0) | {MODULO: 3}
+        logs = dict.fromkeys([*KINDS, SPARSE, TINY, RETRIED], 0) | {MODULO: 3}
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, linger_ms=60_000, acks="all")
         for number in range(COUNT):
             for topic, partition in logs.items():
@@ -172,6 +174,9 @@ def test_a_dead_letter_goes_to_its_partition_of_as_many_as_there_are_and_again_w
         assert task(MODULO, partition=3, onCorruptRecord="deadLetter").error is None
     found = dead_letters(broken.kafka, f"{MODULO}-dlt")
     assert [(partition, headers["__connect.errors.partition"]) for partition, _, _, headers in found] == [(1, "3")] * 2
+    assert task(RETRIED, onCorruptRecord="deadLetter", retryTopics="60000").error is None
+    *_, (partition, _, _, headers) = sorted(dead_letters(broken.kafka, f"{MODULO}-dlt"), key=lambda letter: -letter[0])
+    assert (partition, headers["__connect.errors.topic"]) == (0, RETRIED)
 
 
 def test_without_a_dead_letter_topic_that_takes_it_nothing_after_the_damage_is_read(broken, task):
