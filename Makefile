@@ -12,8 +12,8 @@ SECONDS_EACH ?= 180
 BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
-# What belongs together, in the order of names, so that the long ones are not the last.
-TWO_AT_ONCE := -n 2 --dist loadgroup --no-loadscope-reorder
+# What belongs together (tests/conftest.py), in the order of names, so that the long ones are not the last.
+TWO_AT_ONCE := -n 2 --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler.
 test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')

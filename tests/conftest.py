@@ -11,11 +11,18 @@ WHOLE = {"cluster", "security"}
 """Rooms whose tests share what takes long to start."""
 
 
-def pytest_collection_modifyitems(items):
-    """Of tests that run two at once, those of a file, or of a whole room, stay together."""
-    for item in items:
-        room = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group(room if room in WHOLE else f"{room}/{item.path.stem}"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Of tests that run two at once, those of a file, or of a whole room, stay together, and share their fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Rooms(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.partition("::")[0]
+            room = file.split("/")[1]
+            return room if room in WHOLE else file
+
+    return Rooms(config, log)
 
 
 @pytest.fixture(scope="session")
