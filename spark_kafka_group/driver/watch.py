@@ -115,19 +115,21 @@ class Watch:
         self._asked[node_id] = overdue, positions
 
     def _hears(self, patience_s: float) -> bool:
-        """Take answers that are there; a poll that ended without anything is sent again."""
+        """Take answers that come; a poll that ended without anything is sent again, and may be answered at once."""
+        deadline = self._clock() + patience_s
         nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
-        for connection in readable(nodes, patience_s):
-            node_id = nodes[connection]
-            _, positions = self._asked.pop(node_id)
-            for partition in connection.receive():
-                if partition.error is not None:
-                    raise BrokerError(f"{partition.tp}: {partition.error}")
-                stable = partition.last_stable_offset
-                end = partition.high_watermark if stable is None else stable
-                if partition.records or end != positions.get(partition.tp):
-                    return True
-            self._send(node_id, positions)
+        while answered := readable(nodes, max(0.0, deadline - self._clock())):
+            for connection in answered:
+                node_id = nodes[connection]
+                _, positions = self._asked.pop(node_id)
+                for partition in connection.receive():
+                    if partition.error is not None:
+                        raise BrokerError(f"{partition.tp}: {partition.error}")
+                    stable = partition.last_stable_offset
+                    end = partition.high_watermark if stable is None else stable
+                    if partition.records or end != positions.get(partition.tp):
+                        return True
+                self._send(node_id, positions)
         overdue = [node_id for node_id, (when, _) in self._asked.items() if self._clock() >= when]
         if overdue:
             raise ConnectionError(f"node {overdue[0]} does not answer")

@@ -10,6 +10,7 @@ from spark_kafka_group.driver.watch import LOOK_AGAIN_S, Watch
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import readable
 
 
 @pytest.fixture
@@ -41,6 +42,17 @@ def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
     assert not watch.quiet()  # until it is told where logs end now
     watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}, NOW)
     assert watch.quiet()
+
+
+def test_a_record_that_came_after_a_poll_had_ended_is_heard_of_at_once(kafka, topic, watch_of, monkeypatch):
+    monkeypatch.setattr("spark_kafka_group.driver.watch.PATIENCE_S", 5.0)
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of()
+    watch.begin({TopicPartition(topic, 0): 1}, NOW)
+    polls = [watch._brokers.connection(node_id) for node_id in watch._asked]
+    wait_until(lambda: readable(polls), within=5)  # Spark was busy with something else meanwhile
+    kafka.produce(topic, [b"new"], partition=0)
+    assert not watch.quiet(5.0)
 
 
 def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
