@@ -13,7 +13,7 @@ WHOLE = {"cluster", "security"}
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Of tests that run two at once, those of a file, or of a whole room, stay together, and share their fixtures."""
+    """Of tests that run at once, those of a file, or of a whole room, stay together, and share their fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Rooms(LoadScopeScheduling):

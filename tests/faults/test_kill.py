@@ -90,7 +90,8 @@ def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
-@pytest.mark.parametrize("point", ["before-commit", pytest.param("tasks", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("point", ["before-commit", "tasks"])
 def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_go_on(
     spark, kafka, group, tmp_path, start_query, point
 ):
@@ -106,7 +107,7 @@ def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_g
     assert values(spark, tmp_path) == list(range(120))
 
 
-def test_a_fenced_query_says_so(kafka, group, tmp_path, start_query):
+def test_a_fenced_query_says_so_and_does_nothing_more(spark, kafka, group, tmp_path, start_query):
     topic, settings, zombie = suspended_query(kafka, group, tmp_path, start_query, "before-commit")
     heir = start_query(settings, directory=tmp_path)
     heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
@@ -118,3 +119,4 @@ def test_a_fenced_query_says_so(kafka, group, tmp_path, start_query):
     assert heir.process.poll() is None
     produce(kafka, topic, numbered(30, 3, first=120))
     heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
+    assert values(spark, tmp_path) == list(range(150))
