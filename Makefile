@@ -13,7 +13,7 @@ BENCHMARKS := batch streaming partitions ceiling consumers generations latency m
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # What belongs together (tests/conftest.py), in the order of names, so that the long ones are not the last.
-SOME_AT_ONCE := -n 3 --dist loadscope --no-loadscope-reorder
+TWO_AT_ONCE := -n 2 --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler.
 test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
@@ -68,11 +68,11 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/.installed  ## the tests, on real brokers and real Spark, but those of soak
-	$(BIN)/pytest $(SOME_AT_ONCE) $(ARGS)
+	$(BIN)/pytest $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: test-newest
 test-newest: $(NEWEST)/.installed  ## what leans on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of it
-	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest $(SOME_AT_ONCE) $(TESTS) $(ARGS)
+	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/pytest $(TWO_AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long

@@ -194,7 +194,7 @@ def test_a_topic_deleted_between_a_refused_offset_and_its_lookup_is_as_gone(kafk
                 kafka.delete_topic(tp.topic)
             return super().log_bounds(tp)
 
-    short = {"kafkaConsumer.pollTimeoutMs": 1000, "kafka.request.timeout.ms": 1500}
+    short = {"kafkaConsumer.pollTimeoutMs": 3000, "kafka.request.timeout.ms": 1500}
     for fail in (False, True):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         with contextlib.closing(DeletedMeanwhile(skipping(topic, **short))) as brokers:

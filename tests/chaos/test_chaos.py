@@ -12,6 +12,7 @@ def check(verdict):
     assert not verdict.violations, chaos.tell(verdict)
 
 
+@pytest.mark.soak
 def test_three_queries_that_come_and_go_read_every_record_once(kafka, tmp_path):
     verdict = chaos.play(kafka, tmp_path, seed=1, queries=3, **PLAYED)
     check(verdict)

@@ -66,6 +66,7 @@ def test_stop_and_start_again_twenty_times(spark, kafka, group, tmp_path):
     wait_until(gone(kafka, group), within=2)
 
 
+@pytest.mark.soak
 def test_stopping_the_session_leaves(kafka, group, tmp_path, start_program):
     topic = topic_with(kafka, numbered(30, 3))
     code = f"""

@@ -32,7 +32,7 @@ def suspended_query(kafka, group, directory, start_query, point):
     return topic, settings, query
 
 
-SOAK = ("tasks", "sink", "after-commit")
+SOAK = ("planned", "tasks", "sink", "after-commit")
 """Where a process is stopped only in the long run: each takes half a minute."""
 
 
@@ -52,7 +52,7 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     second = start_query(settings)
     second.wait_for((tmp_path / "marks" / "started").exists)
     # Its session would last 45 s: without static membership the new driver would wait for that.
-    wait_until(lambda: {m["member_id"] for m in members(kafka, group)}.isdisjoint(before), within=5)
+    wait_until(lambda: {m["member_id"] for m in members(kafka, group)}.isdisjoint(before), within=20)
     assert len(members(kafka, group)) == 1
     second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
     second.kill()

@@ -101,7 +101,13 @@ def expected(first, last):
     return [offset for offset in range(END) if not first <= offset <= last]
 
 
-@pytest.mark.parametrize("more", [{}, {"kafka.max.partition.fetch.bytes": 1}], ids=["one response", "many responses"])
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param({}, id="one response"),
+        pytest.param({"kafka.max.partition.fetch.bytes": 1}, id="many responses", marks=pytest.mark.soak),
+    ],
+)
 def test_each_kind_of_damage_fails_where_it_is_or_is_left_out_alone(broken, task, more):
     for topic, damage in KINDS.items():
         first = SIZE * BAD + (damage in PARTLY_READ)
