@@ -130,7 +130,7 @@ def main() -> None:
     arguments.add_argument("--rate", type=int, default=1000, help="records a second")
     arguments.add_argument("--sink", choices=("noop", "parquet"), default="noop")
     args = arguments.parse_args()
-    spark = session(args.jars)
+    spark = session(args.jars, **{"spark.sql.streaming.minBatchesToRetain": "10000"})  # its files tell when it was done
     report = Report("latency", "How long is a record on its way from the producer until its batch is done?")
     rounds: dict[str, list[Round]] = {"kafka": [], "groupkafka": []}
     with KafkaCluster() as cluster:
