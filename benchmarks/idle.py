@@ -118,7 +118,7 @@ def measure(spark: SparkSession, cluster: KafkaCluster, source: str, seconds: fl
 
 def main() -> None:
     arguments = parser(__doc__ or "")
-    arguments.add_argument("--seconds", type=float, default=10, help="of quiet that are measured, a round")
+    arguments.add_argument("--seconds", type=float, default=30, help="of quiet that are measured, a round")
     arguments.add_argument("--records", type=int, default=10, help="records that come one by one, a round")
     args = arguments.parse_args()
     spark = session(args.jars)
