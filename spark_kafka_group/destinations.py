@@ -20,10 +20,17 @@ def dead_letter_topic(topic: str) -> str:
 
 def delay_of(topic: str, delays_ms: Collection[int]) -> int | None:
     """How long records of a retry topic wait; None if it is none of these delays."""
-    named = RETRY.fullmatch(topic)
-    return int(named["delay_ms"]) if named and int(named["delay_ms"]) in delays_ms else None
+    named = _named(topic, delays_ms)
+    return int(named["delay_ms"]) if named else None
 
 
 def main_topic(topic: str, delays_ms: Collection[int]) -> str:
     """The topic that a retry topic belongs to; any other topic itself."""
-    return topic if delay_of(topic, delays_ms) is None else topic.rpartition("-retry-")[0]
+    named = _named(topic, delays_ms)
+    return named["topic"] if named else topic
+
+
+def _named(topic: str, delays_ms: Collection[int]) -> re.Match[str] | None:
+    """The parts of a retry topic's name; None if it is of none of these delays."""
+    named = RETRY.fullmatch(topic)
+    return named if named and int(named["delay_ms"]) in delays_ms else None

@@ -146,9 +146,10 @@ class _Sender:
             from spark_kafka_group.wire.produce import Producer
 
             self._producer = Producer(self._options)
-        partition = origin.partition % self._producer.partitions(origin.topic)
         self._raise()
-        self._producer.send(origin.topic, partition, record.key, record.value, without(record.headers), self._settled)
+        self._producer.send(
+            origin.topic, origin.partition, record.key, record.value, without(record.headers), self._settled
+        )
 
     def wait(self) -> None:
         if self._producer is not None:

@@ -25,11 +25,10 @@ def check(options: Options) -> None:
         found = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
         read = {main_topic(topic, options.retry_delays_ms) for topic in found}
         # A pattern may find the dead-letter topics too.
-        wanted = {dead_letter_topic(topic) for topic in read if topic not in {dead_letter_topic(t) for t in read}}
-        there = {tp.topic for tp in client.partitions(Subscription(tuple(sorted(wanted))))} if wanted else set()
+        wanted = Subscription(tuple(map(dead_letter_topic, read - set(map(dead_letter_topic, read)))))
+        missing = wanted.missing(client.partitions(wanted)) if wanted.topics else []
     finally:
         client.close()
-    missing = sorted(wanted - there)
     if missing:
         raise OptionError(
             f"onCorruptRecord (deadLetter) sends what cannot be read of a topic to one named after it, and the cluster "

@@ -14,7 +14,7 @@ from dataclasses import replace
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire import Brokers, readable
+from spark_kafka_group.wire import Brokers, FetchConnection, readable
 
 log = logging.getLogger(__name__)
 
@@ -119,20 +119,24 @@ class Watch:
         deadline = self._clock() + patience_s
         nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
         while answered := readable(nodes, max(0.0, deadline - self._clock())):
-            for connection in answered:
-                node_id = nodes[connection]
-                _, positions = self._asked.pop(node_id)
-                for partition in connection.receive():
-                    if partition.error is not None:
-                        raise BrokerError(f"{partition.tp}: {partition.error}")
-                    stable = partition.last_stable_offset
-                    end = partition.high_watermark if stable is None else stable
-                    if partition.records or end != positions.get(partition.tp):
-                        return True
-                self._send(node_id, positions)
+            if any(self._is_news(nodes[connection], connection) for connection in answered):
+                return True
         overdue = [node_id for node_id, (when, _) in self._asked.items() if self._clock() >= when]
         if overdue:
             raise ConnectionError(f"node {overdue[0]} does not answer")
+        return False
+
+    def _is_news(self, node_id: int, connection: FetchConnection) -> bool:
+        """Take a node's answer; without anything in it, its poll is sent again."""
+        _, positions = self._asked.pop(node_id)
+        for partition in connection.receive():
+            if partition.error is not None:
+                raise BrokerError(f"{partition.tp}: {partition.error}")
+            stable = partition.last_stable_offset
+            end = partition.high_watermark if stable is None else stable
+            if partition.records or end != positions.get(partition.tp):
+                return True
+        self._send(node_id, positions)
         return False
 
     def _forget(self, node_id: int) -> None:

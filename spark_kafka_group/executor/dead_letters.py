@@ -54,8 +54,7 @@ class DeadLetters:
         try:
             if self._producer is None:
                 self._producer = Producer(self._options)
-            partition = tp.partition % self._producer.partitions(topic)
-            self._producer.send(topic, partition, None, left_out.raw, headers, settled)
+            self._producer.send(topic, tp.partition, None, left_out.raw, headers, settled)
             self._producer.flush()
         except BrokerError as problem:
             refused.append(problem)

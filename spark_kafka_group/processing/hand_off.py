@@ -63,9 +63,9 @@ class HandOff:
             "%s: attempt %d failed, sent to %s: %s: %s",
             record, attempts, topic, failure.exception, failure.message,
         )  # fmt: skip
-        producer = self._opened()
-        partition = record.partition % producer.partitions(topic)
-        producer.send(topic, partition, record.key, record.value, headers, lambda problem: settled(counter, problem))
+        self._opened().send(
+            topic, record.partition, record.key, record.value, headers, lambda problem: settled(counter, problem)
+        )
 
     def _opened(self) -> Producer:
         with self._lock:

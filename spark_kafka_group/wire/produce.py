@@ -27,8 +27,6 @@ UNKNOWN_AFTER_MS = 3_000
 TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
 """In the text of the error for a user that may write to no topic at all."""
-
-
 REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
 """Answers by which nothing was written, of one record batch and no other."""
 
@@ -95,13 +93,17 @@ class Producer:
 
         The record's timestamp is the time of sending, unless the topic has the broker's.
 
+        Parameters
+        ----------
+        partition
+            Where the record was elsewhere: it goes to the one of that number, modulo how many `topic` has.
+
         Raises
         ------
         BrokerError
             When it could not be handed over; `settled` is not called then.
         """
-        if self._producer._metadata.partitions_for_topic(topic) is None:
-            self.partitions(topic)
+        partition %= self.partitions(topic)
         doing = f"sending to {topic}-{partition}"
         with self._settling:
             self._unsettled += 1
