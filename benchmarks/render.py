@@ -30,7 +30,7 @@ are medians; every single measurement is in `benchmarks/results/*.json`. `kafka`
 many times as long the other side takes: above 1 groupkafka is faster. Goals stand in the programs, met or not.
 
 ```
-make bench                      # up to an hour, on a machine that does nothing else
+make bench                      # an hour and a half, on a machine that does nothing else
 make bench JARS=folder          # with the jars of Spark's own source, where --packages cannot download
 make bench ONLY="batch idle"    # some of the programs; the others' results stay as they are
 ```

@@ -160,6 +160,48 @@ def test_a_handler_that_ends_its_process_stops_the_query_and_the_next_one_reads_
     assert sum(committed(kafka, group).values()) == 200
 
 
+def test_handlers_that_hang_are_given_up_and_their_records_are_dead_letters(kafka, group, stream, tmp_path):
+    topic = topic_with(kafka, numbered(100, 2), partitions=2)
+    kafka.create_topic(f"{topic}-dlt", partitions=2)
+
+    def handler(record):
+        noted(record)
+        while record.value in (b"v7", b"v58") and not (tmp_path / "over").exists():
+            time.sleep(0.05)
+
+    noted = noted_in(tmp_path)
+    processor = RecordProcessor(
+        handler, threads=4, stall_timeout_ms=500, max_local_retries=1, retry_backoff_ms=(1, 2),
+        dead_letter_topic="{topic}-dlt", options=options(kafka, topic, group),
+    )  # fmt: skip
+    try:
+        [told] = stream(processor, topic)
+    finally:
+        (tmp_path / "over").touch()  # those that were abandoned end as well
+    assert (told.records, told.done, told.dead, told.stalled) == (100, 98, 2, 4)
+    assert handled(tmp_path, topic) == {n: 2 if n in (7, 58) else 1 for n in range(100)}
+    letters = everything_in(kafka, f"{topic}-dlt")
+    assert sorted(letter.value for letter in letters) == [b"v58", b"v7"]
+    for letter in letters:
+        raised = dict(letter.headers)["__connect.errors.exception.class.name"]
+        assert raised == b"spark_kafka_group.errors.HandlerStalledError"
+    assert sum(committed(kafka, group).values()) == 100
+
+
+def test_several_tasks_handle_one_partition_each_its_part_in_order(spark, kafka, tmp_path):
+    topic = topic_with(kafka, numbered(300, 1), partitions=1)
+
+    def handler(record):
+        file = os.open(f"{tmp_path}/{os.getpid()}-{threading.get_native_id()}", os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+        os.write(file, f"{record.offset}\n".encode())
+        os.close(file)
+
+    df = spark.read.format("groupkafka").options(**options(kafka, topic, minPartitions=3)).load()
+    assert RecordProcessor(handler, threads=1).run(df).done == 300
+    parts = sorted([int(line) for line in path.read_text().splitlines()] for path in tmp_path.iterdir())
+    assert parts == [list(range(start, start + 100)) for start in (0, 100, 200)]
+
+
 def test_a_batch_read_is_handled_and_committed_by_group_batch(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(500, 3))
 
