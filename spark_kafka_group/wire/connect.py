@@ -23,6 +23,7 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Answers, refusal_of
 from spark_kafka_group.wire.leaders import wait_for_leaders
+from spark_kafka_group.wire.liveness import noticing
 from spark_kafka_group.wire.manager import RefusedError, net_client
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 from spark_kafka_group.wire.security import security_configs
@@ -88,7 +89,6 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
     OptionError
         When a file that security settings name cannot be read here.
     """
-    buffers = {socket.SO_RCVBUF: options.receive_buffer_bytes, socket.SO_SNDBUF: options.send_buffer_bytes}
     return (
         security_configs(options.security)
         | options.passed_on()
@@ -96,12 +96,19 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
             "bootstrap_servers": options.bootstrap_servers.split(","),
             "client_id": f"{options.client_id}-{role}",
             "request_timeout_ms": options.request_timeout_ms,
-            "socket_options": [
-                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-                *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
-            ],
+            "socket_options": socket_options(options, noticing()),
         }
     )
+
+
+def socket_options(options: Options, liveness: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Of every connection to a broker."""
+    buffers = {socket.SO_RCVBUF: options.receive_buffer_bytes, socket.SO_SNDBUF: options.send_buffer_bytes}
+    return [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        *liveness,
+        *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
+    ]
 
 
 def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaConsumer:

@@ -17,7 +17,8 @@ from kafka import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import LARGEST_BATCH, connected, ms_until, translated
+from spark_kafka_group.wire.connect import LARGEST_BATCH, connected, ms_until, socket_options, translated
+from spark_kafka_group.wire.liveness import noticing
 
 Headers = Sequence[tuple[str, bytes | None]]
 ATTEMPTS_WITHIN = 4
@@ -56,6 +57,8 @@ class Producer:
             KafkaProducer, options, "producer",
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
             max_block_ms=options.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
+            # While a broker waits for its followers it takes no more bytes, and that is no sign of death.
+            socket_options=socket_options(options, noticing(options.request_timeout_ms)),
         )  # fmt: skip
         _go_on_after_refusals(self._producer._transaction_manager)
 

@@ -1,6 +1,7 @@
 """The executors' half against real brokers, without Spark: connections, leaders that move, ranges."""
 
 import contextlib
+import socket
 
 import pytest
 from support import Record, name, numbered, options, produce, topic_with
@@ -14,7 +15,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.wire import Brokers
+from spark_kafka_group.wire import Brokers, GroupClient
 
 
 def parsed(kafka, topic, **more):
@@ -84,6 +85,23 @@ def test_connections_are_kept_from_task_to_task(kafka, disconnected):
     connection = brokers_for(settings).connection(1)
     list(read(task(topic, (0, 5), (0, 10)), settings))
     assert brokers_for(settings).connection(1) is connection
+
+
+def test_every_connection_is_ended_by_the_kernel_ten_seconds_after_its_broker_has_fallen_silent(kafka, disconnected):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    settings = parsed(kafka, topic, **{"kafka.group.id": name("group")})
+    disconnected(settings)
+    with contextlib.closing(GroupClient(settings)) as client:
+        client.log_ends([TopicPartition(topic, 0)])
+        drivers = [conn.transport._sock for conn in client._consumer._client._manager._conns.values()]
+        assert drivers
+        for sock in [brokers_for(settings).connection(1)._sock, *drivers]:
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            idle, often, signs, unacknowledged_ms = (
+                sock.getsockopt(socket.IPPROTO_TCP, kind)
+                for kind in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
+            )
+            assert (idle + often * signs, unacknowledged_ms) == (10, 10_000)
 
 
 def test_a_broken_connection_is_replaced(disconnected):
