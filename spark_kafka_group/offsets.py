@@ -5,7 +5,7 @@ The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets
 
     {"orders": {"0": 120, "1": 80},
      "@group": {"reader": "5f0c…", "generation": 7, "batch": 3, "topics": {"orders": "Xk2f…"},
-                "from": {"orders": {"1": 40}}}}
+                "from": {"orders": {"1": 40}}, "epochs": {"orders": {"0": 5, "1": 5}}}}
 """
 
 from __future__ import annotations
@@ -109,6 +109,9 @@ class GroupOffset:
     moved
         Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
         or moved because the group's committed offset was right and the checkpoint was not.
+    epochs
+        Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
+        end; not there where a broker did not give one.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -117,6 +120,7 @@ class GroupOffset:
     batch: int = -1
     topic_ids: dict[str, str] = field(default_factory=dict)
     moved: dict[TopicPartition, int] = field(default_factory=dict)
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
@@ -129,6 +133,8 @@ class GroupOffset:
                 group["topics"] = dict(sorted(self.topic_ids.items()))
             if self.moved:
                 group["from"] = positions_to_json(self.moved)
+            if self.epochs:
+                group["epochs"] = positions_to_json(self.epochs)
             obj[GROUP_KEY] = group
         return obj
 
@@ -167,6 +173,7 @@ class GroupOffset:
             group.get("batch", -1),
             group.get("topics", {}),
             positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
+            epochs=positions_from_json(group.get("epochs", {}), "the checkpoint's 'epochs'"),
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
@@ -195,7 +202,7 @@ def _readable(group: dict[str, Any]) -> bool:
     """Whether what is under ``@group`` has the keys and types of this format."""
     ids = group.get("topics", {})
     return (
-        set(group) <= {"reader", "generation", "batch", "topics", "from", "version"}
+        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "version"}
         and isinstance(group.get("reader"), str)
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)

@@ -23,6 +23,12 @@ def test_an_offset_survives_json_and_has_the_documented_shape():
     assert GroupOffset.from_json(offset.to_json()) == offset
 
 
+def test_leader_epochs_are_kept_where_they_are_known():
+    offset = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, epochs={ORDERS_1: 5})
+    assert offset.to_json()["@group"] == {"reader": "r", "generation": 7, "epochs": {"orders": {"1": 5}}}
+    assert GroupOffset.from_json(offset.to_json()) == offset
+
+
 def test_equal_offsets_have_equal_text_whatever_the_order_of_partitions():
     one = GroupOffset({ORDERS_0: 1, ORDERS_1: 2}, "r", 1)
     other = GroupOffset({ORDERS_1: 2, ORDERS_0: 1}, "r", 1)
