@@ -82,8 +82,11 @@ class Succeeded:
         if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
             return False
         writer = writer_of(group.metadata)
-        own = writer is not None and writer.reader == self.reader and writer.generation <= self.end.generation
-        return own or group.offset == batch.start
+        if writer is None or writer.reader != self.reader:
+            return group.offset == batch.start
+        if writer.batch is not None and writer.batch > self.end.batch >= 0:
+            return False  # this query has gone on since, and may have had to begin before
+        return writer.generation <= self.end.generation or group.offset == batch.start
 
 
 @dataclass(frozen=True)
@@ -432,11 +435,9 @@ class GroupKafkaListener(StreamingQueryListener):
         where = f"group {batch.group_id}: generation {generation}"
         try:
             with OutsideCommitter(batch.options, batch.group_id) as group:
-                offsets = batch.lacking(group.committed([r.tp for r in batch.ranges]))
-                if not offsets:
-                    return
                 began = time.monotonic()
-                done = group.commit(offsets, batch.note, generation, batch.instance_id)
+                tps = [r.tp for r in batch.ranges]
+                offsets = group.commit(tps, batch.lacking, batch.note, generation, batch.instance_id)
         except GroupKafkaError as error:
             self._count(run, batch, None)
             log.warning(
@@ -445,11 +446,11 @@ class GroupKafkaListener(StreamingQueryListener):
                 where, " ".join(map(str, batch.ranges)), error,
             )  # fmt: skip
             return
-        if done:
+        if offsets is None:
+            log.info("%s is over: the source commits for itself", where)
+        elif offsets:
             self._count(run, batch, (time.monotonic() - began) * 1000)
             log.info("%s: committed %s", where, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
-        else:
-            log.info("%s is over: the source commits for itself", where)
 
 
 def _is_ours(source: SourceProgress) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Self, TypeVar
@@ -27,6 +29,12 @@ AGAIN = (
     kafka_errors.RebalanceInProgressError,
 )
 
+TRIES = 3
+"""A request may take this part of kafka.request.timeout.ms: then its connection is replaced, and it is tried again."""
+DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+"""Closing a connection takes back what the kernel has not sent yet, and would send whenever the network is back."""
+
+Lacking = Callable[[Mapping[TopicPartition, Committed]], Mapping[TopicPartition, int]]
 T = TypeVar("T")
 
 
@@ -45,7 +53,10 @@ class OutsideCommitter:
         self._group_id = group_id
         self._deadline = time.monotonic() + options.request_timeout_ms / 1000
         self._coordinator: int | None = None
-        self._client = net_client(**connection_configs(options, "listener"))
+        configs = connection_configs(options, "listener")
+        configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
+        configs["request_timeout_ms"] = options.request_timeout_ms / TRIES
+        self._client = net_client(**configs)
         self._manager = self._client._manager
         try:
             with translated(f"connecting to {options.bootstrap_servers}"):
@@ -64,23 +75,26 @@ class OutsideCommitter:
         """Close connections. Harmless when repeated."""
         self._client.close()
 
-    def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """What the group has committed; a partition without a committed offset is not in the result.
-
-        Raises
-        ------
-        BrokerError
-        """
-        with translated(f"looking up committed offsets of group {self._group_id}"):
-            return self._retried(lambda: self._fetch(tps))
-
-    def commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int, instance_id: str) -> bool:
+    def commit(
+        self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
+    ) -> dict[TopicPartition, int] | None:
         """Commit in the name of the member `instance_id` while it is there, and without a member once it has left.
+
+        Each try compares first. Between two tries the member may have committed a later batch in the same generation:
+        Kafka would take the earlier batch all the same, and the group would be set back.
+
+        Parameters
+        ----------
+        tps
+            The partitions to look at.
+        lacking
+            Given what the group has committed for them, the offsets that it lacks.
 
         Returns
         -------
-        bool
-            False when `generation` is over: the member has gone on, and does its commits itself.
+        dict or None
+            What was committed; empty when the group lacked nothing. None when `generation` is over: the member has gone
+            on, and does its commits itself.
 
         Raises
         ------
@@ -89,15 +103,20 @@ class OutsideCommitter:
         """
         try:
             with translated(f"committing offsets of group {self._group_id}"):
-                self._retried(lambda: self._commit(offsets, metadata, generation, instance_id))
+                return self._retried(lambda: self._commit(tps, lacking, metadata, generation, instance_id))
         except (BrokerError, MembershipError) as error:
             if isinstance(error.__cause__, kafka_errors.IllegalGenerationError):
-                return False
+                return None
             raise CommitError(str(error)) from error
-        return True
 
-    def _commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int, instance_id: str) -> None:
+    def _commit(
+        self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
+    ) -> dict[TopicPartition, int]:
         members = self._members()
+        # Last before the commit, so that as little as possible happens in between.
+        offsets = dict(lacking(self._fetch(tps)))
+        if not offsets:
+            return offsets
         member_id = members.get(instance_id)
         if member_id is None and members:
             raise CommitError(
@@ -110,6 +129,7 @@ class OutsideCommitter:
             request = commit_request(self._group_id, offsets, metadata, generation, member_id, instance_id)
         for tp, partition in partitions_of(self._asked(request)):
             _check(partition.error_code, str(tp))
+        return offsets
 
     def _members(self) -> dict[str, str]:
         """Member ids by their group.instance.id; a dynamic member's by the id itself."""

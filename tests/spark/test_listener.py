@@ -7,6 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 from kafka import KafkaConsumer
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import commit_for, committed, members, name, numbered, options, topic_with
 
 from spark_kafka_group import GroupKafkaListener
@@ -227,6 +229,11 @@ def test_a_session_of_spark_connect_is_refused():
         GroupKafkaListener(object())
 
 
+def always(offsets):
+    """Whatever the group has."""
+    return lambda committed: offsets
+
+
 def polled(consumer):
     consumer.poll(timeout_ms=1000)
     return consumer
@@ -236,17 +243,26 @@ class TestOutsideCommitter:
     """Commits in the name of a member of another process, here one of kafka-python's own."""
 
     @pytest.fixture
-    def member(self, kafka, group, topic):
-        consumer = KafkaConsumer(
-            topic,
-            bootstrap_servers=kafka.bootstrap_servers,
-            group_id=group,
-            group_instance_id="theirs",
-            enable_auto_commit=False,
-        )
-        generation = wait_until(lambda: polled(consumer)._coordinator.generation_if_stable(), within=60)
-        yield generation
-        consumer.close(autocommit=False)
+    def joined(self, kafka, group, topic):
+        """Lets a member join; returns it and its generation."""
+        made = []
+
+        def join():
+            made.append(
+                KafkaConsumer(
+                    topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group, group_instance_id="theirs",
+                    enable_auto_commit=False,
+                )
+            )  # fmt: skip
+            return made[-1], wait_until(lambda: polled(made[-1])._coordinator.generation_if_stable(), within=60)
+
+        yield join
+        for consumer in made:
+            consumer.close(autocommit=False)
+
+    @pytest.fixture
+    def member(self, joined):
+        return joined()[1]
 
     @pytest.fixture
     def outside(self, kafka, group, topic):
@@ -255,22 +271,39 @@ class TestOutsideCommitter:
 
     def test_a_commit_in_the_members_generation_is_taken(self, kafka, group, topic, member, outside):
         tp = TopicPartition(topic, 1)
-        assert outside.commit({tp: 7}, "note", member.generation_id, "theirs")
-        assert outside.committed([tp, TopicPartition(topic, 2)]) == {tp: Committed(7, "note")}
+        assert outside.commit([tp], always({tp: 7}), "note", member.generation_id, "theirs") == {tp: 7}
+        assert kafka.committed(group) == {(topic, 1): (7, "note")}
         assert [m["member_id"] for m in members(kafka, group)] == [member.member_id]
 
     def test_a_commit_in_a_generation_that_is_over_is_not(self, kafka, group, topic, member, outside):
-        assert not outside.commit({TopicPartition(topic, 1): 7}, "note", member.generation_id - 1, "theirs")
+        tp = TopicPartition(topic, 1)
+        assert outside.commit([tp], always({tp: 7}), "note", member.generation_id - 1, "theirs") is None
         assert committed(kafka, group) == {}
 
     def test_when_the_member_has_left_and_others_are_there_it_is_an_error(self, topic, member, outside):
+        tp = TopicPartition(topic, 1)
         with pytest.raises(CommitError, match=r"others are in it \(theirs\)"):
-            outside.commit({TopicPartition(topic, 1): 7}, "note", 1, "ours")
+            outside.commit([tp], always({tp: 7}), "note", 1, "ours")
 
     def test_without_members_it_is_taken_without_one(self, kafka, group, topic, outside):
-        assert outside.committed([TopicPartition(topic, 1)]) == {}
-        assert outside.commit({TopicPartition(topic, 1): 7}, "note", 5, "ours")
+        tp = TopicPartition(topic, 1)
+        assert outside.commit([tp], always({tp: 7}), "note", 5, "ours") == {tp: 7}
         assert kafka.committed(group) == {(topic, 1): (7, "note")}
+
+    def test_what_is_committed_between_two_tries_is_not_set_back(self, kafka, group, topic, joined, outside):
+        tp, seen = TopicPartition(topic, 1), []
+
+        def lacking(found):
+            seen.append(dict(found))
+            if len(seen) == 1:  # the group has no members yet: what follows is refused with UNKNOWN_MEMBER_ID
+                consumer, _ = joined()
+                consumer.commit({KafkaTopicPartition(*tp): OffsetAndMetadata(20, "later", -1)})
+            return {tp: 10} if found.get(tp, Committed(0, "")).offset < 10 else {}
+
+        generation = 1  # the one that the member is going to be in
+        assert outside.commit([tp], lacking, "note", generation, "theirs") == {}
+        assert seen == [{}, {tp: Committed(20, "later")}]
+        assert kafka.committed(group) == {(topic, 1): (20, "later")}
 
 
 class TestLacking:
@@ -292,10 +325,14 @@ class TestLacking:
             (Committed(10, ""), True),
             (Committed(10, commit_note("you", 9)), True),
             (Committed(30, ""), False),
+            # What the query has told since: it was made to begin before, or its batch gave way and was resumed.
+            (Committed(5, commit_note("me", 4, 3)), False),
+            (Committed(10, commit_note("me", 5, 3)), False),
+            (Committed(10, commit_note("me", 5, 1)), True),
         ],
     )
     def test_by_offset_and_writer(self, group, told):
-        batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4), (OffsetRange(self.TP, 10, 20),))
+        batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
         assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if told else {})
 
     def test_what_the_batch_went_without_is_left(self):
