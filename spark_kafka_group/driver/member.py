@@ -146,9 +146,12 @@ class Member:
     def _join_first(self, patience_ms: float | None) -> Generation | None:
         self._joining = True
         subscription = self._options.subscription
-        missing = subscription.missing(self.client.partitions(subscription))  # a leader assigns what it knows to exist
+        existing = self.client.partitions(subscription)  # a leader assigns what it knows to exist
+        missing = subscription.missing(existing)
         if missing:
             log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
+        elif not existing:
+            log.warning("group %s: no topic yet that %s finds, waiting for one", self._group_id, subscription.pattern)
         joined = self._join(patience_ms)
         if joined is None or joined.leader:
             return joined

@@ -28,6 +28,7 @@ from spark_kafka_group.driver.siblings import Siblings
 from spark_kafka_group.driver.stable import Unstable
 from spark_kafka_group.driver.unbegun import Unbegun
 from spark_kafka_group.driver.unmanaged import Unmanaged
+from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.driver.watch import Watch
 from spark_kafka_group.errors import (
     BrokerError,
@@ -118,6 +119,7 @@ class GroupSession:
         self._ends: dict[TopicPartition, int] = {}
         self._looked_at: float | None = None  # when ends of logs were looked up last
         self._watch = Watch(options)
+        self._waiting = Waiting(group_id, options.subscription)
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
         self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
@@ -641,6 +643,7 @@ class GroupSession:
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
         self._ends, behind = self._log_ends(begin, max_offsets)
+        self._waiting.look(lambda: self.member.client.known_partitions(self._options.subscription), self._ends)
         self._ages.observe(self._ends, time.time() * 1000)
         if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
             return None

@@ -125,7 +125,6 @@ class Brokers:
     def _bootstrapped(self) -> KafkaNetClient:
         if self._client is None:
             client = net_client(**connection_configs(self._options, self._role))
-            client.cluster.config["allow_auto_create_topics"] = False
             try:
                 client._manager.bootstrap(self._options.request_timeout_ms)
             except BaseException:

@@ -139,7 +139,6 @@ def connected(kind: type[T], options: Options, role: str, **configs: Any) -> T:
         return clients[-1]
 
     always = connection | {
-        "allow_auto_create_topics": False,
         "bootstrap_timeout_ms": options.request_timeout_ms,
         "metrics_enabled": False,
         "kafka_client": make_client,

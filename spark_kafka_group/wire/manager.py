@@ -72,6 +72,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     def __init__(self, net: Any, **configs: Any) -> None:
         super().__init__(net, **configs)
+        # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
+        self.cluster.config["allow_auto_create_topics"] = False
         self._last_failure: str | None = None
 
     async def _do_bootstrap(self, deadline: float | None) -> Any:

@@ -1,5 +1,6 @@
 """What a driver reads: topics, topics by pattern, partitions by hand."""
 
+import functools
 import json
 
 import pytest
@@ -7,7 +8,9 @@ from running import settled
 from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import MembershipError
+from spark_kafka_group.driver import session
 from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -43,6 +46,25 @@ def test_several_unrelated_topics_are_read_together(kafka, group, made):
     driver = driver_for(made, kafka, group, {"subscribe": f"{one},{other}"})
     end = driver.latest_offset(driver.initial_offset(), None)
     assert (end[one], end[other]) == ({"0": 3, "1": 3}, {"0": 3})
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["missing", "empty"])
+def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, monkeypatch, caplog, there):
+    now = [0.0]
+    monkeypatch.setattr(session, "Waiting", functools.partial(Waiting, clock=lambda: now[0]))
+    one, typo = topic_with(kafka, numbered(2, 1), partitions=1), name("typo")
+    if there:
+        kafka.create_topic(typo)
+    driver = driver_for(made, kafka, group, {"subscribe": f"{one},{typo}"})
+    end = driver.latest_offset(driver.initial_offset(), None)
+    for minutes in (0, 9, 10):
+        now[0] = 60.0 * minutes
+        assert "still no" not in caplog.text
+        produce(kafka, one, numbered(1, 1))
+        end = driver.latest_offset(end, None)
+    named = f"record in topic {typo}: is its name right?" if there else f"topic {typo}: create it, or correct its name"
+    assert f"group {group}: still no {named}" in caplog.text
+    assert caplog.text.count("still no") == 1
 
 
 class TestPattern:

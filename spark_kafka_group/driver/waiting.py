@@ -1,0 +1,68 @@
+"""Topics that a query waits for: those that do not exist, and those without a record."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from spark_kafka_group.destinations import main_topic
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN_S = 60.0
+AGAIN_S, AGAIN_AT_MOST_S = 600.0, 86_400.0
+"""A topic is named again after the first of these, then after twice as long each time, up to the second."""
+
+
+class Waiting:
+    """Says again, ever more seldom, which topics a query waits for: one may be a typo.
+
+    Retry topics are not named: as long as no record fails they have none, and may be missing.
+    """
+
+    def __init__(self, group_id: str, subscription: Subscription, clock: Callable[[], float] = time.monotonic) -> None:
+        self._group_id = group_id
+        self._subscription = subscription
+        self._clock = clock
+        self._looks_at = float("-inf")
+        self._pauses: dict[str, tuple[float, float]] = {}  # when what is waited for is named next, and the pause then
+
+    def look(self, known: Callable[[], Collection[TopicPartition]], ends: Mapping[TopicPartition, int]) -> None:
+        """Name what has been waited for long enough.
+
+        Parameters
+        ----------
+        known
+            Gives the partitions that exist.
+        ends
+            Ends of those logs that this query reads.
+        """
+        now = self._clock()
+        if now < self._looks_at:
+            return
+        self._looks_at = now + LOOK_AGAIN_S
+        waited_for = _waited_for(self._subscription, known(), ends)
+        self._pauses = {text: self._pauses.get(text, (now + AGAIN_S, AGAIN_S)) for text in waited_for}
+        for text, (due, pause) in self._pauses.items():
+            if now >= due:
+                log.warning("group %s: %s", self._group_id, text)
+                longer = min(2 * pause, AGAIN_AT_MOST_S)
+                self._pauses[text] = now + longer, longer
+
+
+def _waited_for(
+    subscription: Subscription, known: Collection[TopicPartition], ends: Mapping[TopicPartition, int]
+) -> list[str]:
+    """A sentence on each topic that does not exist, and on each that is read here as a whole and has no record."""
+    if subscription.pattern is not None:
+        return [] if known else [f"still no topic that subscribePattern ({subscription.pattern}) finds"]
+    named = {topic for topic in subscription.named() if main_topic(topic, subscription.delays_ms) == topic}
+    there = {tp.topic for tp in known}
+    written = {tp.topic for tp in known if ends.get(tp) != 0}
+    return [
+        *(f"still no topic {topic}: create it, or correct its name" for topic in sorted(named - there)),
+        *(f"still no record in topic {topic}: is its name right?" for topic in sorted(named & there - written)),
+    ]

@@ -1,0 +1,76 @@
+"""Topics that a query waits for are named again, ever more seldom, as long as they are waited for."""
+
+import logging
+
+import pytest
+
+from spark_kafka_group.driver.waiting import Waiting
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.subscription import Subscription
+
+MINUTE = 60.0
+
+
+@pytest.fixture
+def said(caplog):
+    """Runs so many minutes of looks, ten a minute; returns the minutes at which something was said, and what."""
+
+    def run(subscription, minutes, known=(), ends=None):
+        now = [0.0]
+        waiting, found = Waiting("billing", subscription, clock=lambda: now[0]), {}
+        for look in range(minutes * 10 + 1):
+            now[0] = look * MINUTE / 10
+            with caplog.at_level(logging.WARNING):
+                caplog.clear()
+                waiting.look(lambda: set(known), ends or {})
+            if caplog.messages:
+                found[look / 10] = caplog.messages[:]
+        return found
+
+    return run
+
+
+def test_a_missing_topic_is_named_after_ten_minutes_and_then_after_twice_as_long_each_time(said):
+    told = "group billing: still no topic ordersss: create it, or correct its name"
+    named = said(Subscription(("orders", "ordersss")), 150, [TopicPartition("orders", 0)])
+    assert named == {10: [told], 30: [told], 70: [told], 150: [told]}
+
+
+def test_it_is_named_once_a_day_at_least(said):
+    hours = [minutes / 60 for minutes in said(Subscription(("ordersss",)), 60 * 24 * 4)]
+    assert [later - before for before, later in zip(hours[-3:], hours[-2:], strict=False)] == [24, 24]
+
+
+def test_an_empty_topic_is_named_too(said):
+    told = "group billing: still no record in topic ordersss: is its name right?"
+    known = [TopicPartition("ordersss", 0), TopicPartition("ordersss", 1)]
+    assert said(Subscription(("ordersss",)), 10, known, dict.fromkeys(known, 0)) == {10: [told]}
+
+
+@pytest.mark.parametrize(
+    "ends", [{("orders", 0): 0}, {("orders", 0): 0, ("orders", 1): 1}], ids=["others read", "record"]
+)
+def test_a_topic_of_which_others_may_have_records_is_not(said, ends):
+    ends = {TopicPartition(*tp): end for tp, end in ends.items()}
+    assert said(Subscription(("orders",)), 10, [TopicPartition("orders", 0), TopicPartition("orders", 1)], ends) == {}
+
+
+def test_a_retry_topic_may_be_missing_or_empty(said):
+    retried = Subscription(("orders", "orders-retry-5000", "orders-retry-60000"), delays_ms=(5000, 60000))
+    known = [TopicPartition("orders", 0), TopicPartition("orders-retry-5000", 0)]
+    assert said(retried, 10, known, dict(zip(known, (1, 0), strict=True))) == {}
+
+
+def test_a_pattern_that_finds_nothing_is_named(said):
+    told = "group billing: still no topic that subscribePattern (ordersss.*) finds"
+    assert said(Subscription(pattern="ordersss.*"), 10) == {10: [told]}
+
+
+def test_a_topic_that_came_and_went_is_waited_for_anew(caplog):
+    now = [0.0]
+    waiting = Waiting("billing", Subscription(("orders",)), clock=lambda: now[0])
+    for minutes, known in ((0, set()), (9, {TopicPartition("orders", 0)}), (10, set()), (19, set()), (20, set())):
+        now[0] = minutes * MINUTE
+        assert caplog.messages == []
+        waiting.look(lambda known=known: known, {TopicPartition("orders", 0): 1})
+    assert len(caplog.messages) == 1
