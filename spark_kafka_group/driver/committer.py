@@ -102,18 +102,43 @@ class Committer:
         generation: int,
         batch: int,
         without: int | None = None,
-    ) -> None:
+    ) -> set[TopicPartition]:
         """Tell the group where this query really is, not at the end of a batch; nothing is sent for nothing.
 
-        `without` is a batch that has planned to read on from there and may have to do without.
+        The group is asked right before: a commit that this query does not know of is newer than its position. It may
+        be the listener's, for a batch of which this process has not heard yet that it succeeded.
+
+        Parameters
+        ----------
+        without
+            A batch that has planned to read on from there and may have to do without.
+
+        Returns
+        -------
+        set
+            Partitions with such a newer commit. They are left as they are.
 
         Raises
         ------
-        MembershipLostError, FencedError, CommitError
+        MembershipLostError, FencedError, CommitError, BrokerError
         """
-        if offsets:
-            self._send(offsets, client, generation, batch, without)
-            self._noted(offsets, generation)
+        if not offsets:
+            return set()
+        newer = {
+            tp: group.offset
+            for tp, group in client.committed(offsets).items()
+            if group.offset not in (self.in_group.get(tp), offsets[tp])
+        }
+        if newer:
+            log.info(
+                "group %s: generation %d: left as committed meanwhile: %s",
+                self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(newer.items())),
+            )  # fmt: skip
+        wrong = {tp: offset for tp, offset in offsets.items() if tp not in newer}
+        if wrong:
+            self._send(wrong, client, generation, batch, without)
+            self._noted(wrong, generation)
+        return set(newer)
 
     def proven_by_group(self, client: GroupClient) -> bool:
         """Whether the planned batch's offsets are in the group already, committed for this very batch.

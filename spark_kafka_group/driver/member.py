@@ -79,8 +79,16 @@ class Member:
         return self.client.rejoin_needed()
 
     def hands_over(self) -> bool:
-        """Whether others are there to go on when this driver leaves, and it can still tell them where."""
-        return self._may_speak() and not self.generation.alone and self._options.group_instance_id is None
+        """Whether others are there, or wait to join, who go on when this driver leaves, and it can tell them where."""
+        can = self._may_speak() and self._options.group_instance_id is None and self.client.knows_coordinator()
+        return can and (not self.generation.alone or self.hears_of_rebalance())
+
+    def may_be_joined(self) -> bool:
+        """Whether others may get partitions before a batch that is planned now has been committed.
+
+        They are there, or come together with the generation of the batch: no heartbeat can tell that none will.
+        """
+        return not self.generation.alone or self._begins_generation()
 
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
@@ -181,7 +189,7 @@ class Member:
 
     def next_generation(self) -> Joined:
         """Start a new generation for a batch if option ``generation`` says so and the current one already had one."""
-        if not (self._used and self._wants_new()):
+        if not self._begins_generation():
             return Joined.SAME
         before = self.generation
         self.client.request_rejoin()
@@ -197,9 +205,9 @@ class Member:
         self._used = True
         return self.generation.id
 
-    def _wants_new(self) -> bool:
+    def _begins_generation(self) -> bool:
         policy = self._options.generation
-        return policy == "batch" or (policy == "auto" and self.generation.alone)
+        return self._used and (policy == "batch" or (policy == "auto" and self.generation.alone))
 
     def _enter(self, joined: Generation) -> None:
         if self._generation is None or joined.id != self._generation.id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Mapping
@@ -276,8 +277,9 @@ class GroupSession:
     def stop(self) -> None:
         """Leave the group and close connections. Never hangs on a dead broker."""
         try:
-            if self.member.hands_over():
-                self._hand_over()
+            with contextlib.suppress(FencedError):  # whoever took this query's place hands over in its turn
+                if self.member.hands_over():
+                    self._hand_over()
             self._events.close(self._held if self._held is not None else -1)
         finally:
             self.member.stop()
@@ -399,7 +401,7 @@ class GroupSession:
         try:
             self.committer.correct(offsets, self.member.client, self.member.generation.id, self._start.batch)
             self._held = max(self._held or 0, self.member.generation.id)
-        except (MembershipLostError, CommitError) as error:
+        except (MembershipLostError, CommitError, BrokerError) as error:
             log.warning("group %s: positions could not be handed over: %s", self.committer.group_id, error)
 
     def _unread(self) -> list[TopicPartition]:
@@ -430,8 +432,8 @@ class GroupSession:
                     continue
                 if not self._holding.worth(sum(r.size for r in backlog), min_offsets):
                     return []
-                if self._unread() and member.hears_of_rebalance():
-                    continue  # or it would join the rebalance unknowingly, with nothing handed over
+                if backlog and member.may_be_joined():
+                    self._hand_over()
                 owned = member.generation.assignment
                 if self._siblings.any() and not member.generation.alone:
                     return backlog  # a generation of its own would wait for the others of the same query
@@ -516,8 +518,8 @@ class GroupSession:
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         if corrections:
             self.member.check_may_commit()
-        self.committer.correct(corrections, client, generation.id, start.batch)
-        self._positioned |= set(offsets)
+        newer = self.committer.correct(corrections, client, generation.id, start.batch)
+        self._positioned |= set(offsets) - newer  # whose positions are taken again
         self._known |= set(offsets)
         self._anew.clear()
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))

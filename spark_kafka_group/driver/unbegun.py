@@ -126,7 +126,9 @@ class Unbegun:
         self._unsure -= starts.keys()
 
     def _say(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
-        self._committer.correct(starts, self._client, generation, batch.end.batch - 1, without)
+        newer = self._committer.correct(starts, self._client, generation, batch.end.batch - 1, without)
+        if newer:
+            raise CommitError(f"the group has newer offsets of {' '.join(map(str, sorted(newer)))}")
 
     def _without(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
         self.aside = False

@@ -51,6 +51,10 @@ class Unmanaged:
         """Nobody takes over."""
         return False
 
+    def may_be_joined(self) -> bool:
+        """Nobody joins."""
+        return False
+
     def unsettled(self) -> bool:
         """Nothing changes."""
         return False

@@ -328,6 +328,10 @@ class GroupClient:
         """Whether the coordinator has said that this driver is no longer a member."""
         return bool(self._coordinator._generation.is_lost())
 
+    def knows_coordinator(self) -> bool:
+        """Whether the coordinator is known and connected, as far as it was noticed; no I/O."""
+        return not self._coordinator.coordinator_unknown()
+
     def check_not_fenced(self) -> None:
         """Notice what only the heartbeats were told: kafka-python stops them when fenced, else goes on, and is silent.
 

@@ -81,8 +81,7 @@ class Neighbour:
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=group,
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            **configs,
+            **{"auto_offset_reset": "earliest"} | configs,
         )
         self.records = []
         self.failure = None
