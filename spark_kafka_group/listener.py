@@ -24,7 +24,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.group_metrics import OBSERVED, GroupMetrics, ListenersCommits, handled, metrics_of
-from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, left_out, writer_of
+from spark_kafka_group.lanes import Lanes
+from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, is_own, left_out, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 
@@ -46,7 +47,6 @@ log = logging.getLogger(__name__)
 
 SOURCE_NAME = "groupkafka"
 CLOSE_WITHIN_S = 60.0
-NOW = 0.0  # as a due time
 SPARK_ERRORS = (Py4JError, PySparkException)  # of a session that is gone
 
 
@@ -74,9 +74,27 @@ class Succeeded:
     def note(self) -> str:
         return commit_note(self.reader, self.end.generation, self.end.batch if self.end.batch >= 0 else None)
 
+    def __str__(self) -> str:
+        ranges = " ".join(map(str, self.ranges))
+        return f"group {self.group_id}: generation {self.end.generation}: batch of {ranges}"
+
     def lacking(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
         """What the group has yet to be told. An offset that somebody else wrote meanwhile is left as it is."""
         return {r.tp: r.end for r in self.ranges if r.tp not in committed or self._follows(r, committed[r.tp])}
+
+    def elsewhere(self, committed: Mapping[TopicPartition, Committed], ended: bool) -> dict[TopicPartition, int]:
+        """What somebody else has committed, and the group keeps, although this batch ended elsewhere.
+
+        An offset behind the batch says nothing while the query runs: it commits before it gives a partition back.
+        """
+        moved = {}
+        for r in self.ranges:
+            group = committed.get(r.tp)
+            if group is None or is_own(group.metadata, self.reader) or group.offset in (r.start, r.end):
+                continue
+            if group.offset < r.end or ended:
+                moved[r.tp] = group.offset
+        return moved
 
     def _follows(self, batch: OffsetRange, group: Committed) -> bool:
         if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
@@ -186,13 +204,12 @@ class GroupKafkaListener(StreamingQueryListener):
         self._changed = threading.Condition()
         # Below: under that lock.
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
-        self._waiting: dict[tuple[uuid.UUID, str], tuple[float, Succeeded]] = {}  # by run and reader: when due, what
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
         self._own: dict[tuple[uuid.UUID, str], ListenersCommits] = {}  # by run and reader
         self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, what a RecordProcessor did
-        self._committing = False
         self._closed = False
-        self._thread: threading.Thread | None = None
+        # Of their own, by run and reader: a source whose brokers are away does not hold up the commits of others.
+        self._lanes: Lanes[tuple[uuid.UUID, str], Succeeded] = Lanes(self._work, "groupkafka-listener")
 
     @property
     def prometheus_port(self) -> int | None:
@@ -249,20 +266,31 @@ class GroupKafkaListener(StreamingQueryListener):
         bool
             False when that took longer than `timeout_s`. A commit that failed is not waited for any longer.
         """
+        return not self._unflushed(timeout_s)
+
+    def _unflushed(self, timeout_s: float) -> list[str]:
+        """As :meth:`flush`; returns what could not be done in time, as text."""
+        deadline = time.monotonic() + timeout_s
         with self._changed:
             seen = set(self._runs)
         ended = seen - self._running()
+        self._lanes.hurry(lambda key: True)
         with self._changed:
-            self._waiting = {key: (NOW, batch) for key, (_, batch) in self._waiting.items()}
-            self._changed.notify_all()
-            return self._changed.wait_for(lambda: not (ended & self._runs.keys() or self._due()), timeout_s)
+            self._changed.wait_for(lambda: not ended & self._runs.keys(), timeout_s)
+            silent = ended & self._runs.keys()
+        left = self._lanes.settle(max(0.0, deadline - time.monotonic()))
+        return [f"the end of run {run} has not been heard of" for run in silent] + [str(batch) for batch in left]
 
     def close(self, timeout_s: float = CLOSE_WITHIN_S) -> None:
         """:meth:`flush`, then stop listening: queries that still run are committed by the source alone."""
         if self._closed:
             return
-        if not self.flush(timeout_s):
-            log.warning("not everything was committed within %s s; the source does that at its next start", timeout_s)
+        left = self._unflushed(timeout_s)
+        if left:
+            log.warning(
+                "not committed within %s s: %s. The sources commit at their next trigger or start",
+                timeout_s, "; ".join(left),
+            )  # fmt: skip
         try:
             self._session.streams.removeListener(self)
         except SPARK_ERRORS as error:
@@ -270,10 +298,7 @@ class GroupKafkaListener(StreamingQueryListener):
         with self._changed:
             self._closed = True
             self._reported.clear()
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None:
-            thread.join(timeout_s)
+        self._lanes.close(timeout_s)
         if self._exporter is not None:
             self._exporter.close()
 
@@ -329,12 +354,12 @@ class GroupKafkaListener(StreamingQueryListener):
                 self._report(progress, sources)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        self._lanes.hurry(lambda key: key[0] == event.runId)  # before flush() sees that the run has ended
         with self._changed:
             self._runs.pop(event.runId, None)
             self._reported.pop(event.runId, None)
             self._handled.pop(event.runId, None)
             self._own = {key: commits for key, commits in self._own.items() if key[0] != event.runId}
-            self._waiting |= {key: (NOW, batch) for key, (_, batch) in self._waiting.items() if key[0] == event.runId}
             self._changed.notify_all()
         if self._exporter is not None:
             self._exporter.changed()
@@ -362,9 +387,6 @@ class GroupKafkaListener(StreamingQueryListener):
             options = []
         with self._changed:
             self._runs[run_id] = options
-            if options and self._thread is None and not self._closed:
-                self._thread = threading.Thread(target=self._work, name="groupkafka-listener", daemon=True)
-                self._thread.start()
 
     def _note(self, progress: StreamingQueryProgress, source: SourceProgress, options: Options) -> None:
         try:
@@ -376,41 +398,18 @@ class GroupKafkaListener(StreamingQueryListener):
             return
         if ranges:
             batch = Succeeded(options, end, tuple(ranges))
-            with self._changed:
-                # The batch before, if it still waits here, was proven to the source by the trigger of this one.
-                self._waiting[progress.runId, batch.reader] = (time.monotonic() + self._after_s, batch)
-                self._changed.notify_all()
+            # The batch before, if it still waits there, was proven to the source by the trigger of this one.
+            self._lanes.put((progress.runId, batch.reader), batch, self._after_s)
 
-    # Commits, in a thread of our own
+    # Commits, in threads of our own
 
-    def _work(self) -> None:
-        while (due := self._next()) is not None:
-            run, batch = due
-            try:
-                self._commit(run, batch)
-            except Exception:
-                self._count(run, batch, None)
-                log.exception("group %s: not committed; the source commits at its next trigger", batch.group_id)
-            finally:
-                with self._changed:
-                    self._committing = False
-                    self._changed.notify_all()
-
-    def _next(self) -> tuple[uuid.UUID, Succeeded] | None:
-        """The next batch that is due, once it is; None after close()."""
-        with self._changed:
-            while not self._closed:
-                first = min(self._waiting, key=lambda key: self._waiting[key][0], default=None)
-                left_s = None if first is None else self._waiting[first][0] - time.monotonic()
-                if first is not None and left_s is not None and left_s <= 0:
-                    self._committing = True
-                    return first[0], self._waiting.pop(first)[1]
-                self._changed.wait(left_s)
-        return None
-
-    def _due(self) -> bool:
-        """Whether something is, or should be, committed at this moment."""
-        return self._committing or any(due == NOW for due, _ in self._waiting.values())
+    def _work(self, key: tuple[uuid.UUID, str], batch: Succeeded) -> None:
+        run, _ = key
+        try:
+            self._commit(run, batch)
+        except Exception:
+            self._count(run, batch, None)
+            log.exception("%s: not committed; the source commits at its next trigger", batch)
 
     def _count(self, run: uuid.UUID, batch: Succeeded, latency_ms: float | None) -> None:
         """Count a commit, which took so long; None for one that failed."""
@@ -431,26 +430,38 @@ class GroupKafkaListener(StreamingQueryListener):
         # Importing kafka-python takes a while, and every Python worker imports this package.
         from spark_kafka_group.wire.outside import OutsideCommitter
 
-        generation = batch.end.generation
-        where = f"group {batch.group_id}: generation {generation}"
         try:
             with OutsideCommitter(batch.options, batch.group_id) as group:
                 began = time.monotonic()
                 tps = [r.tp for r in batch.ranges]
-                offsets = group.commit(tps, batch.lacking, batch.note, generation, batch.instance_id)
+                told = group.commit(tps, batch.lacking, batch.note, batch.end.generation, batch.instance_id)
         except GroupKafkaError as error:
             self._count(run, batch, None)
             log.warning(
-                "%s: not committed: %s: %s. The rows are in the sink: the source commits them at its next trigger or "
+                "%s: not committed: %s. The rows are in the sink: the source commits them at its next trigger or "
                 "start, and a consumer that takes these partitions over before that reads them again",
-                where, " ".join(map(str, batch.ranges)), error,
+                batch, error,
             )  # fmt: skip
             return
-        if offsets is None:
-            log.info("%s is over: the source commits for itself", where)
-        elif offsets:
+        if told is None:
+            log.info("%s: the generation is over: the source commits for itself", batch)
+            return
+        if told.offsets:
             self._count(run, batch, (time.monotonic() - began) * 1000)
-            log.info("%s: committed %s", where, " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+            log.info("%s: committed %s", batch, _listed(told.offsets))
+        with self._changed:
+            ended = run not in self._runs
+        elsewhere = batch.elsewhere(told.before, ended)
+        if elsewhere:
+            log.warning(
+                "%s: not committed, as somebody else has committed meanwhile: %s. The rows are in the sink: a consumer "
+                "that went on from the commit before has read them again",
+                batch, _listed(elsewhere),
+            )  # fmt: skip
+
+
+def _listed(offsets: Mapping[TopicPartition, int]) -> str:
+    return " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
 
 
 def _is_ours(source: SourceProgress) -> bool:

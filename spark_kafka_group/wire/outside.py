@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
@@ -36,6 +37,14 @@ DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 Lacking = Callable[[Mapping[TopicPartition, Committed]], Mapping[TopicPartition, int]]
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LateCommit:
+    """What the group had committed, and what of a batch it lacked and was told."""
+
+    before: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, int]
 
 
 class OutsideCommitter:
@@ -77,7 +86,7 @@ class OutsideCommitter:
 
     def commit(
         self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
-    ) -> dict[TopicPartition, int] | None:
+    ) -> LateCommit | None:
         """Commit in the name of the member `instance_id` while it is there, and without a member once it has left.
 
         Each try compares first. Between two tries the member may have committed a later batch in the same generation:
@@ -92,9 +101,8 @@ class OutsideCommitter:
 
         Returns
         -------
-        dict or None
-            What was committed; empty when the group lacked nothing. None when `generation` is over: the member has gone
-            on, and does its commits itself.
+        LateCommit or None
+            None when `generation` is over: the member has gone on, and does its commits itself.
 
         Raises
         ------
@@ -111,12 +119,13 @@ class OutsideCommitter:
 
     def _commit(
         self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
-    ) -> dict[TopicPartition, int]:
+    ) -> LateCommit:
         members = self._members()
         # Last before the commit, so that as little as possible happens in between.
-        offsets = dict(lacking(self._fetch(tps)))
+        before = self._fetch(tps)
+        offsets = dict(lacking(before))
         if not offsets:
-            return offsets
+            return LateCommit(before, offsets)
         member_id = members.get(instance_id)
         if member_id is None and members:
             raise CommitError(
@@ -129,7 +138,7 @@ class OutsideCommitter:
             request = commit_request(self._group_id, offsets, metadata, generation, member_id, instance_id)
         for tp, partition in partitions_of(self._asked(request)):
             _check(partition.error_code, str(tp))
-        return offsets
+        return LateCommit(before, offsets)
 
     def _members(self) -> dict[str, str]:
         """Member ids by their group.instance.id; a dynamic member's by the id itself."""

@@ -95,7 +95,6 @@ def test_while_triggers_are_far_apart_the_batch_is_committed_as_the_member(spark
         wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=30)
         assert kafka.group_state(group) == before
         assert before[0] == "Stable"
-        assert THREAD in threads()
     listener.close()  # once more
     assert THREAD not in threads()
     assert query.isActive
@@ -190,7 +189,7 @@ def test_spark_tells_of_a_batch_when_its_commit_log_has_it_and_of_the_end_after_
     assert listener.commits == 0
 
 
-def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone(spark, kafka, group, start):
+def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warning(spark, kafka, group, start, caplog):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
     theirs = {(topic, 0): 15, (topic, 1): 5, (topic, 2): 0}
 
@@ -200,28 +199,40 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone(spark, kafk
             commit_for(kafka, group, theirs)
             super().onQueryTerminated(event)
 
-    with Late(spark, after_ms=LATER):
+    with said(caplog) as texts, Late(spark, after_ms=LATER):
         start(options(kafka, topic, group), ONCE).awaitTermination()
     # One ahead of the batch, one set back into it, one where the batch began, and one of which nobody spoke.
     assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
+    (warning,) = [text for text in texts() if "not committed" in text]
+    assert f"somebody else has committed meanwhile: {topic}-0=15 {topic}-1=5." in warning
 
 
-def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query(spark, group, start, caplog):
+def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query_and_holds_up_no_other(
+    spark, kafka, group, start, caplog
+):
+    other = name("group")
+    read = topic_with(kafka, numbered(10, 1), partitions=1)
+    first_is_over = threading.Event()
     with KafkaCluster() as own, said(caplog) as texts:
         topic = topic_with(own, numbered(10, 1), partitions=1)
-        settings = options(own, topic, group) | {"kafka.request.timeout.ms": "1500"}
+        settings = options(own, topic, group) | {"kafka.request.timeout.ms": "10000"}
         with GroupKafkaListener(spark) as listener:
+            start(options(kafka, read, other), FAR_APART, during=first_is_over.wait)
             query = start(settings, FAR_APART, during=own.node(0).kill)
-            wait_until(lambda: listener.failures, within=120)
+            wait_until(lambda: query.lastProgress, within=60)
+            first_is_over.set()
+            wait_until(lambda: committed(kafka, other) == {(read, 0): 10}, within=60)
+            assert (listener.commits, listener.failures) == (1, 0)  # that of the first is being tried
+            wait_until(lambda: listener.failures, within=60)
             (counted,) = listener.metrics()[query.id]
             assert (counted["commit-total"], counted["failed-commit-total"]) == (0, 1)
             assert counted["last-commit-seconds-ago"] is None
             assert query.isActive
             query.stop()
         assert query.exception() is None
-    assert (listener.commits, listener.failures, listener.metrics()) == (0, 1, {})
+    assert (listener.commits, listener.failures, listener.metrics()) == (1, 1, {})
     (warning,) = [text for text in texts() if "not committed" in text]
-    assert f"group {group}: generation 1: not committed: {topic}-0[0,10): connecting to" in warning
+    assert f"group {group}: generation 1: batch of {topic}-0[0,10): not committed: connecting to" in warning
 
 
 def test_a_session_of_spark_connect_is_refused():
@@ -271,7 +282,7 @@ class TestOutsideCommitter:
 
     def test_a_commit_in_the_members_generation_is_taken(self, kafka, group, topic, member, outside):
         tp = TopicPartition(topic, 1)
-        assert outside.commit([tp], always({tp: 7}), "note", member.generation_id, "theirs") == {tp: 7}
+        assert outside.commit([tp], always({tp: 7}), "note", member.generation_id, "theirs").offsets == {tp: 7}
         assert kafka.committed(group) == {(topic, 1): (7, "note")}
         assert [m["member_id"] for m in members(kafka, group)] == [member.member_id]
 
@@ -287,7 +298,7 @@ class TestOutsideCommitter:
 
     def test_without_members_it_is_taken_without_one(self, kafka, group, topic, outside):
         tp = TopicPartition(topic, 1)
-        assert outside.commit([tp], always({tp: 7}), "note", 5, "ours") == {tp: 7}
+        assert outside.commit([tp], always({tp: 7}), "note", 5, "ours").offsets == {tp: 7}
         assert kafka.committed(group) == {(topic, 1): (7, "note")}
 
     def test_what_is_committed_between_two_tries_is_not_set_back(self, kafka, group, topic, joined, outside):
@@ -301,7 +312,7 @@ class TestOutsideCommitter:
             return {tp: 10} if found.get(tp, Committed(0, "")).offset < 10 else {}
 
         generation = 1  # the one that the member is going to be in
-        assert outside.commit([tp], lacking, "note", generation, "theirs") == {}
+        assert outside.commit([tp], lacking, "note", generation, "theirs").offsets == {}
         assert seen == [{}, {tp: Committed(20, "later")}]
         assert kafka.committed(group) == {(topic, 1): (20, "later")}
 
