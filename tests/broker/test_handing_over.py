@@ -5,7 +5,7 @@ import threading
 import pytest
 from support import committed, numbered, produce, topic_with
 
-from spark_kafka_group.notes import commit_note, instance_id_of
+from spark_kafka_group.listener import Succeeded
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.outside import OutsideCommitter
@@ -24,13 +24,13 @@ def planned(driver, start):
     return end
 
 
-def commit_as_the_listener(driver, group, end):
+def commit_as_the_listener(driver, group, start, end):
     """What GroupKafkaListener does in the user's process when it hears that the batch has succeeded."""
-    offset, session = GroupOffset.from_json(end), driver._session
-    note = commit_note(session.reader, offset.generation, offset.batch)
+    before, after = GroupOffset.from_json(start), GroupOffset.from_json(end)
+    batch = Succeeded(driver._options, after, tuple(after.ranges(before)))
     with OutsideCommitter(driver._options, group) as outside:
-        ends = session.committer.planned.ends
-        assert outside.commit(ends, note, offset.generation, instance_id_of(None, session.reader))
+        tps = [r.tp for r in batch.ranges]
+        assert outside.commit(tps, batch.lacking, batch.note, after.generation, batch.instance_id)
 
 
 def owned(driver):
@@ -59,11 +59,11 @@ class TestAtStop:
         wait_until(lambda: each_has(2), within=30)
         number = next(n for n, driver in enumerate(drivers) if TopicPartition(topic, 2) in owned(driver))
         produce(kafka, topic, numbered(40, 4))
-        return topic, drivers[number], planned(drivers[number], starts[number])
+        return topic, drivers[number], starts[number], planned(drivers[number], starts[number])
 
     def test_what_the_listener_has_committed_is_left_as_it_is(self, kafka, group, batch_of_a_new_partition):
-        topic, driver, end = batch_of_a_new_partition
-        commit_as_the_listener(driver, group, end)
+        topic, driver, start, end = batch_of_a_new_partition
+        commit_as_the_listener(driver, group, start, end)
         before = committed(kafka, group)
         assert before[topic, 2] == 10
         driver.stop()
