@@ -12,6 +12,7 @@
     │   ├── MembershipLostError
     │   └── JoinTimeoutError
     ├── CommitError
+    │   └── CommitTimeoutError
     ├── BrokerError
     │   ├── BrokerTimeoutError
     │   └── AuthenticationError
@@ -70,12 +71,36 @@ class CommitError(GroupKafkaError):
     """Raised when the offsets of a batch that succeeded could not be committed."""
 
 
+class CommitTimeoutError(CommitError):
+    """Raised when brokers did not say in time whether they have a commit; a query commits again at its next trigger.
+
+    Attributes
+    ----------
+    answer
+        Kafka's name of the error that a broker answered last, if one did.
+    """
+
+    def __init__(self, problem: str, answer: str | None = None) -> None:
+        super().__init__(problem)
+        self.answer = answer
+
+
 class BrokerError(GroupKafkaError):
     """Raised when a broker refuses a request, or cannot be reached."""
 
 
 class BrokerTimeoutError(BrokerError):
-    """Raised when a broker did not answer in time."""
+    """Raised when a broker did not answer in time.
+
+    Attributes
+    ----------
+    answer
+        Kafka's name of the error that a broker answered last, if one did.
+    """
+
+    def __init__(self, problem: str, answer: str | None = None) -> None:
+        super().__init__(problem)
+        self.answer = answer
 
 
 class AuthenticationError(BrokerError):

@@ -284,7 +284,15 @@ class Options:
     )  # fmt: skip
     request_timeout_ms: int = _option(
         "kafka.request.timeout.ms", parsing.integer(1),
-        "How long to wait for a broker, with retries, before an error. Also bounds stopping.", default=30_000,
+        "How long one request may take, and the first connection; also bounds stopping. A request that a broker "
+        "answers at once, such as a heartbeat or a commit, is given up after a third of that (after 10 s unless "
+        "changed, a heartbeat also after a third of `kafka.session.timeout.ms`), and sent again where the cluster has "
+        "gone on.",
+        default=30_000,
+    )  # fmt: skip
+    default_api_timeout_ms: int = _option(
+        "kafka.default.api.timeout.ms", parsing.integer(1),
+        "How long the driver tries to commit, or to look something up, over all requests that takes.", default=60_000,
     )  # fmt: skip
     metadata_max_age_ms: int = _option(
         "kafka.metadata.max.age.ms", parsing.integer(1),

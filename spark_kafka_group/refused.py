@@ -56,7 +56,6 @@ REFUSED = {
     "kafka.share.acknowledgement.mode": _NO_SHARE_GROUPS,
     "kafka.share.acquire.mode": _NO_SHARE_GROUPS,
     # Requests and connections
-    "kafka.default.api.timeout.ms": "kafka.request.timeout.ms bounds each call with its retries: take that",
     "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
     "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
     "kafka.client.rack": "executors read from leaders, never from the nearest replica",

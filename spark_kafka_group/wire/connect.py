@@ -39,8 +39,16 @@ NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgress
 """What kafka-python raises before it sends a commit."""
 
 
+REQUEST_TIMEOUT, API_TIMEOUT = "kafka.request.timeout.ms", "kafka.default.api.timeout.ms"
+
+
 @contextlib.contextmanager
-def translated(doing: str, answers: Answers | None = None) -> Iterator[None]:
+def translated(
+    doing: str,
+    answers: Answers | None = None,
+    limit: str = REQUEST_TIMEOUT,
+    failure: Callable[[], str | None] = lambda: None,
+) -> Iterator[None]:
     """Turn kafka-python's errors into ours.
 
     Parameters
@@ -49,16 +57,22 @@ def translated(doing: str, answers: Answers | None = None) -> Iterator[None]:
         What was being done, for the text.
     answers
         What a coordinator was answered meanwhile, where errors that may pass are retried until time is over.
+    limit
+        The option that says when it is.
+    failure
+        Says how the last connection failed, for when it is.
     """
     if answers is not None:
         answers.forget()
     try:
         yield
     except kafka_errors.KafkaError as error:
-        raise _ours(doing, error, answers) from error
+        raise _ours(doing, error, answers, limit, failure) from error
 
 
-def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaError:
+def _ours(
+    doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
+) -> GroupKafkaError:
     if isinstance(error, RefusedError):
         return AuthenticationError(f"{doing}: {error}")
     facts = Facts() if answers is None else answers.facts
@@ -68,8 +82,10 @@ def _ours(doing: str, error: Exception, answers: Answers | None) -> GroupKafkaEr
     if reaction in RETRIED or retried or isinstance(error, OUT_OF_TIME):
         last = answers and answers.last_described()
         if last:
-            return BrokerTimeoutError(f"{doing}: kafka.request.timeout.ms is over, {last}")
-        return BrokerTimeoutError(f"{doing}: no answer within kafka.request.timeout.ms: {error}")
+            answered = answers.last.error if answers is not None and answers.last is not None else None
+            return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
+        why = str(error) if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
+        return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
     if refusal is None:
         kind = MembershipLostError if isinstance(error, NOT_A_MEMBER) else BrokerError
         return kind(f"{doing}: {type(error).__name__}: {error}")

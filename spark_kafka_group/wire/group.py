@@ -18,6 +18,7 @@ from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
     CommitError,
+    CommitTimeoutError,
     FencedError,
     JoinTimeoutError,
     MembershipError,
@@ -28,7 +29,15 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire.answers import Answers
-from spark_kafka_group.wire.connect import connected_consumer, ms_until, retried, run_within, translated
+from spark_kafka_group.wire.connect import (
+    API_TIMEOUT,
+    REQUEST_TIMEOUT,
+    connected_consumer,
+    ms_until,
+    retried,
+    run_within,
+    translated,
+)
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
@@ -119,7 +128,7 @@ class GroupClient:
             if cluster.unauthorized_topics:
                 raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
 
-        self._again_and_again(lambda: self._retried(doing, refresh))
+        self._again_and_again(doing, refresh)
         return self.known_partitions(subscription)
 
     def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
@@ -214,24 +223,38 @@ class GroupClient:
                 raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
-        return self._again_and_again(lambda: self._retried(f"{doing} of {_named(tps)}", look_up)) if tps else {}
+        return self._again_and_again(f"{doing} of {_named(tps)}", look_up) if tps else {}
 
-    def _again_and_again(self, call: Callable[[], T]) -> T:
+    def _again_and_again(self, doing: str, call: Callable[[float], T]) -> T:
         """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""
+
+        def attempt() -> T:
+            found: T = self._retried(doing, call, self._options.request_timeout_ms, REQUEST_TIMEOUT)
+            return found
+
         for _ in range(self._options.fetch_offset_num_retries - 1):
             try:
-                return call()
+                return attempt()
             except BrokerTimeoutError as error:
                 log.warning("%s; asking again", error)
                 time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-        return call()
+        return attempt()
 
-    def committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """What the group has committed; a partition without a committed offset is not in the result."""
+    def committed(
+        self, tps: Collection[TopicPartition], timeout_ms: float | None = None
+    ) -> dict[TopicPartition, Committed]:
+        """What the group has committed; a partition without a committed offset is not in the result.
+
+        Raises
+        ------
+        BrokerError
+            Also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
+        """
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
         found = self._retried(
             f"looking up committed offsets of group {self._group_id}",
             lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
+            timeout_ms,
         )
         return {
             TopicPartition(tp.topic, tp.partition): Committed(o.offset, o.metadata or "") for tp, o in found.items()
@@ -388,15 +411,23 @@ class GroupClient:
         members: list[str] = self._retried(f"looking up members of group {self._group_id}", describe)
         return members
 
-    def commit(self, offsets: Mapping[TopicPartition, int], metadata: str, generation: int) -> None:
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        metadata: str,
+        generation: int,
+        timeout_ms: float | None = None,
+    ) -> None:
         """Commit under `generation` and no other; without membership if partitions were assigned by hand.
 
-        Retried on retriable errors.
+        Retried on retriable errors, for `timeout_ms` (kafka.default.api.timeout.ms).
 
         Raises
         ------
         MembershipLostError
             When this driver is no longer in that generation.
+        CommitTimeoutError
+            When the time is over: it may have been committed.
         FencedError, CommitError
         """
         current = self._coordinator.generation_if_stable()
@@ -404,7 +435,8 @@ class GroupClient:
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         try:
             for part in _requests(offsets, len(self._group_id or "") + len(metadata)):
-                self._commit_part({KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, -1) for tp, at in part})
+                wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, -1) for tp, at in part}
+                self._commit_part(wanted, timeout_ms)
         except MembershipLostError as error:
             if not self._manual:
                 raise
@@ -412,13 +444,16 @@ class GroupClient:
                 f"{error}: without membership nothing can be committed while the group has members. Take another "
                 f"kafka.group.id, or subscribe instead of assign"
             ) from error
+        except BrokerTimeoutError as error:
+            raise CommitTimeoutError(str(error), error.answer) from error
         except BrokerError as error:
             raise CommitError(str(error)) from error
 
-    def _commit_part(self, wanted: Mapping[KafkaTopicPartition, OffsetAndMetadata]) -> None:
+    def _commit_part(self, wanted: Mapping[KafkaTopicPartition, OffsetAndMetadata], timeout_ms: float | None) -> None:
         self._retried(
             f"committing offsets of group {self._group_id}",
             lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),
+            timeout_ms,
         )
 
     def leave(self) -> None:
@@ -453,13 +488,15 @@ class GroupClient:
         coordinator.reset_generation()  # or close() would leave for a dynamic member, which is leave()'s to say
         self._consumer.close(autocommit=False, timeout_ms=self._options.request_timeout_ms)
 
-    def _retried(self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None) -> Any:
-        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.request.timeout.ms).
+    def _retried(
+        self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None, limit: str = API_TIMEOUT
+    ) -> Any:
+        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.default.api.timeout.ms).
 
         kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
         """
-        deadline = time.monotonic() + (timeout_ms or self._options.request_timeout_ms) / 1000
-        with translated(doing, self._answers):
+        deadline = time.monotonic() + (timeout_ms or self._options.default_api_timeout_ms) / 1000
+        with translated(doing, self._answers, limit, lambda: self._manager.last_failure):
             return retried(deadline, call, pause_s=self._options.retry_backoff_ms / 1000)
 
     def _run(self, call: Callable[[], Any]) -> Any:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 from kafka.coordinator.base import MemberState
 
@@ -13,6 +14,9 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.membership import Assignor, Generation, Strategy
 
 log = logging.getLogger(__name__)
+
+LOOK_AGAIN_MS = 5_000.0
+"""So often it is asked who coordinates the group, while a join waits."""
 
 
 class Joining:
@@ -34,6 +38,7 @@ class Joining:
         self._run = run
         self._unbroken: frozenset[TopicPartition] = frozenset()
         self._seen: tuple[str, int] | None = None  # member id and generation entered last
+        self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
         self._looked_up: set[str] = set()  # topics that others read and that were asked for
 
     def attach(self, consumer: KafkaConsumer) -> None:
@@ -51,11 +56,40 @@ class Joining:
         while self.needed():
             if self._coordinator._generation.is_lost():
                 self.forget_claims()
-            if not (self._take_finished() or self._coordinator.ensure_active_group(timeout_ms=left_ms())):
-                return False
+            patience_ms = left_ms()
+            slice_ms = min(patience_ms, LOOK_AGAIN_MS)
+            if not (self._take_finished() or self._coordinator.ensure_active_group(timeout_ms=slice_ms)):
+                if slice_ms == patience_ms:
+                    return False
+                self._follow_coordinator()
+                continue
             self._entered()
             self._follow_up()
         return True
+
+    def _follow_coordinator(self) -> None:
+        """Join at another broker, if the one that has not answered yet coordinates the group no more.
+
+        A join waits for other members for minutes, so silence says nothing of a coordinator that is gone.
+        """
+        coordinator, cluster = self._coordinator, self._manager.cluster
+        task = coordinator._join_task
+        if task is None or task.is_done:
+            return
+        if self._waiting is None or self._waiting[0] is not task:
+            node = cluster.broker_metadata(coordinator.coordinator_id)
+            if node is None:
+                return
+            self._waiting = task, node
+        asked = self._waiting[1]
+        try:
+            now = cluster.broker_metadata(self._run(coordinator._send_group_coordinator_request))
+        except kafka_errors.KafkaError:
+            return
+        conn = self._manager._conns.get(asked.node_id)
+        if conn is not None and (asked.host, asked.port) != (now.host, now.port):
+            moved = kafka_errors.KafkaConnectionError(f"group {self._group_id} has moved to {now.host}:{now.port}")
+            self._run(lambda: conn.close(moved))
 
     def told(self) -> Generation:
         """The generation this member is in; what it owns from now on without a break starts anew."""

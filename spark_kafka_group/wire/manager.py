@@ -7,7 +7,11 @@ AuthenticationException does in Java; what may pass is told when time is over.
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import ssl
+import struct
+import time
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -18,6 +22,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
+from spark_kafka_group.wire.patience import TCP_CONNECT_S, patience_ms
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
@@ -43,6 +48,18 @@ class LastWordsMixin:
             return b"", self._ended
         data, self._ended = super()._sock_recv()  # type: ignore[misc]
         return (data, None) if data else (b"", self._ended)
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close at once. What a silent broker has not taken is thrown away.
+
+        Otherwise the system would go on sending it: 1. a commit is given up, and made through another connection,
+        2. the next batch is committed, 3. the network is back, and the first commit arrives.
+        """
+        sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
+        if isinstance(error, kafka_errors.RequestTimedOutError) and sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        super().abort(error)  # type: ignore[misc]
 
 
 class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
@@ -74,7 +91,36 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         super().__init__(net, **configs)
         # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
         self.cluster.config["allow_auto_create_topics"] = False
+        self._session_timeout_ms: float | None = configs.get("session_timeout_ms")
         self._last_failure: str | None = None
+        self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+        return self._last_failure
+
+    def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Any:
+        if request_timeout_ms is None:
+            request_timeout_ms = patience_ms(request, self.config["request_timeout_ms"], self._session_timeout_ms)
+        return super().send(request, node_id, request_timeout_ms)
+
+    def least_loaded_node(self) -> Any:
+        """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead."""
+        node_id = super().least_loaded_node()
+        if not self._is_away(node_id):
+            return node_id
+        others = [b.node_id for b in self.cluster.brokers() if not self._is_away(b.node_id)]
+        ready = [other for other in others if self.connection_delay(other) == 0]
+        return min(ready, key=self._load, default=node_id)
+
+    def _load(self, node_id: Any) -> tuple[bool, int]:
+        conn = self._conns.get(node_id)
+        return (conn is None or not conn.connected, len(conn.in_flight_requests) if conn is not None else 0)
+
+    def _is_away(self, node_id: Any) -> bool:
+        node = self.cluster.broker_metadata(node_id) if node_id is not None else None
+        return node is not None and (node.host, node.port) in self._away
 
     async def _do_bootstrap(self, deadline: float | None) -> Any:
         try:
@@ -85,8 +131,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        by = time.monotonic() + TCP_CONNECT_S
+        connected_by = by if timeout_at is None else min(by, timeout_at)
         sock = await create_connection(
-            self._net, node.host, node.port, self.config["socket_options"], self.config["proxy_url"], timeout_at
+            self._net, node.host, node.port, self.config["socket_options"], self.config["proxy_url"], connected_by
         )
         if not self.ssl_enabled:
             return TcpTransport(self._net, sock, host=node.host)
@@ -116,15 +164,18 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         def explained(error: Exception | None) -> None:
             if error is not None:
+                silent = isinstance(error, kafka_errors.RequestTimedOutError)
+                self._away.add((node.host, node.port))
                 if conn.initializing and not conn.init_future.is_done:
                     error = self._explained(where, error)
                     self._last_failure = str(error.args[0])
                 elif conn.connected:
                     told = error.args[0] if error.args else error
-                    self._last_failure = f"{where}: {told}{self._suspicion()}"
+                    self._last_failure = f"{where}: {told}{'' if silent else self._suspicion()}"
             lost(error)
 
         conn.connection_lost = explained
+        conn.init_future.add_callback(lambda _: self._away.discard((node.host, node.port)))
 
     def _explained(self, where: str, error: Exception) -> Any:
         """`error`, which ended an attempt to connect, as one that says what to change."""

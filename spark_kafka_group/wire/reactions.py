@@ -80,7 +80,7 @@ ADVICE: Mapping[str, str] = {
     "NOT_COORDINATOR": "brokers do not agree on the group's coordinator: look at the leaders of __consumer_offsets",
     "COORDINATOR_LOAD_IN_PROGRESS": (
         "the coordinator is still reading its groups from __consumer_offsets: try again later, "
-        "or raise kafka.request.timeout.ms"
+        "or raise kafka.default.api.timeout.ms"
     ),
     "COORDINATOR_NOT_AVAILABLE": (
         "the group has no coordinator: its partition of __consumer_offsets has no leader, or the topic could not be "
@@ -169,6 +169,6 @@ def as_markdown() -> str:
         *(f"- **{word}**: {reaction.value}" for reaction, word in words.items() if word),
         "",
         "A SyncGroup is never sent twice: after it, *again* is from JoinGroup on.",
-        "Retrying takes at most kafka.request.timeout.ms; joining, kafka.max.poll.interval.ms if that is longer.",
+        "Retrying takes at most kafka.default.api.timeout.ms; joining, kafka.max.poll.interval.ms if that is longer.",
     ]
     return "\n".join(lines) + "\n"

@@ -99,7 +99,7 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
 def test_a_commit_that_fails_for_good_says_what_is_in_the_sink(group, driver_of):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))
-        driver = driver_of(kafka, topic, group, **{"kafka.request.timeout.ms": 2000})
+        driver = driver_of(kafka, topic, group, **{"kafka.default.api.timeout.ms": 2000})
         end = driver.latest_offset(driver.initial_offset(), None)
         kafka.node(0).kill()
         with pytest.raises(CommitError, match=rf"The rows of {topic}-0\[0,10\).* are in the sink"):
@@ -110,7 +110,7 @@ def test_a_commit_that_fails_for_good_says_what_is_in_the_sink(group, driver_of)
 def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else(group, driver_of):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))
-        driver = driver_of(kafka, topic, group, **{"kafka.request.timeout.ms": 90_000})
+        driver = driver_of(kafka, topic, group, **{"kafka.default.api.timeout.ms": 90_000})
         end = driver.latest_offset(driver.initial_offset(), None)
         kafka.node(0).kill()
         back = threading.Timer(1.0, kafka.node(0).start)

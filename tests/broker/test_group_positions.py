@@ -138,7 +138,7 @@ class TestRunning:
 
     def test_a_topic_made_again_under_a_running_query_is_an_error(self, kafka, group, driver_of):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
-        driver = driver_of(kafka, topic, group, **QUICK, **{"kafka.request.timeout.ms": 5000})
+        driver = driver_of(kafka, topic, group, **QUICK, **{"kafka.default.api.timeout.ms": 5000})
         end = first_batch(driver)
         kafka.delete_topic(topic)
         kafka.create_topic(topic)

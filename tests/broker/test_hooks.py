@@ -60,7 +60,7 @@ def test_under_cooperative_sticky_only_what_moves_is_revoked(kafka, group, query
 def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver_of):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        settings = {"interceptors": "recorders:Commits", "kafka.request.timeout.ms": 2000}
+        settings = {"interceptors": "recorders:Commits", "kafka.default.api.timeout.ms": 2000}
         driver = driver_of(kafka, topic, group, **settings)
         end = driver.latest_offset(driver.initial_offset(), 4)
         following = driver.latest_offset(end, 4)
@@ -68,7 +68,7 @@ def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver
         kafka.node(0).kill()
         with pytest.raises(CommitError):
             driver.latest_offset(following, 4)
-        assert recorders.calls[1:] == [("committed", {0: 4, 1: 4}, "CommitError")]
+        assert recorders.calls[1:] == [("committed", {0: 4, 1: 4}, "CommitTimeoutError")]
         driver.stop()
 
 

@@ -128,7 +128,7 @@ class TestTriggers:
     def test_a_topic_that_is_deleted_while_its_records_are_in_the_running_batch(self, kafka, group, driver_of, caplog):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         doomed = topic_with(kafka, numbered(10, 1), partitions=1)
-        brief = {"kafka.request.timeout.ms": 3000, "failOnDataLoss": False}
+        brief = {"kafka.default.api.timeout.ms": 3000, "failOnDataLoss": False}
         driver = driver_of(kafka, f"{topic},{doomed}", group, **BOTH | brief)
         end = driver.latest_offset(driver.initial_offset(), None)
         kafka.delete_topic(doomed)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("patience")
 
 EARLIEST = {"startingOffsets": "earliest"}
 GOES_ON = {"failOnDataLoss": "false", "kafkaConsumer.pollTimeoutMs": 2000}
-BRIEF = {"kafka.request.timeout.ms": 3000}
+BRIEF = {"kafka.request.timeout.ms": 3000, "kafka.default.api.timeout.ms": 3000}
 
 
 @pytest.fixture

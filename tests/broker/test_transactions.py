@@ -270,7 +270,7 @@ def test_offsets_that_a_producer_commits_in_a_transaction_are_waited_for_and_nam
     kafka.produce(topic, [b"%d" % n for n in range(10)], partition=0)
     writer.producer.begin_transaction()
     writer.producer.send_offsets_to_transaction({KafkaTopicPartition(topic, 0): OffsetAndMetadata(4, "", -1)}, group)
-    quick = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest", "kafka.request.timeout.ms": "2000"}
+    quick = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest", "kafka.default.api.timeout.ms": "2000"}
     query, began = query_of(**quick, **COMMITTED), time.monotonic()
     with pytest.raises(
         BrokerTimeoutError, match="UNSTABLE_OFFSET_COMMIT.*transaction that commits offsets of the group"

@@ -122,8 +122,8 @@ OF_A_WORKER = {
     "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
-    "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "liveness", "manager", "quiet",
-    "reactions", "security",
+    "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "liveness", "manager", "patience",
+    "quiet", "reactions", "security",
 }  # fmt: skip
 
 

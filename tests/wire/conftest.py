@@ -14,6 +14,7 @@ QUICK = {
     "subscribe": ",".join(TOPICS),
     "kafka.heartbeat.interval.ms": "10000",
     "kafka.request.timeout.ms": "5000",
+    "kafka.default.api.timeout.ms": "5000",
 }
 
 

@@ -125,6 +125,11 @@ class ScriptedBroker:
         """Another node coordinates from now on, with everything this one knew."""
         self.coordinator = self.coordinator % len(self._nodes) + 1
 
+    def silence(self, *numbers: int) -> None:
+        """These nodes, and no others, take connections and requests, and answer none; leaders are elsewhere."""
+        for node in self._nodes:
+            node.silent = node.number in numbers
+
     def go_away(self) -> None:
         """Close all connections and take no new ones."""
         for node in self._nodes:
@@ -177,6 +182,7 @@ class ScriptedBroker:
     def _Metadata(self, message: Any) -> dict[str, Any]:
         broker, topic = MetadataResponse.MetadataResponseBroker, MetadataResponse.MetadataResponseTopic
         partition = topic.MetadataResponsePartition
+        leader = next((node.number for node in self._nodes if not node.silent), -1)
         named = self.topics if message.topics is None else [asked.name for asked in message.topics]
         return {
             "brokers": [broker(node_id=n.number, host="127.0.0.1", port=n.port, rack=None) for n in self._nodes],
@@ -187,7 +193,7 @@ class ScriptedBroker:
                     error_code=0 if name in self.topics else CODES["UNKNOWN_TOPIC_OR_PARTITION"],
                     name=name,
                     partitions=[
-                        partition(partition_index=p, leader_id=1, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
+                        partition(partition_index=p, leader_id=leader, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
                         for p in range(self.topics.get(name, 0))
                     ],
                 )
@@ -332,6 +338,7 @@ class _Node(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", port), _Connection)
         self.broker = broker
         self.number = number
+        self.silent = False
         self.port = self.server_address[1]
         self.open: set[Any] = set()
         self._thread = threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True)
@@ -369,6 +376,8 @@ class _Connection(socketserver.StreamRequestHandler):
                 if version > VERSIONS[SPOKEN[key]]:
                     raise AssertionError(f"{SPOKEN[key].name} v{version} was not offered")
                 message = SPOKEN[key].decode(frame, version=version, header=True)
+                if self.server.silent:
+                    continue
                 fields = self.server.broker.respond(self.server.number, message)
                 response = ResponseClassRegistry.get_response_class(message.header)(**fields)
                 response.with_header(message.header.correlation_id)

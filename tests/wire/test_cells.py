@@ -120,19 +120,19 @@ def test_heartbeats_follow_a_coordinator_that_moves(broker, beating):
 
 @cells(Reaction.RETRY, Reaction.FIND_COORDINATOR, of=(COMMIT, OFFSET_FETCH))
 def test_retrying_ends_with_kafkas_word_for_it(broker, client_of, request_, error):
-    client = client_of(**{"kafka.request.timeout.ms": "600"})
+    client = client_of(**{"kafka.default.api.timeout.ms": "600"})
     client.join()
     script(broker, request_, error, FOREVER)
     with pytest.raises(CommitError if request_ is COMMIT else BrokerTimeoutError) as raised:
         ask(client, request_)
-    assert f"kafka.request.timeout.ms is over, last answer: {error}" in str(raised.value)
+    assert f"kafka.default.api.timeout.ms is over, last answer: {error}" in str(raised.value)
     assert ADVICE[error].partition("{")[0] in str(raised.value)
     assert len(broker.received(request_)) > 2
 
 
 @cells(Reaction.RETRY, of=(FIND,))
 def test_looking_for_a_coordinator_ends_with_kafkas_word_for_it(broker, client_of, request_, error):
-    client = client_of(**{"kafka.request.timeout.ms": "600"})
+    client = client_of(**{"kafka.default.api.timeout.ms": "600"})
     broker.answer(FIND, error, FOREVER)
     with pytest.raises(BrokerTimeoutError, match=f"of group billing: .* last answer: {error}: ") as raised:
         client.join()

@@ -126,7 +126,7 @@ def test_a_commit_whose_note_is_too_long_says_which_setting_limits_it(kafka, top
 
 
 def test_a_commit_for_a_deleted_topic_names_it_and_what_was_committed(kafka, topic, group, client_of):
-    short = {"kafka.request.timeout.ms": 1000}
+    short = {"kafka.default.api.timeout.ms": 1000}
     gone = kafka.create_topic(name("gone"))
     client = client_of(kafka, f"{topic},{gone}", group, **short)
     owned = client.join().assignment
