@@ -9,6 +9,7 @@ shows here that the session is over is that Spark has removed the driver's tempo
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -21,10 +22,17 @@ from types import FrameType
 
 from pyspark import SparkFiles
 
+from spark_kafka_group.driver.siblings import FOLDER
+
 log = logging.getLogger(__name__)
 
 ENDING = (signal.SIGTERM, signal.SIGINT)
+"""SIGINT does not end a process that ignored it on arrival. A terminal sends Ctrl-C to the whole foreground group, and
+PySpark has the JVM and its children ignore that: the user's program alone decides whether its queries end."""
+
 SESSION_CHECK_S = 0.5
+TOUCH_AGAIN_S = 60.0
+"""Cleaners of temporary files remove what nobody has used for hours or days, such as a directory that stays empty."""
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 """Environment variable: path of a file for :func:`logging.config.fileConfig`. Without it warnings go to stderr."""
 
@@ -34,7 +42,8 @@ def prepare() -> None:
     if not SparkFiles._is_running_on_worker:
         return
     for number in ENDING:
-        signal.signal(number, _exit_once)
+        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, _exit_once)
     gc.freeze()  # what has been imported stays: a full collection at each trigger need not look at it
     log_as_told()
     directory = _session_directory()
@@ -83,11 +92,21 @@ def _find_shipped_modules(directory: str) -> None:
 
 
 def _end_without(directory: str) -> None:
-    """End this process, in order, when `directory` is gone."""
+    """End this process, in order, when `directory` is gone; until then it looks used, whoever cleans up."""
+    touched = float("-inf")
     while os.path.isdir(directory):
+        if time.monotonic() - touched >= TOUCH_AGAIN_S:
+            touched = time.monotonic()
+            _touch(Path(directory))
         time.sleep(SESSION_CHECK_S)
     log.info("the Spark session was stopped: ending")
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _touch(directory: Path) -> None:
+    for path in (directory, directory / FOLDER, *directory.glob(f"{FOLDER}/**/*")):
+        with contextlib.suppress(OSError):  # Spark removes the directory, and sources their files, at any time
+            os.utime(path)
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:

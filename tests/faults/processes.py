@@ -57,7 +57,7 @@ class Program:
             self.signal_all(signal.SIGKILL)
         self.process.wait()
 
-    def wait_for(self, condition: object, within: float = 60) -> None:
+    def wait_for(self, condition: object, within: float = 180) -> None:
         """Wait for a condition while the program lives; its log is the error message."""
 
         def reached() -> bool:

@@ -66,29 +66,65 @@ def test_stop_and_start_again_twenty_times(spark, kafka, group, tmp_path):
     wait_until(gone(kafka, group), within=2)
 
 
-@pytest.mark.soak
-def test_stopping_the_session_leaves(kafka, group, tmp_path, start_program):
-    topic = topic_with(kafka, numbered(30, 3))
-    code = f"""
-import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+def program_with(kafka, topic, group, directory, *then):
+    """A program that starts a query and goes on with `then`."""
+    return [
+        sys.executable, "-c", f"""
+import os, signal, time
 from pyspark.sql import SparkSession
 from spark_kafka_group import GroupKafkaDataSource
+
+def wait_for(mark):
+    while not os.path.exists({str(directory)!r} + "/" + mark):
+        time.sleep(0.05)
+
+def say(mark):
+    open({str(directory)!r} + "/" + mark, "w").close()
+
 spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
 spark.dataSource.register(GroupKafkaDataSource)
 query = (spark.readStream.format("groupkafka").options(**{options(kafka, topic, group)!r}).load()
-    .writeStream.format("noop").option("checkpointLocation", {str(tmp_path / "checkpoint")!r}).start())
-import os, time
-while not os.path.exists({str(tmp_path / "go")!r}):
-    time.sleep(0.05)
-spark.stop()
-open({str(tmp_path / "stopped")!r}, "w").close()
-time.sleep(60)
-"""
-    program = start_program([sys.executable, "-c", code])
+    .writeStream.format("noop").option("checkpointLocation", {str(directory / "checkpoint")!r}).start())
+""" + "\n".join(then),
+    ]  # fmt: skip
+
+
+@pytest.mark.soak
+def test_stopping_the_session_leaves(kafka, group, tmp_path, start_program):
+    topic = topic_with(kafka, numbered(30, 3))
+    then = ('wait_for("go")', "spark.stop()", 'say("stopped")', "time.sleep(60)")
+    program = start_program(program_with(kafka, topic, group, tmp_path, *then))
     program.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
     (tmp_path / "go").touch()
     program.wait_for((tmp_path / "stopped").exists)
     wait_until(gone(kafka, group), within=2)
+
+
+def test_ctrl_c_in_a_program_that_handles_it_leaves_the_query_alone_and_in_one_that_does_not_ends_it(
+    kafka, group, tmp_path, start_program
+):
+    topic = topic_with(kafka, numbered(30, 3))
+    then = (
+        "signal.signal(signal.SIGINT, lambda *_: say('heard'))",  # as a notebook's kernel does
+        "say('handles'); wait_for('go')",
+        "signal.signal(signal.SIGINT, signal.default_int_handler); say('as usual')",
+        "time.sleep(60)",
+    )
+    program = start_program(program_with(kafka, topic, group, tmp_path, *then))
+    program.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
+    program.wait_for((tmp_path / "handles").exists)
+    before = [member["member_id"] for member in members(kafka, group)]
+    os.killpg(program.process.pid, signal.SIGINT)
+    program.wait_for((tmp_path / "heard").exists)
+    produce(kafka, topic, numbered(3, 3))
+    program.wait_for(lambda: committed(kafka, group) == {(topic, p): 11 for p in range(3)})
+    assert [member["member_id"] for member in members(kafka, group)] == before  # no other process went on in its place
+    (tmp_path / "go").touch()
+    program.wait_for((tmp_path / "as usual").exists)
+    os.killpg(program.process.pid, signal.SIGINT)
+    assert program.ends() != 0
+    wait_until(gone(kafka, group), within=5)
+    assert "StreamingQueryException" not in program.log.read_text()
 
 
 def test_ctrl_c_in_spark_submit_leaves(kafka, group, tmp_path, start_program):

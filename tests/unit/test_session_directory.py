@@ -1,0 +1,49 @@
+"""A reader process ends with its Spark session, and a directory tells it. Cleaners of temporary files end neither."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from spark_kafka_group.testing import wait_until
+
+READER = """
+import signal, sys
+from pathlib import Path
+from pyspark import SparkFiles
+from spark_kafka_group.driver import process
+
+SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
+process.TOUCH_AGAIN_S = process.SESSION_CHECK_S = 0.05
+process.prepare()
+signal.pause()
+"""
+LONG_AGO = 1_000_000_000
+
+
+@pytest.fixture
+def reader(tmp_path):
+    """A process that watches the session's directory."""
+    (tmp_path / "userFiles").mkdir()
+    process = subprocess.Popen([sys.executable, "-c", READER, tmp_path / "userFiles"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_process_ends(tmp_path, reader):
+    directory = tmp_path / "userFiles"
+    folder = directory / ".groupkafka" / "group"
+    folder.mkdir(parents=True)
+    (folder / "reader.json").touch()
+    for _ in range(2):
+        for path in (folder / "reader.json", folder, folder.parent, directory):
+            os.utime(path, (LONG_AGO, LONG_AGO))
+            wait_until(lambda path=path: path.stat().st_mtime > LONG_AGO, within=60)
+    (folder / "reader.json").unlink()
+    folder.rmdir()
+    folder.parent.rmdir()
+    directory.rmdir()
+    assert reader.wait(60) == 128 + signal.SIGTERM
