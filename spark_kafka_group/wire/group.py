@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import IsolationLevel, LeaveGroupRequest
+from kafka.protocol.consumer import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -39,6 +39,7 @@ from spark_kafka_group.wire.connect import (
     translated,
 )
 from spark_kafka_group.wire.joining import Joining
+from spark_kafka_group.wire.leaving import Leaving
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
@@ -459,28 +460,11 @@ class GroupClient:
     def leave(self) -> None:
         """Leave the group now, static or not; answers of a dead coordinator are not waited for.
 
-        kafka-python never sends LeaveGroup for a static member. The request names member id and instance id, so that
-        a driver that was replaced cannot throw out its successor.
+        A join that is under way, in whatever thread, ends; none can follow.
         """
-        coordinator = self._coordinator
-        member_id = coordinator._generation.member_id
-        self._rounds.forget_claims()
-        if not member_id or coordinator.coordinator_unknown():
-            return
-        identity = LeaveGroupRequest.MemberIdentity(
-            member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
-        )
-        request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity])
-        node_id = coordinator.coordinator_id
-        if coordinator._join_task is not None and not coordinator._join_task.is_done:
-            # The broker reads nothing more from the coordinator's connection before it has answered the join.
-            node_id = int(str(node_id).removeprefix("coordinator-"))
-        try:
-            with translated(f"leaving group {self._group_id}"):
-                self._run(lambda: self._manager.send(request, node_id=node_id))
-        except (BrokerError, MembershipError) as error:
-            log.warning("group %s: could not leave, the session will time out: %s", self._group_id, error)
-        coordinator.reset_generation()
+        self._rounds.end()
+        if self._group_id is not None:
+            Leaving(self._group_id, self._consumer, self._options.request_timeout_ms).leave()
 
     def close(self) -> None:
         """Stop the I/O thread and close connections; does not leave. Harmless when repeated."""

@@ -10,6 +10,7 @@ import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 from kafka.coordinator.base import MemberState
 
+from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.membership import Assignor, Generation, Strategy
 
@@ -36,6 +37,7 @@ class Joining:
         self.assignors = [Assignor(strategy, self._remember_metadata) for strategy in strategies]
         self._group_id = group_id
         self._run = run
+        self._ended = False
         self._unbroken: frozenset[TopicPartition] = frozenset()
         self._seen: tuple[str, int] | None = None  # member id and generation entered last
         self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
@@ -52,8 +54,16 @@ class Joining:
         return bool(self._coordinator.need_rejoin()) or self._coordinator.generation_if_stable() is None
 
     def settle(self, left_ms: Callable[[], float]) -> bool:
-        """Join until the group rests; False when the time is over: the next call goes on waiting."""
+        """Join until the group rests; False when the time is over: the next call goes on waiting.
+
+        Raises
+        ------
+        MembershipError
+            After :meth:`end`.
+        """
         while self.needed():
+            if self._ended:
+                raise MembershipError(f"the query was stopped, and leaves group {self._group_id}")
             if self._coordinator._generation.is_lost():
                 self.forget_claims()
             patience_ms = left_ms()
@@ -62,9 +72,9 @@ class Joining:
                 if slice_ms == patience_ms:
                     return False
                 self._follow_coordinator()
-                continue
-            self._entered()
-            self._follow_up()
+            elif not self._ended:
+                self._entered()
+                self._follow_up()
         return True
 
     def _follow_coordinator(self) -> None:
@@ -90,6 +100,25 @@ class Joining:
         if conn is not None and (asked.host, asked.port) != (now.host, now.port):
             moved = kafka_errors.KafkaConnectionError(f"group {self._group_id} has moved to {now.host}:{now.port}")
             self._run(lambda: conn.close(moved))
+
+    def end(self) -> None:
+        """Claim nothing any more, and send no JoinGroup.
+
+        kafka-python goes on with a join when the call that began it was interrupted: 1. SIGTERM ends the call, 2. the
+        member leaves, 3. the JoinGroup that waits in the broker is answered UNKNOWN_MEMBER_ID, 4. kafka-python joins
+        as a new member, of which nobody knows, and partitions are assigned to it until its session times out.
+        """
+        self.forget_claims()
+
+        async def refuse() -> None:
+            raise kafka_errors.Cancelled
+
+        async def end() -> None:  # where joins run, so that none is between this and its request
+            self._ended = True
+            self._coordinator.need_rejoin = lambda: False
+            self._coordinator._do_join_and_sync_async = refuse
+
+        self._manager.run(end)
 
     def told(self) -> Generation:
         """The generation this member is in; what it owns from now on without a break starts anew."""

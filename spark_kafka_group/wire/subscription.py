@@ -23,7 +23,7 @@ CLAIMING = (STICKY, COOPERATIVE_STICKY)
 NO_GENERATION = -1
 
 _PLAIN, _WITH_GENERATION = 0, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
-_UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
+UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _sticky(user_data: bytes) -> Claim:
         try:
             data = StickyAssignorUserData.decode(user_data[behind:], version=version, header=False)
             return Claim(_flat(data.previous_assignment), data.generation)
-        except _UNREADABLE:
+        except UNREADABLE:
             continue
     return Claim()
 

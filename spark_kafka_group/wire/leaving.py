@@ -1,0 +1,111 @@
+"""Leaving a group, also in the middle of a join."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka import KafkaConsumer
+from kafka.protocol.consumer import LeaveGroupRequest
+
+from spark_kafka_group.errors import BrokerError, MembershipError
+from spark_kafka_group.wire.connect import ms_until, run_within, translated
+from spark_kafka_group.wire.static_member import static_member
+
+log = logging.getLogger(__name__)
+
+NAMED_WITHIN_MS = 2_000
+"""So long a member that leaves during its first join waits to hear by which id the group knows it."""
+LOOK_EVERY_S = 0.1
+
+
+class Leaving:
+    """How one member leaves its group; no JoinGroup may be sent any more.
+
+    Parameters
+    ----------
+    timeout_ms
+        Answers of a dead coordinator are waited for no longer.
+    """
+
+    def __init__(self, group_id: str, consumer: KafkaConsumer, timeout_ms: float) -> None:
+        self._group_id = group_id
+        self._coordinator = consumer._coordinator
+        self._manager = consumer._client._manager
+        self._timeout_ms = timeout_ms
+
+    def leave(self) -> None:
+        """Leave the group now, static or not.
+
+        kafka-python never sends LeaveGroup for a static member. The request names member id and instance id, so that
+        a driver that was replaced cannot throw out its successor.
+        """
+        coordinator = self._coordinator
+        if coordinator.coordinator_unknown():
+            return
+        try:
+            with translated(f"leaving group {self._group_id}"):
+                member_id = self._member_id()
+                if not member_id:
+                    return
+                identity = LeaveGroupRequest.MemberIdentity(
+                    member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
+                )
+                self._ask(LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity]))
+        except (BrokerError, MembershipError) as error:
+            log.warning("group %s: could not leave, the session will time out: %s", self._group_id, error)
+        coordinator.reset_generation()
+
+    def _member_id(self) -> str:
+        """By which id the group knows this member; empty when it does not.
+
+        A join tells it with its answer, which the first one may have to wait for as long as the others of the group
+        take. A dynamic member hears its id before that; a static one can be looked up by its instance id.
+
+        1. The group shows an id under the instance id. 2. If it were that of a process which has taken this one's
+        place, the join would have been answered (FENCED_INSTANCE_ID) before the look-up. 3. So it is waited a little,
+        and while the join has no answer, the id is this member's own.
+        """
+        deadline = time.monotonic() + min(self._timeout_ms, NAMED_WITHIN_MS) / 1000
+        seen: str | None = None
+        while not self._known() and self._join_under_way() and time.monotonic() < deadline:
+            found = self._described(ms_until(deadline)) if self._coordinator.group_instance_id else None
+            if found is not None and found == seen and self._join_under_way():
+                return found
+            seen = found
+            time.sleep(LOOK_EVERY_S)
+        if self._join_under_way() and not self._known():
+            log.warning(
+                "group %s: the join that is under way is not answered, so it cannot be taken back: if the group still "
+                "takes it, it waits for this member until its session times out",
+                self._group_id,
+            )
+        return self._known()
+
+    def _known(self) -> str:
+        return str(self._coordinator._generation.member_id)
+
+    def _join_under_way(self) -> bool:
+        task = self._coordinator._join_task
+        return task is not None and not task.is_done
+
+    def _described(self, timeout_ms: float) -> str | None:
+        """The member id that the group shows under this member's instance id."""
+        with contextlib.suppress(kafka_errors.KafkaError):
+            member = static_member(
+                self._group_id, self._coordinator.group_instance_id, lambda request: self._ask(request, timeout_ms)
+            )
+            return None if member is None else str(member.member_id)
+        return None
+
+    def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
+        node_id = self._coordinator.coordinator_id
+        if self._join_under_way():
+            # The broker reads nothing more from the coordinator's connection before it has answered the join.
+            node_id = int(str(node_id).removeprefix("coordinator-"))
+        return run_within(
+            self._manager, timeout_ms or self._timeout_ms, lambda: self._manager.send(request, node_id=node_id)
+        )
