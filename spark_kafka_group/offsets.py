@@ -108,7 +108,8 @@ class GroupOffset:
         Id of each topic (KIP-516), which tells a topic that was deleted and made again from the one it replaces.
     moved
         Start offsets that are not the previous batch's end (JSON key ``from``): partitions gained in a rebalance,
-        or moved because the group's committed offset was right and the checkpoint was not.
+        or moved because the group's committed offset was right and the checkpoint was not. All of them, where it is
+        not certain that Spark keeps the previous batch's end.
     epochs
         Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
         end; not there where a broker did not give one.
@@ -177,16 +178,25 @@ class GroupOffset:
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
-        """Where the batch that ends here began, given the end of the batch before it.
+        """Where the batch that ends here began, given the end of the batch before it, or of an earlier one.
 
         Raises
         ------
         OffsetFormatError
-            When a partition's start is known from neither.
+            When a partition's start is known from neither; also when ends of batches between the two are missing, in
+            which the partition may have moved.
         """
         starts: dict[TopicPartition, int] = {}
-        for tp in self.positions:
+        gap = self.batch > previous.batch + 1
+        for tp, end in self.positions.items():
             start = self.moved.get(tp, previous.positions.get(tp))
+            if gap and tp not in self.moved and start != end:
+                raise OffsetFormatError(
+                    f"{tp}: the checkpoint lacks the ends of batches {previous.batch + 1} to {self.batch - 1}, as "
+                    f"Spark keeps only some with asyncProgressTrackingEnabled, and batch {self.batch} does not tell "
+                    f"where it starts: with a new checkpoint and startingOffsets=group the query goes on where the "
+                    f"group is"
+                )
             if start is None:
                 raise OffsetFormatError(f"{tp}: the checkpoint tells where the batch ends but not where it starts")
             starts[tp] = start

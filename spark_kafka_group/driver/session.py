@@ -19,6 +19,7 @@ from spark_kafka_group.driver.due import Due
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.kept import KeptEnds
 from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.member import Joined, Member
@@ -84,6 +85,7 @@ class GroupSession:
         group_id = group_id_of(options.group_id, options.group_id_prefix, reader)
         self.reader = reader
         self.metrics = Metrics()
+        self.kept = KeptEnds()
         hooks = Hooks(options, self.metrics)
         self._events = EventLog(options.event_log, group_id, reader)
         self.committer = Committer(group_id, reader, hooks, self._events, self.metrics)
@@ -147,7 +149,8 @@ class GroupSession:
         # Without a batch now, if an empty one, a query with availableNow might end with records left to read.
         in_doubt = backlog is None and self._caps is not None and start.reader is not None
         if in_doubt or true != start.positions:
-            moved = {tp: at for tp, at in true.items() if start.positions.get(tp) != at}
+            moved = self.kept.starts(start, true)
+            self.kept.planned(start)
             return replace(start, positions=true, batch=start.batch + 1, moved=moved)
         if not backlog:
             self._wait_for_records(start)
@@ -156,6 +159,7 @@ class GroupSession:
         ranges = planner.share(backlog, max_offsets, self._turn)
         self._turn += 1
         end = self._end_of(start, ranges)
+        self.kept.planned(start)
         self._plan(Batch(end, ranges, self.member.use()), replay=False)
         return end
 
@@ -746,7 +750,7 @@ class GroupSession:
             generation=generation.id,
             batch=start.batch + 1,
             topic_ids={topic: topic_id for topic, topic_id in self._topic_ids.items() if topic in topics},
-            moved={tp: offset for tp, offset in begin.items() if start.positions.get(tp) != offset},
+            moved=self.kept.starts(start, begin),
         )
 
     def _plan(self, batch: Batch, replay: bool) -> None:

@@ -102,7 +102,9 @@ class StreamDriver:
         """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""
         with self._lock:
             if self._session is not None:
-                self._session.succeeded(self._parsed(end_json))
+                end = self._parsed(end_json)
+                self._session.kept.committed(end)
+                self._session.succeeded(end)
 
     def report_latest_offset(self) -> dict[str, Any] | None:
         """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress.

@@ -231,6 +231,65 @@ def test_a_query_whose_progress_spark_logs_late_over_a_restart(kafka, load, tmp_
     assert values() == [*range(15), *range(first, 30)]
 
 
+@pytest.mark.soak
+def test_a_query_that_died_in_a_batch_while_spark_had_not_logged_those_before_it(kafka, load, tmp_path):
+    topic = topic_with(kafka, numbers(range(5)), partitions=1)
+    late = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "4000"}
+    seen, healed, checkpoint = tmp_path / "seen", tmp_path / "healed", tmp_path / "checkpoint"
+    sent, fatal = list(range(5)), 1000
+
+    @udf("int", useArrow=False)
+    def noted(value):
+        if value == fatal and not healed.exists():
+            raise ValueError("not now")
+        with seen.open("a") as file:
+            file.write(f"{value}\n")
+        return value
+
+    def start():
+        df = load(topic, **{"kafka.metadata.max.age.ms": 300}).select(noted("value"))
+        writer = df.writeStream.format("noop").options(**late).option("checkpointLocation", str(checkpoint))
+        return writer.trigger(processingTime="50 milliseconds").start()
+
+    def send(partition, value):
+        sent.append(value)
+        produce(kafka, topic, numbers([value], partition))
+
+    def all_is_read_once():
+        return seen.exists() and sorted(int(line) for line in seen.read_text().splitlines()) == sorted(sent)
+
+    def logged(what):
+        return sorted(int(path.name) for path in (checkpoint / what).glob("[0-9]*"))
+
+    query = start()
+    wait_until(all_is_read_once, within=30)
+    for partition in range(1, 6):
+        before = logged("offsets")
+        kafka.add_partitions(topic, partition + 1)
+        for value in (10 * partition, 10 * partition + 1):
+            send(partition, value)
+            wait_until(all_is_read_once, within=20)
+        if logged("offsets") == before:
+            break  # quicker than the interval
+    wait_until(lambda: time.time() - (checkpoint / "offsets" / str(before[-1])).stat().st_mtime > 4.5, within=10)
+    send(partition, fatal)
+    with pytest.raises(StreamingQueryException, match="not now"):
+        query.awaitTermination()
+    assert logged("commits") == before
+    assert [*before, logged("offsets")[-1]] == logged("offsets")
+    assert logged("offsets")[-1] > before[-1] + 1
+
+    healed.touch()
+    query = start()
+    try:
+        wait_until(lambda: query.exception() or all_is_read_once(), within=60)
+        send(partition, 101)
+        wait_until(lambda: query.exception() or all_is_read_once(), within=30)
+        assert query.exception() is None
+    finally:
+        query.stop()
+
+
 def test_real_time_mode_is_refused_by_spark_which_has_it_for_no_source_in_python(kafka, load, tmp_path):
     writer = load(topic_with(kafka, [], partitions=1)).writeStream.format("console").outputMode("update")
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start()
