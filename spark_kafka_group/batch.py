@@ -102,6 +102,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         client.subscribe(parsed.subscription)
         generation = client.join()
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment))
+        epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
         if ranges:
             df = spark.read.format("groupkafka").options(**pinned(options, ranges)).load()
@@ -111,7 +112,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
         ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.auto_offset_reset == "latest"}
         if ends:
-            _commit(client, ends, group_id, generation.id, hooks)
+            _commit(client, ends, epochs, group_id, generation.id, hooks)
     finally:
         try:
             if parsed.group_instance_id is None:
@@ -120,9 +121,16 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
             client.close()
 
 
-def _commit(client: GroupClient, ends: dict[TopicPartition, int], group_id: str, generation: int, hooks: Hooks) -> None:
+def _commit(
+    client: GroupClient,
+    ends: dict[TopicPartition, int],
+    epochs: dict[TopicPartition, int],
+    group_id: str,
+    generation: int,
+    hooks: Hooks,
+) -> None:
     try:
-        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation, 0), generation)
+        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation, 0), generation, epochs=epochs)
     except MembershipLostError as error:
         hooks.committed(ends, error)
         raise CommitError(

@@ -434,7 +434,9 @@ class GroupKafkaListener(StreamingQueryListener):
             with OutsideCommitter(batch.options, batch.group_id) as group:
                 began = time.monotonic()
                 tps = [r.tp for r in batch.ranges]
-                told = group.commit(tps, batch.lacking, batch.note, batch.end.generation, batch.instance_id)
+                told = group.commit(
+                    tps, batch.lacking, batch.note, batch.end.generation, batch.instance_id, batch.end.epochs
+                )
         except GroupKafkaError as error:
             self._count(run, batch, None)
             log.warning(

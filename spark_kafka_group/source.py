@@ -80,9 +80,9 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
             from spark_kafka_group.driver import batch, filters, process
 
         process.log_as_told()
-        tasks = batch.plan(self._options, filters.understood(self._filters)[0])
+        tasks = batch.read_tasks(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
-        return [ReadTask(ranges) for ranges in tasks] or [ReadTask(())]
+        return tasks or [ReadTask(())]
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return _read(partition, self._options)
@@ -144,7 +144,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         self._started().prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ReadTask]:
-        return [ReadTask(ranges) for ranges in self._started().plan(start, end)]
+        return self._started().read_tasks(start, end)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return _read(partition, self._options)

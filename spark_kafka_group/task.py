@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_kafka_group.offsets import OffsetRange
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 
 
 @dataclass(frozen=True)
 class ReadTask(InputPartition):
-    """Ranges that one task reads, one after the other or interleaved, in offset order within a partition."""
+    """Ranges that one task reads, one after the other or interleaved, in offset order within a partition.
+
+    Attributes
+    ----------
+    epochs
+        For each range, the epoch of the leader in whose log it is, or -1; empty where none is known.
+    """
 
     ranges: tuple[OffsetRange, ...]
+    epochs: tuple[int, ...] = ()
+
+    @classmethod
+    def under(cls, known: Mapping[TopicPartition, int], ranges: tuple[OffsetRange, ...]) -> ReadTask:
+        """A task for `ranges`, in logs of leaders with these epochs, where they are known."""
+        epochs = tuple(known.get(r.tp, -1) for r in ranges)
+        return cls(ranges, epochs if max(epochs, default=-1) >= 0 else ())
+
+    @property
+    def leader_epochs(self) -> dict[TopicPartition, int]:
+        """Those that are known, by partition."""
+        return {r.tp: epoch for r, epoch in zip(self.ranges, self.epochs, strict=False) if epoch >= 0}

@@ -75,6 +75,11 @@ def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:
     return {tp: offset for tp, (offset, _) in kafka.committed(group).items()}
 
 
+def committed_epochs(kafka: Any, group: str) -> set[int]:
+    """Leader epochs of a group's committed offsets."""
+    return {committed.leader_epoch for committed in kafka.admin.list_group_offsets([group])[group].values()}
+
+
 def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
     """Members of a group."""
     return kafka.group_state(group)[1]

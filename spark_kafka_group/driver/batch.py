@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from spark_kafka_group.bounds import Bound
-from spark_kafka_group.driver import dead_letters, planner, stable
+from spark_kafka_group.driver import dead_letters, planner, stable, truncation
 from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.lookup import looked_up
@@ -15,7 +15,8 @@ from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.wire import Committed, GroupClient
 
 
 def starting(options: Options) -> Bound:
@@ -26,11 +27,16 @@ def starting(options: Options) -> Bound:
 
 
 def plan(options: Options, constraints: Constraints = Constraints()) -> list[tuple[OffsetRange, ...]]:  # noqa: B008
+    """The ranges of each task of a batch read, as :func:`read_tasks` makes them."""
+    return [task.ranges for task in read_tasks(options, constraints)]
+
+
+def read_tasks(options: Options, constraints: Constraints = Constraints()) -> list[ReadTask]:  # noqa: B008
     """The tasks of a batch read of what can pass `constraints`. Joins no group; asks nobody if nothing can pass.
 
     Raises
     ------
-    OptionError, NoOffsetForPartitionError, BrokerError
+    OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
     """
     if constraints.contradictory:
         return []
@@ -39,10 +45,12 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
         tps = client.partitions(options.subscription)
         check_named(options, tps)
         dead_letters.check(options)
-        ranges = narrow(batch_ranges(options, client, tps)[0], constraints, client.offsets_at)
+        whole, _ = batch_ranges(options, client, tps)
+        epochs = client.leader_epochs(tps)
+        ranges = narrow(whole, constraints, client.offsets_at)
     finally:
         client.close()
-    return planner.tasks(ranges, options, {})[0]
+    return [ReadTask.under(epochs, ranges) for ranges in planner.tasks(ranges, options, {})[0]]
 
 
 def check_named(options: Options, existing: set[TopicPartition]) -> None:
@@ -76,16 +84,21 @@ def batch_ranges(
     losses = Losses(options.fail_on_data_loss, Metrics())
     rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
     committed = client.committed(tps) if rules.starting.group else {}
+    cut = _diverged(client, committed, losses)
     chosen = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
     # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
-    starts = looked_up(client, chosen, options.starting_by_timestamp_strategy)
+    starts = looked_up(client, chosen | cut, options.starting_by_timestamp_strategy)
     ending = (options.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends = looked_up(client, ending)
     named = {tp: end for tp, end in ends.items() if end == ending[tp]}
     ends = {tp: end for tp, end in ends.items() if tp not in named} | _within_logs(options, client, named, losses)
-    behind = {tp: at.offset for tp, at in committed.items() if ending[tp] == LATEST and at.offset > ends.get(tp, 0)}
+    behind = {
+        tp: at.offset
+        for tp, at in committed.items()
+        if ending[tp] == LATEST and at.offset > ends.get(tp, 0) and tp not in cut
+    }
     logs = _log_ends(client, behind)
-    ranges, moved = [], set()
+    ranges, moved = [], set(cut)
     for tp in sorted(tps):
         if tp not in starts or tp not in ends or (tp in behind and tp not in logs):
             losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
@@ -111,6 +124,26 @@ def batch_ranges(
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges, frozenset(moved)
+
+
+def _diverged(
+    client: GroupClient, committed: Mapping[TopicPartition, Committed], losses: Losses
+) -> dict[TopicPartition, int]:
+    """Where logs diverge from those that the group's offsets were in, of offsets beyond that.
+
+    Raises
+    ------
+    DataLossError, BrokerError
+    """
+    known = {tp: group.leader_epoch for tp, group in committed.items() if group.leader_epoch >= 0}
+    if not known:
+        return {}
+    found = truncation.settled(client, {tp: committed[tp].offset for tp in known}, known)
+    cut = {}
+    for tp in sorted(found.replaced | found.diverged.keys()):
+        told, cut[tp] = truncation.explained(found, tp, committed[tp].offset, known)
+        losses.report("PARTITION_OFFSET_CHANGED", told)
+    return cut
 
 
 def _log_ends(client: GroupClient, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -11,6 +11,7 @@ from functools import cached_property
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.driver.truncation import LeaderEpochs
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.notes import commit_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
@@ -72,12 +73,15 @@ class Committer:
     Spark runs micro-batches one after the other, so there is never a second.
     """
 
-    def __init__(self, group_id: str, reader: str, hooks: Hooks, events: EventLog, metrics: Metrics) -> None:
+    def __init__(
+        self, group_id: str, reader: str, hooks: Hooks, events: EventLog, metrics: Metrics, epochs: LeaderEpochs
+    ) -> None:
         self.group_id = group_id
         self._reader = reader
         self._hooks = hooks
         self._events = events
         self._metrics = metrics
+        self._epochs = epochs
         self._planned: Batch | None = None
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
@@ -236,7 +240,8 @@ class Committer:
     ) -> None:
         began = time.monotonic()
         try:
-            client.commit(offsets, commit_note(self._reader, generation, batch, without), generation)
+            note = commit_note(self._reader, generation, batch, without)
+            client.commit(offsets, note, generation, epochs=self._epochs.of(offsets))
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.bounds import AtTime, Bound
-from spark_kafka_group.driver import planner, positions
+from spark_kafka_group.driver import planner, positions, truncation
 from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.doubt import looked_up_until
@@ -88,7 +88,8 @@ class GroupSession:
         self.kept = KeptEnds()
         hooks = Hooks(options, self.metrics)
         self._events = EventLog(options.event_log, group_id, reader)
-        self.committer = Committer(group_id, reader, hooks, self._events, self.metrics)
+        self.epochs = truncation.LeaderEpochs(first)
+        self.committer = Committer(group_id, reader, hooks, self._events, self.metrics, self.epochs)
         self.member: Member | Unmanaged
         if options.subscription.manual:
             self.member = Unmanaged(options, group_id, reader, self._events)
@@ -119,6 +120,7 @@ class GroupSession:
         self._start = first  # what is proven, as last told
         self._positioned: set[TopicPartition] = set()  # owned partitions whose start has been decided
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
+        self._cut: dict[TopicPartition, int] = {}  # where a batch that is read again ends, as its logs lost their ends
         self._ends: dict[TopicPartition, int] = {}
         self._looked_at: float | None = None  # when ends of logs were looked up last
         self._watch = Watch(options)
@@ -211,7 +213,7 @@ class GroupSession:
         committed = {} if self._options.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._unbegun.learn(committed, end.batch))
         joined = self._be_member(self._patience_ms()) is not Joined.NOT_YET
-        ranges = self._still_there(ranges, end)
+        ranges = self._still_in_logs(self._still_there(ranges, end), end)
         if joined:
             batch = Batch(end, ranges, self.member.use(), self._elsewhere(ranges), left_out, begun=True)
         else:
@@ -296,6 +298,8 @@ class GroupSession:
         """From now on partitions stand where this batch ended."""
         for tp in end.positions:
             self._moved.pop(tp, None)
+        self._moved |= self._cut
+        self._cut = {}
         self._start = end
 
     def _still_there(self, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
@@ -319,6 +323,23 @@ class GroupSession:
             else:
                 left.append(r)
         return left
+
+    def _still_in_logs(self, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
+        """Of a batch that is read again, what its partitions' logs have not lost since.
+
+        Where logs diverge is where reading goes on after it.
+        """
+        subscription = self._options.subscription
+        ends = {r.tp: r.end for r in ranges if r.tp in end.epochs and subscription.has(r.tp)}
+        found = truncation.settled(self.member.client, ends, end.epochs)
+        for r in ranges:
+            if r.tp in found.diverged or r.tp in found.replaced:
+                told, at = truncation.explained(found, r.tp, r.end, end.epochs)
+                self._losses.report("PARTITION_OFFSET_CHANGED", told, r.end - min(max(at, r.start), r.end))
+                self._cut |= {r.tp: at} if at < r.end else {}
+        self.epochs.known |= found.epochs
+        left = [r._replace(end=min(r.end, self._cut.get(r.tp, r.end))) for r in ranges]
+        return [r for r in left if r.size > 0]
 
     def _gone_for_good(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `tps` that do not exist, also when looked again: a broker just started may not know yet."""
@@ -501,6 +522,7 @@ class GroupSession:
         strategy = self._options.starting_by_timestamp_strategy
         offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
         self._check_added(starts, offsets, start)
+        self.epochs.taken(offsets, start, committed, lambda tp: tp.topic in self._anew)
         moved = self._moved | offsets
         self._moved = {tp: offset for tp, offset in moved.items() if start.positions.get(tp) != offset}
         for tp in sorted(starts):
@@ -648,44 +670,59 @@ class GroupSession:
         paused = self._paused.partitions()
         owned = self.member.generation.assignment & self._positioned
         begin = {tp: self._position(start, tp) for tp in owned}
-        self._ends, behind = self._log_ends(begin, max_offsets)
+        found = self._log_ends(begin, max_offsets)
+        seen, self._ends = self._ends, found.ends
         self._waiting.look(lambda: self.member.client.known_partitions(self._options.subscription), self._ends)
         self._ages.observe(self._ends, time.time() * 1000)
-        if behind and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in behind})):
+        suspect = found.suspect
+        if suspect and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in suspect})):
             return None
-        for tp in behind:
-            self._losses.report(
-                "PARTITION_OFFSET_CHANGED",
-                f"{tp}: offset {begin[tp]}: the log ends at {self._ends[tp]}: its end was lost",
-            )
-            begin[tp] = self._go_on_at(start, tp, self._ends[tp])
+        begin |= self._go_back(start, {tp: begin[tp] for tp in suspect}, found, seen)
+        self.epochs.known |= found.epochs
         if not self._losses.fail:
             begin |= self._skip_expired(start, {tp: begin[tp] for tp, end in self._ends.items() if end > begin[tp]})
         self._learn_stops()
         open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
         return self._due.of([OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()])
 
-    def _log_ends(
-        self, begin: Mapping[TopicPartition, int], max_offsets: int | None
-    ) -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
-        """Ends of logs; and which of them are below where reading is to begin, after these have been doubted."""
+    def _go_back(
+        self,
+        start: GroupOffset,
+        begin: Mapping[TopicPartition, int],
+        found: truncation.Look,
+        seen: Mapping[TopicPartition, int],
+    ) -> dict[TopicPartition, int]:
+        """New starts of partitions whose logs lost their ends, which had been `seen` there."""
+        back = {}
+        for tp, position in begin.items():
+            told, at = truncation.explained(found, tp, position, self.epochs.known)
+            self._losses.report("PARTITION_OFFSET_CHANGED", told, max(0, seen.get(tp, 0) - position))
+            back[tp] = self._go_on_at(start, tp, at)
+        self.epochs.known |= {tp: found.epochs[tp] for tp in back if tp in found.epochs}
+        # What the group has of them is beyond the logs' ends, or of records that have been replaced.
+        ahead = {tp: at for tp, at in back.items() if self.committer.in_group.get(tp, at) > at}
+        if ahead:
+            self.member.check_may_commit()
+            self.committer.correct(ahead, self.member.client, self.member.generation.id, start.batch)
+        return back
+
+    def _log_ends(self, begin: Mapping[TopicPartition, int], max_offsets: int | None) -> truncation.Look:
+        """Ends of logs, and what they say of where reading is to begin, after that has been doubted."""
         client = self.member.client
         if begin.keys() == self._ends.keys() and (
             self._watch.quiet(self._due.left_s()) or self._ends_suffice(begin, max_offsets)
         ):
-            return self._ends, []
+            return truncation.Look(self._ends)
 
-        def look() -> tuple[dict[TopicPartition, int], list[TopicPartition]]:
-            ends = client.end_offsets(begin)
-            behind = sorted(tp for tp, end in ends.items() if end < begin[tp])
+        def look() -> truncation.Look:
+            found = truncation.look(client, begin, self.epochs.known)
             if self._options.committed_only:
-                behind = self._unstable.lost(client, begin, behind)
-            if behind:
-                client.existing(behind)  # which asks for their topics' ids, too
-            return ends, behind
+                found = replace(found, behind=frozenset(self._unstable.lost(client, begin, found.behind)))
+            if found.doubtful or found.diverged:
+                client.existing(begin)  # which asks for their topics' ids, and leaders, too
+            return found
 
-        # A leader just elected may not know yet how far its log is committed.
-        found = looked_up_until(lambda found: not found[1], look)
+        found = looked_up_until(lambda found: not found.doubtful, look)
         self._looked_at = time.monotonic()
         return found
 
@@ -751,6 +788,7 @@ class GroupSession:
             batch=start.batch + 1,
             topic_ids={topic: topic_id for topic, topic_id in self._topic_ids.items() if topic in topics},
             moved=self.kept.starts(start, begin),
+            epochs=self.epochs.of(begin),
         )
 
     def _plan(self, batch: Batch, replay: bool) -> None:

@@ -20,6 +20,7 @@ from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import GroupClient
 
 
@@ -97,6 +98,13 @@ class StreamDriver:
         # The first batch of a query that is replayed starts at an initial offset made just now: the id is the end's.
         with self._lock:
             return self._joined(end).tasks(start, end)
+
+    def read_tasks(self, start_json: dict[str, Any], end_json: dict[str, Any]) -> list[ReadTask]:
+        """As :meth:`plan`, for executors."""
+        with self._lock:
+            tasks = self.plan(start_json, end_json)
+            known = {} if self._session is None else self._session.epochs.known
+            return [ReadTask.under(known, ranges) for ranges in tasks]
 
     def commit(self, end_json: dict[str, Any]) -> None:
         """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""

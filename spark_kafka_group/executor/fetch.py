@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from spark_kafka_group.errors import (
@@ -29,6 +30,8 @@ DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
 NOTHING_FOUND_AFTER_S = 3.0
 """When a broker that finds no record, though the log goes on, has answered so for this long, it will not find one."""
+FENCED = "FencedLeaderEpochError"
+"""kafka-python's name of what a leader of a later epoch than a request names answers."""
 REFUSED_AS_CORRUPT = {"CorruptRecordError", "InvalidRecordError"}
 """kafka-python's names of what a broker answers that cannot make sense of its log."""
 
@@ -61,6 +64,8 @@ class Fetcher:
         Without a new record for this long, reading fails; Spark then tries the task again.
     largest
         Most bytes that a record batch may have.
+    epochs
+        Of the leaders in whose logs the ranges are; where none is given, any leader's will do.
     """
 
     def __init__(
@@ -72,6 +77,7 @@ class Fetcher:
         fail_on_data_loss: bool = True,
         largest: int = LARGEST_BATCH,
         clock: Callable[[], float] = time.monotonic,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
         self._brokers = brokers
         self._scan = scan
@@ -79,6 +85,7 @@ class Fetcher:
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
         self._starts: dict[TopicPartition, int] = {}  # of which rows are wanted, where that is not the position
         self._ends = {r.tp: r.end for r in ranges}
+        self._epochs = dict(epochs)
         self._leaders: dict[TopicPartition, int] = {}
         # positions of requests whose responses have not been read, by node
         self._asked: dict[int, dict[TopicPartition, int]] = {}
@@ -175,7 +182,7 @@ class Fetcher:
         if not wanted:
             return
         try:
-            self._brokers.connection(node_id).send(wanted)
+            self._brokers.connection(node_id).send(wanted, self._epochs)
         except AuthenticationError:
             raise
         except (OSError, BrokerError) as error:
@@ -289,6 +296,8 @@ class Fetcher:
                 return True  # there again
             self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
             return False
+        if fetched.error == FENCED and tp in self._epochs:
+            return self._led_anew(tp)
         if not fetched.retriable:
             why = f": {fetched.advice}" if fetched.advice else ""
             raise ReadError(
@@ -296,6 +305,37 @@ class Fetcher:
             )
         self._look_for_leader(tp, fetched.error or "")
         return True
+
+    def _led_anew(self, tp: TopicPartition) -> bool:
+        """A leader of a later epoch was elected: whether its log still has the records that were planned comes first.
+
+        True when there are any left to read.
+        """
+        self._look_for_leader(tp, FENCED)
+        epoch, position = self._epochs[tp], self._positions[tp]
+        try:
+            told = self._brokers.epoch_end(tp, epoch)
+        except AuthenticationError:
+            raise
+        except BrokerError as error:
+            self._last_problem = str(error)
+            return True
+        if told is None:
+            return True
+        end, self._epochs[tp] = told
+        if end is None or end >= self._ends[tp]:
+            return True
+        problem = (
+            f"the log has lost the records of leader epoch {epoch} from offset {end} on, and may have others there now"
+        )
+        cause = "a broker without replicas lost its power, or an unclean leader election"
+        self._report(tp, "PARTITION_OFFSET_CHANGED", problem, cause, max(position, end))
+        # Other records at these offsets are for the next batch: the driver goes back to where they begin.
+        if position < end:
+            self._ends[tp] = end
+        else:
+            del self._positions[tp]
+        return position < end
 
     def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
         self._last_problem = f"{tp}: {problem}"
@@ -306,23 +346,29 @@ class Fetcher:
         """Records of this task are gone: an error, or on with what is there, as failOnDataLoss says."""
         position, end = self._positions[tp], self._ends[tp]
         go_on_at = min(go_on_at, end)
-        if self._fail_on_data_loss:
-            raise OffsetOutOfRangeError(
-                tp.topic, tp.partition, position,
-                f"[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] {problem}, so records of this batch "
-                f"are gone (retention, or the topic was deleted). Set failOnDataLoss=false to go on with what is "
-                f"there; or start with a new checkpoint, or move the group's offset with kafka-consumer-groups "
-                f"--reset-offsets",
-            )  # fmt: skip
-        log.warning(
-            "KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE: %s: %s; skipping %d to %d, as failOnDataLoss is false",
-            tp, problem, position, go_on_at - 1,
-        )  # fmt: skip
+        cause = "retention, or the topic was deleted"
+        self._report(tp, "COULD_NOT_READ_OFFSET_RANGE", problem, cause, position, go_on_at)
         if go_on_at < end:
             self._positions[tp] = go_on_at
         else:
             del self._positions[tp]
         self._last_progress = self._clock()  # what is left, if anything, has not been waited for
+
+    def _report(
+        self, tp: TopicPartition, condition: str, problem: str, cause: str, first: int, after: int | None = None
+    ) -> None:
+        """Records from `first` on, to the end of the range or before `after`, are gone: an error, or a warning."""
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                tp.topic, tp.partition, self._positions[tp],
+                f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
+                f"failOnDataLoss=false to go on with what is there; or start with a new checkpoint, or move the "
+                f"group's offset with kafka-consumer-groups --reset-offsets",
+            )  # fmt: skip
+        log.warning(
+            "KAFKA_DATA_LOSS.%s: %s: %s; skipping %d to %d, as failOnDataLoss is false",
+            condition, tp, problem, first, (self._ends[tp] if after is None else after) - 1,
+        )  # fmt: skip
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""

@@ -59,8 +59,9 @@ def records(
         target_bytes=ARROW_BATCH_BYTES,
     )
     fetcher = Fetcher(
-        brokers, task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss, largest
-    )
+        brokers, task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss, largest,
+        epochs=task.leader_epochs,
+    )  # fmt: skip
     with contextlib.ExitStack() as opened:
 
         @cache

@@ -19,6 +19,7 @@ from spark_kafka_group.wire.fetch import FetchConnection, readable
 from spark_kafka_group.wire.fetched import FetchedPartition
 
 if TYPE_CHECKING:
+    from spark_kafka_group.wire.epochs import EpochAsked
     from spark_kafka_group.wire.group import GroupClient
     from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
 
@@ -26,6 +27,7 @@ __all__ = [
     "LARGEST_BATCH",
     "Brokers",
     "Committed",
+    "EpochAsked",
     "FetchConnection",
     "FetchedPartition",
     "Generation",
@@ -35,7 +37,7 @@ __all__ = [
     "readable",
 ]
 
-_DRIVERS = {"GroupClient": "group"} | dict.fromkeys(
+_DRIVERS = {"GroupClient": "group", "EpochAsked": "epochs"} | dict.fromkeys(
     ("Committed", "Generation", "GroupMember", "Strategy"), "membership"
 )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.consumer import FetchRequest
@@ -17,6 +18,9 @@ from spark_kafka_group.options import Options
 
 CORRELATION_ID_AT = 8
 """After the frame's size, the request's kind and its version."""
+EPOCHS_FROM = 9
+"""The version that first has leader epochs (KIP-320)."""
+NO_EPOCH = -1
 KEPT_SHAPES = 16
 UNIQUE = 0x7A5C3B1D
 """Numbers of a written request that are looked for in its bytes begin with it; nothing else does."""
@@ -40,18 +44,29 @@ class FetchRequests:
         self._version = version
         self._template = lru_cache(KEPT_SHAPES)(self._written)
 
-    def encoded(self, positions: Mapping[TopicPartition, int], correlation_id: int) -> bytes | bytearray:
-        """A request for records from each position on, with its frame; the broker fills the response in this order."""
-        topics: dict[str, list[tuple[int, int]]] = {}
+    def encoded(
+        self,
+        positions: Mapping[TopicPartition, int],
+        correlation_id: int,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> bytes | bytearray:
+        """A request for records from each position on, with its frame; the broker fills the response in this order.
+
+        Of leaders of these `epochs` only, where they are given and the version has them.
+        """
+        topics: dict[str, list[tuple[int, int, int]]] = {}
         for tp, position in positions.items():
-            topics.setdefault(tp.topic, []).append((tp.partition, position))
+            topics.setdefault(tp.topic, []).append((tp.partition, epochs.get(tp, NO_EPOCH), position))
         template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()))
         request = bytearray(template)
         struct.pack_into(">i", request, CORRELATION_ID_AT, correlation_id)
         wanted = (of for partitions in topics.values() for of in partitions)
-        for (partition, position), (partition_at, position_at) in zip(wanted, places, strict=True):
-            struct.pack_into(">i", request, partition_at, partition)
-            struct.pack_into(">q", request, position_at, position)
+        for (partition, epoch, position), (partition_at, position_at) in zip(wanted, places, strict=True):
+            if self._version >= EPOCHS_FROM:
+                struct.pack_into(">iiq", request, partition_at, partition, epoch, position)
+            else:
+                struct.pack_into(">i", request, partition_at, partition)
+                struct.pack_into(">q", request, position_at, position)
         return request
 
     def _written(self, shape: Shape) -> tuple[bytes, tuple[tuple[int, int], ...]]:
@@ -66,9 +81,9 @@ class FetchRequests:
         places = []
         at = 0
         for partition, position in numbers:
-            # Partition, leader epoch (from version 9 on), position.
+            # Partition, leader epoch in later versions, position.
             position_at = written.index(struct.pack(">q", position), at)
-            partition_at = position_at - (8 if self._version >= 9 else 4)
+            partition_at = position_at - (8 if self._version >= EPOCHS_FROM else 4)
             assert struct.unpack_from(">i", written, partition_at) == (partition,), "a layout this was not written for"
             places.append((partition_at, position_at))
             at = position_at
@@ -80,7 +95,7 @@ class FetchRequests:
         def of(partition: int, position: int) -> Any:
             return topic_type.FetchPartition(
                 partition=partition,
-                current_leader_epoch=-1,
+                current_leader_epoch=NO_EPOCH,
                 fetch_offset=position,
                 last_fetched_epoch=-1,
                 log_start_offset=-1,

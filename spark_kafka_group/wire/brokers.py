@@ -87,6 +87,27 @@ class Brokers:
         finally:
             client.close()
 
+    def epoch_end(self, tp: TopicPartition, epoch: int) -> tuple[int | None, int] | None:
+        """Where the records of a leader epoch end in a partition's log, or None where its leader does not know; and the
+        leader's own epoch, -1 if that is not known. None while it is not known who leads.
+
+        Raises
+        ------
+        BrokerError
+        """
+        from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, ends_of_epochs  # seldom needed
+
+        with translated(f"looking up the end of leader epoch {epoch} of {tp}"):
+            client = self._bootstrapped()
+            self._run(client.cluster.refresh_metadata)
+            current = client.cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
+            asked = {tp: EpochAsked(epoch, NO_EPOCH if current is None else current)}
+            try:
+                ends = self._run(lambda: ends_of_epochs(client._manager, asked))
+            except kafka_errors.RetriableError:
+                return None
+        return (ends[tp], asked[tp].current) if tp in ends else None
+
     def connection(self, node_id: int) -> FetchConnection:
         """The cached connection to a node, or a new one.
 

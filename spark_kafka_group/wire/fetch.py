@@ -8,6 +8,7 @@ import ssl
 import struct
 import time
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 import kafka.errors as kafka_errors
 
@@ -84,12 +85,19 @@ class FetchConnection:
         """Bytes that TLS has taken from the socket and nobody has read, so that no selector knows of them."""
         return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
 
-    def send(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Ask for records from each position on; the broker fills the response in this order."""
+    def send(
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Ask for records from each position on; the broker fills the response in this order.
+
+        Where `epochs` has a partition's, only a leader of this epoch sends records.
+        """
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._sock.sendall(self._requests.encoded(positions, self._correlation_id))
+        self._sock.sendall(self._requests.encoded(positions, self._correlation_id, epochs))
         self._in_flight.append(self._correlation_id)
 
     def receive(self) -> list[FetchedPartition]:

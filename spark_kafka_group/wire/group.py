@@ -6,11 +6,12 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin.groups import DescribeGroupsRequest
-from kafka.protocol.consumer import IsolationLevel
+from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -38,6 +39,7 @@ from spark_kafka_group.wire.connect import (
     run_within,
     translated,
 )
+from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.leaving import Leaving
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
@@ -101,6 +103,8 @@ class GroupClient:
         ask_seldom(self._consumer)
         self._coordinator = self._consumer._coordinator
         self._manager = self._consumer._client._manager
+        self._knows_epochs = can_be_asked(self._manager)
+        self._leader_epochs: dict[tuple[str, int], int] = {}
         self._rounds.attach(self._consumer)
         names = tuple(assignor.name for assignor in self._rounds.assignors)
         self._answers = Answers(self._coordinator, Facts(group_id, instance_id, options.session_timeout_ms, names))
@@ -194,8 +198,38 @@ class GroupClient:
     def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
         offset. A partition that no longer exists is not in the result."""
-        found: dict[TopicPartition, int] = self._log_offsets(tps, self._consumer.end_offsets, "looking up end offsets")
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            found = self._consumer._fetcher.offsets_by_times(dict.fromkeys(wanted, OffsetSpec.LATEST), timeout_ms)
+            if self._knows_epochs:
+                self._leader_epochs |= {tp: at.leader_epoch for tp, at in found.items()}
+            return {tp: at.offset for tp, at in found.items()}
+
+        found: dict[TopicPartition, int] = self._log_offsets(tps, lookup, "looking up end offsets")
         return found
+
+    def leader_epochs(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Epochs of the leaders that answered the last :meth:`end_offsets`; none before Kafka 2.3. No I/O.
+
+        Every offset up to the end of a log was in the log of that leader.
+        """
+        known = {tp: self._leader_epochs.get(tp, NO_EPOCH) for tp in tps}
+        return {tp: epoch for tp, epoch in known.items() if epoch != NO_EPOCH}
+
+    def epoch_ends(self, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
+        """Where the records of leader epochs end in the logs (KIP-320); None where a log's leader does not know.
+
+        A partition that no longer exists, or that has a later leader than was asked, is not in the result.
+        """
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            of = {TopicPartition(*tp): asked[TopicPartition(*tp)] for tp in wanted}
+            try:
+                return run_within(self._manager, timeout_ms, lambda: ends_of_epochs(self._manager, of))
+            except kafka_errors.RetriableError as error:
+                raise kafka_errors.KafkaTimeoutError(str(error)) from error
+
+        return self._log_offsets(asked, lookup, "looking up ends of leader epochs")
 
     def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Offset the next record will get, of each log, whatever kafka.isolation.level is; as :meth:`end_offsets`."""
@@ -258,7 +292,10 @@ class GroupClient:
             timeout_ms,
         )
         return {
-            TopicPartition(tp.topic, tp.partition): Committed(o.offset, o.metadata or "") for tp, o in found.items()
+            TopicPartition(tp.topic, tp.partition): Committed(
+                o.offset, o.metadata or "", NO_EPOCH if o.leader_epoch is None else o.leader_epoch
+            )
+            for tp, o in found.items()
         }
 
     # Membership
@@ -418,10 +455,16 @@ class GroupClient:
         metadata: str,
         generation: int,
         timeout_ms: float | None = None,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
         """Commit under `generation` and no other; without membership if partitions were assigned by hand.
 
         Retried on retriable errors, for `timeout_ms` (kafka.default.api.timeout.ms).
+
+        Parameters
+        ----------
+        epochs
+            Leader epochs of the offsets, where they are known.
 
         Raises
         ------
@@ -436,7 +479,10 @@ class GroupClient:
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         try:
             for part in _requests(offsets, len(self._group_id or "") + len(metadata)):
-                wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, -1) for tp, at in part}
+                wanted = {
+                    KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, epochs.get(tp, NO_EPOCH))
+                    for tp, at in part
+                }
                 self._commit_part(wanted, timeout_ms)
         except MembershipLostError as error:
             if not self._manual:

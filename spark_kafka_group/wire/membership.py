@@ -11,6 +11,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.subscription import (
     CLAIMING,
     COOPERATIVE_STICKY,
@@ -70,10 +71,17 @@ class Generation:
 
 @dataclass(frozen=True)
 class Committed:
-    """What the group has committed for a partition, and the note its writer left with it."""
+    """What the group has committed for a partition, and the note its writer left with it.
+
+    Attributes
+    ----------
+    leader_epoch
+        Under which the offset was in the partition's log; -1 where its writer did not say.
+    """
 
     offset: int
     metadata: str
+    leader_epoch: int = NO_EPOCH
 
 
 class Strategy(Protocol):

@@ -7,6 +7,7 @@ import struct
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
@@ -18,6 +19,7 @@ from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
+from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.manager import net_client
 from spark_kafka_group.wire.membership import Committed
 from spark_kafka_group.wire.requests import commit_request, partitions_of
@@ -85,7 +87,13 @@ class OutsideCommitter:
         self._client.close()
 
     def commit(
-        self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
+        self,
+        tps: Collection[TopicPartition],
+        lacking: Lacking,
+        metadata: str,
+        generation: int,
+        instance_id: str,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> LateCommit | None:
         """Commit in the name of the member `instance_id` while it is there, and without a member once it has left.
 
@@ -98,6 +106,8 @@ class OutsideCommitter:
             The partitions to look at.
         lacking
             Given what the group has committed for them, the offsets that it lacks.
+        epochs
+            Leader epochs of these offsets, where they are known.
 
         Returns
         -------
@@ -111,14 +121,20 @@ class OutsideCommitter:
         """
         try:
             with translated(f"committing offsets of group {self._group_id}"):
-                return self._retried(lambda: self._commit(tps, lacking, metadata, generation, instance_id))
+                return self._retried(lambda: self._commit(tps, lacking, metadata, generation, instance_id, epochs))
         except (BrokerError, MembershipError) as error:
             if isinstance(error.__cause__, kafka_errors.IllegalGenerationError):
                 return None
             raise CommitError(str(error)) from error
 
     def _commit(
-        self, tps: Collection[TopicPartition], lacking: Lacking, metadata: str, generation: int, instance_id: str
+        self,
+        tps: Collection[TopicPartition],
+        lacking: Lacking,
+        metadata: str,
+        generation: int,
+        instance_id: str,
+        epochs: Mapping[TopicPartition, int],
     ) -> LateCommit:
         members = self._members()
         # Last before the commit, so that as little as possible happens in between.
@@ -133,9 +149,9 @@ class OutsideCommitter:
                 f"so Kafka takes no commit for it"
             )
         if member_id is None:
-            request = commit_request(self._group_id, offsets, metadata)
+            request = commit_request(self._group_id, offsets, metadata, epochs=epochs)
         else:
-            request = commit_request(self._group_id, offsets, metadata, generation, member_id, instance_id)
+            request = commit_request(self._group_id, offsets, metadata, generation, member_id, instance_id, epochs)
         for tp, partition in partitions_of(self._asked(request)):
             _check(partition.error_code, str(tp))
         return LateCommit(before, offsets)
@@ -164,7 +180,10 @@ class OutsideCommitter:
         for tp, partition in partitions_of(answer):
             _check(partition.error_code, str(tp))
             if partition.committed_offset >= 0:
-                committed[tp] = Committed(partition.committed_offset, partition.metadata or "")
+                epoch = partition.committed_leader_epoch
+                committed[tp] = Committed(
+                    partition.committed_offset, partition.metadata or "", NO_EPOCH if epoch is None else epoch
+                )
         return committed
 
     def _asked(self, request: Any) -> Any:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.wire.epochs import NO_EPOCH
 
 NO_GENERATION, NO_MEMBER = -1, ""
 
@@ -19,6 +21,7 @@ def commit_request(
     generation: int = NO_GENERATION,
     member_id: str = NO_MEMBER,
     instance_id: str | None = None,
+    epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> Any:
     """An OffsetCommit, in the name of a member or of nobody; up to version 8, the last that names topics."""
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
@@ -36,7 +39,7 @@ def commit_request(
                     partition_type(
                         partition_index=int(partition),
                         committed_offset=offset,
-                        committed_leader_epoch=-1,
+                        committed_leader_epoch=epochs.get(TopicPartition(topic, int(partition)), NO_EPOCH),
                         committed_metadata=metadata,
                     )
                     for partition, offset in partitions.items()

@@ -104,7 +104,7 @@ class Connection:
     def connection(self, node_id: int) -> Connection:
         return self
 
-    def send(self, positions: Mapping[TopicPartition, int]) -> None:
+    def send(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int] | None = None) -> None:
         self._owed.append(positions[TP])
 
     def receive(self) -> list[FetchedPartition]:

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from support import commit_for, committed, members, numbered, options, produce, topic_with
+from support import commit_for, committed, committed_epochs, members, numbered, options, produce, topic_with
 
 from spark_kafka_group import DataLossError, OptionError, group_batch
 from spark_kafka_group.driver import batch
@@ -18,6 +18,7 @@ def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafk
         assert [m["client_id"] for m in members(kafka, group)] == ["groupkafka-driver"]
         assert committed(kafka, group) == {}
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
+    assert committed_epochs(kafka, group) == {0}
     assert members(kafka, group) == []
     produce(kafka, topic, numbered(30, 3))
     with group_batch(spark, settings) as batch:

@@ -9,7 +9,7 @@ import pytest
 from kafka import KafkaConsumer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import commit_for, committed, members, name, numbered, options, topic_with
+from support import commit_for, committed, committed_epochs, members, name, numbered, options, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.errors import CommitError
@@ -74,6 +74,7 @@ def test_trigger_once_is_committed_and_without_the_listener_it_is_not(spark, kaf
     with GroupKafkaListener(spark) as listener:
         start(options(kafka, topic, other), ONCE).awaitTermination()
     assert committed(kafka, other) == {(topic, p): 10 for p in range(3)}
+    assert committed_epochs(kafka, other) == {0}
     assert (listener.commits, listener.failures) == (1, 0)
 
 
@@ -93,6 +94,7 @@ def test_while_triggers_are_far_apart_the_batch_is_committed_as_the_member(spark
         wait_until(lambda: query.lastProgress, within=60)
         before = kafka.group_state(group)
         wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=30)
+        assert committed_epochs(kafka, group) == {0}
         assert kafka.group_state(group) == before
         assert before[0] == "Stable"
     listener.close()  # once more

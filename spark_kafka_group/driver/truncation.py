@@ -1,0 +1,175 @@
+"""Logs that lost their ends, and have grown again since or not (KIP-320).
+
+A position is kept with a leader epoch: that of a leader whose log had every record before it. The lookup of the log's
+end gives the epoch of the leader now. While it is the same, so is the log. A later leader may have been elected without
+the log's last records. It knows where the records of the kept epoch end in its own log. A position beyond that end is
+beyond what is left of the old log, and reading goes on where the two logs diverge.
+
+The kept epoch may be later than that of the record before the position. No record before the position has a later one,
+so the end of the kept epoch is at or after the position, unless records are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from spark_kafka_group.driver.doubt import looked_up_until
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.wire import Committed, EpochAsked, GroupClient
+
+
+@dataclass(frozen=True)
+class Look:
+    """Ends of logs, and what is known of the positions from which they are read on.
+
+    Attributes
+    ----------
+    ends
+        Of partitions that exist.
+    epochs
+        Of leaders in whose logs the positions are, or will be when they have been moved.
+    diverged
+        Where logs diverge from those that the positions were in, of positions beyond that.
+    behind
+        Partitions whose logs end before their positions, without word of where they diverge.
+    replaced
+        Partitions whose leaders are of earlier epochs than their positions: the log is another one.
+    unsettled
+        Partitions whose leaders changed during the look.
+    """
+
+    ends: dict[TopicPartition, int]
+    epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    diverged: dict[TopicPartition, int] = field(default_factory=dict)
+    behind: frozenset[TopicPartition] = frozenset()
+    replaced: frozenset[TopicPartition] = frozenset()
+    unsettled: frozenset[TopicPartition] = frozenset()
+
+    @property
+    def suspect(self) -> list[TopicPartition]:
+        """Partitions whose positions are, or seem to be, in other logs."""
+        return sorted(self.behind | self.replaced | self.diverged.keys())
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether another look may tell otherwise: a leader just elected may not know how far its log is committed."""
+        return bool(self.behind or self.replaced or self.unsettled)
+
+
+def look(client: GroupClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
+    """Look up the ends of logs; asks for those of leader epochs only where one has changed since it was `known`.
+
+    Raises
+    ------
+    BrokerError
+    """
+    ends = client.end_offsets(positions)
+    now = client.leader_epochs(ends)
+    if now.items() <= known.items() and all(end >= positions[tp] for tp, end in ends.items()):
+        return Look(ends)  # as nearly always, and there may be many partitions
+    asked = {tp: EpochAsked(known[tp], now[tp]) for tp in now if tp in known and known[tp] < now[tp]}
+    return judged(positions, ends, now, known, client.epoch_ends(asked) if asked else {})
+
+
+def settled(client: GroupClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
+    """As :func:`look`, after partitions have been doubted whose leaders are being elected, or seem to be of before.
+
+    Raises
+    ------
+    BrokerError
+    """
+
+    def another() -> Look:
+        found = look(client, positions, known)
+        if found.replaced or found.unsettled:
+            client.existing(positions)  # which asks for their leaders, too
+        return found
+
+    return looked_up_until(lambda found: not (found.replaced or found.unsettled), another)
+
+
+def judged(
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    now: Mapping[TopicPartition, int],
+    known: Mapping[TopicPartition, int],
+    epoch_ends: Mapping[TopicPartition, int | None],
+) -> Look:
+    """What these ends say of `positions`.
+
+    Parameters
+    ----------
+    now, known
+        Epochs of the leaders that answered, and of those in whose logs the positions were.
+    epoch_ends
+        Where the `known` epochs end in the logs of leaders of later ones; None where they do not know.
+    """
+    replaced = {tp for tp in now if known.get(tp, now[tp]) > now[tp]}
+    unanswered = {tp for tp in now if known.get(tp, now[tp]) < now[tp]} - epoch_ends.keys()
+    told = {tp: end for tp, end in epoch_ends.items() if end is not None}
+    diverged = {tp: end for tp, end in told.items() if end < positions[tp]}
+    short = {tp for tp, end in ends.items() if end < positions[tp]}
+    return Look(
+        ends={tp: end for tp, end in ends.items() if tp not in unanswered},
+        epochs={tp: epoch for tp, epoch in now.items() if tp not in unanswered},
+        diverged=diverged,
+        behind=frozenset(short - told.keys() - replaced - unanswered),
+        replaced=frozenset(replaced),
+        unsettled=frozenset(unanswered),
+    )
+
+
+class LeaderEpochs:
+    """Leader epochs under which a query's positions are known to be in the logs."""
+
+    def __init__(self, first: GroupOffset) -> None:
+        self.known = dict(first.epochs)
+
+    def of(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Those that are known."""
+        return {tp: self.known[tp] for tp in tps if tp in self.known}
+
+    def taken(
+        self,
+        positions: Mapping[TopicPartition, int],
+        checkpoint: GroupOffset,
+        committed: Mapping[TopicPartition, Committed],
+        anew: Callable[[TopicPartition], bool],
+    ) -> None:
+        """Partitions have got these positions, from the checkpoint, from the group, or from neither.
+
+        Where both agree, the later epoch holds: whoever committed under it was at this position in that leader's log.
+
+        Parameters
+        ----------
+        anew
+            Whether the partition's topic was made again: what the checkpoint says of it is about another log.
+        """
+        for tp, position in positions.items():
+            said = [-1]
+            if checkpoint.positions.get(tp) == position and not anew(tp):
+                said.append(checkpoint.epochs.get(tp, -1))
+            if tp in committed and committed[tp].offset == position:
+                said.append(committed[tp].leader_epoch)
+            self.known.pop(tp, None)
+            if max(said) >= 0:
+                self.known[tp] = max(said)
+
+
+def explained(found: Look, tp: TopicPartition, position: int, known: Mapping[TopicPartition, int]) -> tuple[str, int]:
+    """What happened to the log of a suspect partition, in words, and where reading goes on."""
+    end, epoch = found.ends[tp], found.epochs.get(tp)
+    if tp in found.diverged:
+        at = found.diverged[tp]
+        return (
+            f"{tp}: records up to offset {position} were read under leader epoch {known[tp]}, and the log has lost "
+            f"them from offset {at} on (a broker without replicas lost its power, or an unclean leader election): "
+            f"under epoch {epoch} other records take offset {at} and later ones, and the log ends at {end}"
+        ), at
+    if tp in found.replaced:
+        return (
+            f"{tp}: records up to offset {position} were read under leader epoch {known[tp]}, and the leader is of "
+            f"epoch {epoch} now: the log, which ends at {end}, is another one"
+        ), min(position, end)
+    return f"{tp}: offset {position}: the log ends at {end}: its end was lost", end

@@ -1,0 +1,84 @@
+"""Where the records of a leader epoch end in a log (KIP-320), as the log's leader says.
+
+An epoch ends where the next one begins. So a log that lost its end, and has grown again under another leader, still
+tells where it differs from the one before: there the epochs of that one end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.offsets import TopicPartition
+
+NO_EPOCH = -1
+"""What stands for an epoch that is not known."""
+
+VERSIONS_FROM = 3
+"""Of OffsetForLeaderEpoch (Kafka 2.3): earlier ones want rights that consumers do not have."""
+
+
+class EpochAsked(NamedTuple):
+    """A leader epoch of which the end is asked for, of the leader that was elected as `current`."""
+
+    epoch: int
+    current: int
+
+
+def can_be_asked(manager: Any) -> bool:
+    """Whether brokers answer consumers."""
+    try:
+        version: int = manager.broker_version_data.api_version(OffsetForLeaderEpochRequest)
+    except kafka_errors.IncompatibleBrokerVersion:
+        return False
+    return version >= VERSIONS_FROM
+
+
+async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
+    """The end of each epoch; None where the leader knows of none.
+
+    A partition is not in the result when a later leader than `current` has been elected.
+
+    Raises
+    ------
+    KafkaError
+        A retriable one where the leader is not known, or not yet `current`.
+    """
+    by_node: dict[int, dict[TopicPartition, EpochAsked]] = {}
+    for tp, wanted in asked.items():
+        node_id = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
+        if node_id in (None, -1):
+            raise kafka_errors.LeaderNotAvailableError(f"{tp}")
+        by_node.setdefault(node_id, {})[tp] = wanted
+    ends: dict[TopicPartition, int | None] = {}
+    for node_id, of_node in by_node.items():
+        response = await manager.send(_request(of_node), node_id=node_id)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                tp = TopicPartition(topic.topic, partition.partition)
+                error = kafka_errors.for_code(partition.error_code)
+                if error is kafka_errors.NoError:
+                    ends[tp] = partition.end_offset if partition.end_offset >= 0 else None
+                elif error is not kafka_errors.FencedLeaderEpochError:
+                    raise error({tp.topic})
+    return ends
+
+
+def _request(asked: Mapping[TopicPartition, EpochAsked]) -> Any:
+    topic_type = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topics: dict[str, list[Any]] = {}
+    for tp, wanted in asked.items():
+        topics.setdefault(tp.topic, []).append(
+            topic_type.OffsetForLeaderPartition(
+                partition=tp.partition, current_leader_epoch=wanted.current, leader_epoch=wanted.epoch
+            )
+        )
+    return OffsetForLeaderEpochRequest(
+        replica_id=-1,
+        topics=[topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()],
+        min_version=VERSIONS_FROM,
+    )
