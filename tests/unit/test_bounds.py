@@ -46,10 +46,13 @@ def test_partitions_that_are_named_must_be_those_that_exist(existing):
         bound.check(existing)
 
 
-def test_what_is_said_of_all_or_of_a_topic_holds_for_whatever_exists():
-    Bound("startingOffsets", every=LATEST).check(ALL)
-    Bound("startingOffsets", group=True).check(ALL)
-    parse(startingOffsets='{"t": "latest", "u": "earliest"}').starting.check(ALL)
+@pytest.mark.parametrize("existing", [{A}, ALL, {A, TopicPartition("t", 9)}], ids=["fewer", "all", "later ones"])
+def test_what_is_said_of_all_or_of_a_topic_holds_for_whatever_exists(existing):
+    of_all, of_topics = Bound("o", every=LATEST), parse(startingOffsets='{"t": "latest", "u": "earliest"}').starting
+    for bound in (of_all, of_topics, Bound("o", group=True)):
+        bound.check(existing)  # is no error
+    assert of_all.of(existing) == dict.fromkeys(existing, LATEST)
+    assert of_topics.of(existing) == {tp: LATEST if tp.topic == "t" else EARLIEST for tp in existing}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from spark_kafka_group.errors import (
     BrokerTimeoutError,
     CommitError,
     FencedError,
-    GroupKafkaError,
     JoinTimeoutError,
     MembershipError,
     MembershipLostError,
@@ -363,16 +362,44 @@ def test_committed_offsets_that_may_not_be_read_say_why(broker, client, request_
     assert len(broker.received(OFFSET_FETCH)) == 1
 
 
-@cells(Reaction.NOT_SENT, of=(FIND, JOIN, SYNC, COMMIT, OFFSET_FETCH))
-def test_what_no_broker_answers_is_survived_or_an_error_by_its_name(broker, client, request_, error):
+PASSING = {"NOT_COORDINATOR", "REQUEST_TIMED_OUT", "UNKNOWN_TOPIC_OR_PARTITION", "UNSTABLE_OFFSET_COMMIT"}
+"""Errors that Kafka calls retriable, whatever they answer."""
+UNSENT = [(r, e) for r in Request if r is not HEARTBEAT for e, row in REACTIONS.items() if row[r] is Reaction.NOT_SENT]
+PASSED = [(r, e) for r, e in UNSENT if e in PASSING] + [(JOIN, "ILLEGAL_GENERATION"), (SYNC, "MEMBER_ID_REQUIRED")]
+
+
+def each(found):
+    return pytest.mark.parametrize(("request_", "error"), found, ids=[f"{r.value}-{e}" for r, e in found])
+
+
+@each(PASSED)
+def test_what_no_broker_answers_is_asked_again_where_it_may_pass(broker, client, request_, error):
+    before = client.current()
+    broker.committed = {ORDERS: (3, ""), BILLS: (4, "")}
     script(broker, request_, error)
-    told = error
-    try:
+    answer = ask(client, request_)
+    assert len(broker.received(request_)) == 2
+    if request_ in (JOIN, SYNC):
+        assert answer.assignment == before.assignment == client.current().assignment
+        assert not client.rejoin_needed()
+    elif request_ is OFFSET_FETCH:
+        assert {tp: group.offset for tp, group in answer.items()} == {ORDERS: 3, BILLS: 4}
+    else:
+        assert broker.committed == {ORDERS: (5, "note"), BILLS: (6, "note")}
+
+
+@each([cell for cell in UNSENT if cell not in PASSED])
+def test_else_it_is_an_error_by_its_name_and_only_for_once(broker, client, request_, error):
+    before = client.current()
+    script(broker, request_, error)
+    kind = {JOIN: MembershipError, SYNC: MembershipError, OFFSET_FETCH: BrokerError}.get(request_, CommitError)
+    with pytest.raises(kind, match=error):
         ask(client, request_)
-    except GroupKafkaError as raised:
-        told = str(raised)
-    assert error in told
-    assert 1 <= len(broker.received(request_)) <= 3
+    assert len(broker.received(request_)) == 1
+    assert broker.committed == {}
+    assert client.rejoin_needed() == (request_ in (JOIN, SYNC))
+    ask(client, request_)
+    assert client.current().assignment == before.assignment
 
 
 @cells(Reaction.NOT_SENT, of=(HEARTBEAT,))
