@@ -174,12 +174,12 @@ class TestRunning:
         assert "others have gone on" in caplog.text
 
 
-def test_committed_offsets_that_expire_after_the_group_is_empty_come_back_from_the_checkpoint(kafka, group, driver_of):
+def test_committed_offsets_of_a_group_that_was_deleted_come_back_from_the_checkpoint(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(20, 1), partitions=1)
     driver = driver_of(kafka, topic, group)
     end = first_batch(driver)
     driver.stop()
-    kafka.admin.delete_groups([group])  # what the broker does when offsets.retention.minutes are over
+    kafka.admin.delete_groups([group])
     assert kafka.group_state(group) == ("Dead", [])
     again = driver_of(kafka, topic, group)
     assert again.latest_offset(end, None) == end

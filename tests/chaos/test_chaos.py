@@ -12,9 +12,9 @@ def check(verdict):
     assert not verdict.violations, chaos.tell(verdict)
 
 
-@pytest.mark.soak
-def test_three_queries_that_come_and_go_read_every_record_once(kafka, tmp_path):
-    verdict = chaos.play(kafka, tmp_path, seed=1, queries=3, **PLAYED)
+@pytest.mark.parametrize("seconds", [10, pytest.param(60, marks=pytest.mark.soak)])
+def test_three_queries_that_come_and_go_read_every_record_once(kafka, tmp_path, seconds):
+    verdict = chaos.play(kafka, tmp_path, seed=1, queries=3, **PLAYED | {"seconds": seconds})
     check(verdict)
     assert verdict.summary["read twice"] == 0
     assert verdict.summary["read"] == verdict.summary["records"] > 0

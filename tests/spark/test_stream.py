@@ -310,7 +310,7 @@ class TestPositions:
         assert sum(p.numInputRows for p in progress) == 10
         assert committed(kafka, group) == {(topic, 0): 20}
 
-    def test_offsets_that_expired_come_back_from_the_checkpoint(self, kafka, group, sink):
+    def test_offsets_of_a_group_that_was_deleted_come_back_from_the_checkpoint(self, kafka, group, sink):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         sink.run(options(kafka, topic, group))
         kafka.admin.delete_groups([group])
