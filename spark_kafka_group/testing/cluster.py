@@ -278,7 +278,7 @@ class KafkaCluster:
     # Groups
 
     def group_state(self, group: str) -> tuple[str, list[dict[str, Any]]]:
-        """State of a group, ``Dead`` when there is none, and its members."""
+        """State of a group, ``Dead`` when there is none of the classic protocol, and its members."""
         described = self._retried(lambda: self.admin.describe_groups([group]))[group]
         return described["group_state"] or "Dead", list(described["members"])
 

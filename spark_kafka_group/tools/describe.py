@@ -14,20 +14,22 @@ from pathlib import Path
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.notes import Writer, writer_of
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved, assignment_of
+from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved
 from spark_kafka_group.tools import checkpoint, offsets
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
 from spark_kafka_group.tools.show import NOTHING, partitions, printable, table, written_by
-from spark_kafka_group.wire.admin import DescribedMember, GroupAdmin, Node
+from spark_kafka_group.wire.admin import GroupAdmin, Node
+from spark_kafka_group.wire.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.membership import Committed
 
 SUMMARY = "show a group's members, committed offsets and lag"
 DESCRIPTION = """\
 Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
 
-  generation   the newest that the coordinator has written down; - if none
+  generation   the newest that the coordinator has written down; of a group
+               of the newer protocol (KIP-848) its epoch; - if none
   LAG-SECONDS  how old the first record is that is not committed yet: now minus
                its timestamp, which is the producer's unless the topic says
                otherwise; 0 when caught up, - when nothing is committed
@@ -111,11 +113,11 @@ def look(
     Raises
     ------
     ToolError
-        When there is no such group, or it is of a newer protocol.
+        When there is no such group, or it is not one of consumers.
     BrokerError
     """
     described = admin.describe(group)
-    if described.kind != "classic" or described.protocol_type not in ("consumer", ""):
+    if described.kind not in (CLASSIC, CONSUMER) or described.protocol_type not in ("consumer", ""):
         raise ToolError(
             f"group {group} is a {described.kind} group of protocol type {described.protocol_type}, whose members "
             f"cannot be looked up here: take kafka-consumer-groups --describe, or the command offsets"
@@ -126,11 +128,12 @@ def look(
     members = tuple(sorted((_member_row(member) for member in described.members), key=lambda m: m.member_id))
     owners = {tp: m for m in members for tp in m.assigned}
     rows = _partition_rows(admin, committed, owners, positions or {}, clock)
-    problem = None
-    try:
-        generation = _generation(admin, group)
-    except BrokerError as error:
-        generation, problem = None, f"the generation is not known: {error}"
+    generation, problem = described.epoch, None
+    if described.kind == CLASSIC:
+        try:
+            generation = _generation(admin, group)
+        except BrokerError as error:
+            problem = f"the generation is not known: {error}"
     coordinator = admin.coordinator(group)
     return GroupReport(group, described.state, coordinator, generation, described.strategy, members, rows, problem)
 
@@ -142,11 +145,11 @@ def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
 
 
 def _member_row(member: DescribedMember) -> MemberRow:
-    try:
-        assigned = tuple(sorted(assignment_of(member.assignment)))
-    except ValueError as error:
-        raise ToolError(f"the assignment of member {member.member_id} cannot be decoded: {error}") from error
-    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned)
+    if member.assigned is None:
+        raise ToolError(f"the assignment of member {member.member_id} is not one of Kafka's consumers")
+    return MemberRow(
+        member.member_id, member.instance_id, member.client_id, member.host, tuple(sorted(member.assigned))
+    )
 
 
 def _generation(admin: GroupAdmin, group: str) -> int | None:

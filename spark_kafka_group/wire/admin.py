@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -18,6 +18,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Refusal
 from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
+from spark_kafka_group.wire.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.membership import Committed
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.requests import commit_request, partitions_of
@@ -36,40 +37,6 @@ class Node:
 
     def __str__(self) -> str:
         return f"node {self.id} ({self.host}:{self.port})"
-
-
-@dataclass(frozen=True)
-class DescribedMember:
-    """A member as the coordinator knows it; the assignment is in the bytes of the group's protocol."""
-
-    member_id: str
-    instance_id: str | None
-    client_id: str
-    host: str
-    assignment: bytes
-
-
-@dataclass(frozen=True)
-class DescribedGroup:
-    """A group as the coordinator knows it.
-
-    Attributes
-    ----------
-    state
-        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when there is no such group.
-    kind
-        ``classic``, or a newer protocol's name; then members are not known here.
-    protocol_type
-        ``consumer``, or what else uses groups, such as ``connect``; empty without members.
-    strategy
-        The assignment strategy its members agreed on; empty without members.
-    """
-
-    state: str
-    kind: str
-    protocol_type: str
-    strategy: str
-    members: tuple[DescribedMember, ...]
 
 
 @dataclass(frozen=True)
@@ -123,26 +90,18 @@ class GroupAdmin:
     def describe(self, group: str) -> DescribedGroup:
         """State and members of a group."""
 
-        def ask() -> Any:
-            return self._send(DescribeGroupsRequest(groups=[group]), self.coordinator(group).id).groups[0]
+        def ask(request: Any) -> Any:
+            return self._send(request, self.coordinator(group).id)
 
-        described = self._asked(f"describing group {group}", ask, expected=kafka_errors.GroupIdNotFoundError)
-        if described.error_code or described.group_state in ("", "Dead"):
-            return self._of_other_kind(group)
-        members = (
-            DescribedMember(m.member_id, m.group_instance_id, m.client_id, m.client_host, bytes(m.member_assignment))
-            for m in described.members
-        )
-        return DescribedGroup(
-            described.group_state, "classic", described.protocol_type, described.protocol_data, tuple(members)
-        )
+        found = self._retried(f"describing group {group}", lambda left_ms: described(ask, group))
+        return self._of_other_kind(group) if found == NO_GROUP else found
 
     def _of_other_kind(self, group: str) -> DescribedGroup:
-        """What DescribeGroups does not know: a group of a newer protocol, or none."""
+        """A group of neither protocol of consumers, such as a share group, or none."""
         for found in self._listed(self.coordinator(group).id):
-            if found.group_id == group and _kind(found) != "classic":
-                return DescribedGroup(found.group_state, _kind(found), found.protocol_type, "", ())
-        return DescribedGroup("Dead", "classic", "", "", ())
+            if found.group_id == group and _kind(found) not in (CLASSIC, CONSUMER):
+                return DescribedGroup(found.group_state, _kind(found), found.protocol_type, "")
+        return NO_GROUP
 
     def _listed(self, node_id: int) -> list[Any]:
         """Groups that a node coordinates."""
@@ -323,7 +282,7 @@ def _as_a_reader(poll: Callable[[], Any]) -> Any:
 
 def _kind(listed: Any) -> str:
     """Brokers before Kafka 3.8 know one kind and do not say it."""
-    return (getattr(listed, "group_type", None) or "classic").lower()
+    return (getattr(listed, "group_type", None) or CLASSIC).lower()
 
 
 def _log_record(record: Any) -> LogRecord:

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin.groups import DescribeGroupsRequest
 from kafka.protocol.consumer import IsolationLevel, OffsetSpec
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -42,6 +41,7 @@ from spark_kafka_group.wire.connect import (
 from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
 from spark_kafka_group.wire.joining import Joining
 from spark_kafka_group.wire.leaving import Leaving
+from spark_kafka_group.wire.members import described
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
@@ -427,7 +427,7 @@ class GroupClient:
         return self._rounds.current()
 
     def live_members(self) -> list[str]:
-        """Ids of the group's members, as its coordinator tells.
+        """Names of the group's members, as its coordinator tells.
 
         Raises
         ------
@@ -435,16 +435,12 @@ class GroupClient:
         """
         coordinator = self._coordinator
 
+        def ask(request: Any) -> Any:
+            return self._run(lambda: self._manager.send(request, node_id=coordinator.coordinator_id))
+
         def describe(left_ms: float) -> list[str]:
             coordinator.ensure_coordinator_ready(timeout_ms=left_ms)
-            request = DescribeGroupsRequest(groups=[self._group_id])
-            response = self._run(lambda: self._manager.send(request, node_id=coordinator.coordinator_id))
-            (group,) = response.groups
-            if group.error_code == kafka_errors.GroupIdNotFoundError.errno:
-                return []
-            if group.error_code:
-                raise kafka_errors.for_code(group.error_code)(self._group_id)
-            return [member.member_id for member in group.members]
+            return [member.name for member in described(ask, self._group_id or "").members]
 
         members: list[str] = self._retried(f"looking up members of group {self._group_id}", describe)
         return members

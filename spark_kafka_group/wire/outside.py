@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
@@ -21,6 +20,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.manager import net_client
+from spark_kafka_group.wire.members import described
 from spark_kafka_group.wire.membership import Committed
 from spark_kafka_group.wire.requests import commit_request, partitions_of
 
@@ -157,12 +157,8 @@ class OutsideCommitter:
         return LateCommit(before, offsets)
 
     def _members(self) -> dict[str, str]:
-        """Member ids by their group.instance.id; a dynamic member's by the id itself."""
-        (group,) = self._asked(DescribeGroupsRequest(groups=[self._group_id])).groups
-        if kafka_errors.for_code(group.error_code) is kafka_errors.GroupIdNotFoundError:
-            return {}
-        _check(group.error_code, self._group_id)
-        return {member.group_instance_id or member.member_id: member.member_id for member in group.members}
+        """Member ids by the members' names."""
+        return {member.name: member.member_id for member in described(self._asked, self._group_id).members}
 
     def _fetch(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         by_topic = positions_to_json(dict.fromkeys(tps, 0))

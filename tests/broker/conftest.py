@@ -1,7 +1,7 @@
 """Drivers, as Spark drives them, without Spark."""
 
 import pytest
-from running import Neighbour, Query
+from running import Neighbour, NewerNeighbour, Query
 from support import options
 from triggers import QUICK, Stream
 
@@ -55,6 +55,20 @@ def neighbour_of():
 
     def make(kafka, topics, group, **configs):
         made.append(Neighbour(kafka, [topics] if isinstance(topics, str) else topics, group, **configs))
+        return made[-1]
+
+    yield make
+    for neighbour in made:
+        neighbour.close()
+
+
+@pytest.fixture
+def newer_neighbour_of():
+    """Makes consumers of the newer group protocol and closes them."""
+    made = []
+
+    def make(kafka, topic, group):
+        made.append(NewerNeighbour(kafka, topic, group))
         return made[-1]
 
     yield make

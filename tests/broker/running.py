@@ -1,10 +1,12 @@
 """Queries and consumers that run in threads, and what a group looks like from outside."""
 
+import subprocess
 import threading
 
 from kafka import KafkaConsumer
 
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.download import jars, java
 
 
 class Query:
@@ -127,6 +129,24 @@ class Neighbour:
             self.consumer.close(autocommit=False)
             if self.failure is not None:
                 raise self.failure
+
+
+class NewerNeighbour:
+    """A consumer of Kafka's newer group protocol (KIP-848), which makes a group one of that protocol: Java's."""
+
+    def __init__(self, kafka, topic, group):
+        tool = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+        self._process = subprocess.Popen(
+            [java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", str(jars("kafka-tools", kafka.version) / "*"), tool,
+             "--bootstrap-server", kafka.bootstrap_servers, "--topic", topic, "--group", group, "--from-beginning",
+             "--command-property", "group.protocol=consumer", "--command-property", "auto.commit.interval.ms=100"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def close(self):
+        """Leave the group. Harmless when repeated."""
+        self._process.terminate()
+        self._process.wait(timeout=60)
 
 
 def settled(kafka, group, count):

@@ -131,10 +131,12 @@ class TestAssign:
         neighbour_of(kafka, topic, group)
         wait_until(lambda: committed(kafka, group) == {(topic, 0): 3}, within=30)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
-        end = driver.latest_offset(driver.initial_offset(), None)
+        end = driver.latest_offset(driver.initial_offset(), 2)
+        assert end[topic] == {"0": 2}
         (member,) = members(kafka, group)
         with pytest.raises(MembershipError, match=f"has members .{member['member_id']}. and assign commits without"):
             driver.latest_offset(end, None)
+        assert committed(kafka, group) == {(topic, 0): 3}
 
     def test_offsets_of_another_writer_are_a_warning(self, kafka, group, made, caplog):
         topic = topic_with(kafka, numbered(3, 1), partitions=1)

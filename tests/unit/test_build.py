@@ -35,6 +35,7 @@ def test_without_the_extension_the_wheel_is_pure_python(tmp_path):
     assert told.returncode == 0, told.stderr
     assert "spark_kafka_group/executor/decode/_decode_py.py" in names
     assert "pyspark_groupkafka/__init__.py" in names
+    assert "spark_kafka_group/wire/ConsumerGroupDescribeResponse.json" in names
     assert not [name for name in names if name.endswith(".so")]
 
 

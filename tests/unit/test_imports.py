@@ -40,7 +40,7 @@ ALLOWED = {
     "offsets_topic": {"offsets"},
     "task": {"offsets"},
     "timing": set(),
-    "wire": VALUES,
+    "wire": VALUES | {"offsets_topic"},
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "source": VALUES | {"driver", "executor"},

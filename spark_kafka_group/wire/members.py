@@ -1,0 +1,133 @@
+"""Who is in a group: one way to ask, right for each of Kafka's protocols and each broker.
+
+A group is classic, or of the newer protocol (KIP-848), and becomes the other kind when members of the other kind join
+and leave: its classic members stay members all the time. DescribeGroups knows classic groups only, and says of others,
+depending on its version, that they are dead or not found; ConsumerGroupDescribe knows the others only, and brokers
+before Kafka 3.7 do not know it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic import assignment_of
+from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+
+CLASSIC, CONSUMER = "classic", "consumer"
+DEAD = "Dead"
+NO_SUCH_GROUP = (kafka_errors.GroupIdNotFoundError, kafka_errors.UnsupportedVersionError)
+
+
+@dataclass(frozen=True)
+class DescribedMember:
+    """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    assigned: frozenset[TopicPartition] | None
+
+    @property
+    def name(self) -> str:
+        """Its group.instance.id; a dynamic member has none, and goes by the id that the coordinator gave it."""
+        return self.instance_id or self.member_id
+
+
+@dataclass(frozen=True)
+class DescribedGroup:
+    """A group as the coordinator knows it.
+
+    Attributes
+    ----------
+    state
+        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when there is no such group.
+    kind
+        ``classic`` or ``consumer``; or another one, such as ``share``: then members are not known here.
+    protocol_type
+        ``consumer``, or what else uses groups, such as ``connect``; empty without members.
+    strategy
+        The assignment strategy its members agreed on, or the broker's; empty without members.
+    epoch
+        Of a ``consumer`` group, what stands in for its generation; else None.
+    """
+
+    state: str
+    kind: str
+    protocol_type: str
+    strategy: str
+    members: tuple[DescribedMember, ...] = ()
+    epoch: int | None = None
+
+
+NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
+
+
+def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
+    """State and members of a group; of one that is neither classic nor ``consumer`` that there is none.
+
+    Parameters
+    ----------
+    ask
+        Sends a request to the group's coordinator and returns its response.
+
+    Raises
+    ------
+    kafka.errors.KafkaError
+        What the coordinator says instead.
+    """
+    # Asked for once more: a group that has gone back to the classic protocol in between was neither.
+    for kind in (_classic, _consumer, _classic):
+        found = kind(ask, group_id)
+        if found is not None:
+            return found
+    return NO_GROUP
+
+
+def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+    (group,) = ask(DescribeGroupsRequest(groups=[group_id])).groups
+    if not _there(group, group_id):
+        return None
+    members = (
+        DescribedMember(m.member_id, m.group_instance_id, m.client_id, m.client_host, _decoded(m.member_assignment))
+        for m in group.members
+    )
+    return DescribedGroup(group.group_state, CLASSIC, group.protocol_type, group.protocol_data, tuple(members))
+
+
+def _consumer(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+    try:
+        (group,) = ask(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
+    except kafka_errors.IncompatibleBrokerVersion:
+        return None
+    if not _there(group, group_id):
+        return None
+    members = (
+        DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host, _named(m.assignment))
+        for m in group.members
+    )
+    return DescribedGroup(group.group_state, CONSUMER, CONSUMER, group.assignor_name, tuple(members), group.group_epoch)
+
+
+def _there(group: Any, group_id: str) -> bool:
+    error = kafka_errors.for_code(group.error_code)
+    if group.error_code and error not in NO_SUCH_GROUP:
+        raise error(f"group {group_id}")
+    return not group.error_code and group.group_state not in ("", DEAD)
+
+
+def _decoded(assignment: Any) -> frozenset[TopicPartition] | None:
+    try:
+        return frozenset(assignment_of(bytes(assignment)))
+    except ValueError:
+        return None
+
+
+def _named(assignment: Any) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(t.topic_name, p) for t in assignment.topic_partitions for p in t.partitions)
