@@ -114,8 +114,10 @@ def works(given, group):
         generation = driver._session.member.generation
         wanted = dict.fromkeys(generation.assignment, 7)
         with OutsideCommitter(parsed, group) as outside:
-            assert outside.commit(wanted, "note", generation.id, instance_id_of(None, end["@group"]["reader"]))
-            assert {tp: found.offset for tp, found in outside.committed(wanted).items()} == wanted
+            instance_id = instance_id_of(None, end["@group"]["reader"])
+            made = outside.commit(list(wanted), lambda found: wanted, "note", generation.id, instance_id)
+            assert made is not None
+            assert made.offsets == wanted
         assert driver.latest_offset(end, None) == end
         with GroupAdmin(parsed) as admin:
             assert {found.offset for found in admin.committed(group).values()} == {10}
