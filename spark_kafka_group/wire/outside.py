@@ -32,8 +32,6 @@ AGAIN = (
     kafka_errors.RebalanceInProgressError,
 )
 
-TRIES = 3
-"""A request may take this part of kafka.request.timeout.ms: then its connection is replaced, and it is tried again."""
 DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 """Closing a connection takes back what the kernel has not sent yet, and would send whenever the network is back."""
 
@@ -66,7 +64,6 @@ class OutsideCommitter:
         self._coordinator: int | None = None
         configs = connection_configs(options, "listener")
         configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
-        configs["request_timeout_ms"] = options.request_timeout_ms / TRIES
         self._client = net_client(**configs)
         self._manager = self._client._manager
         try:
