@@ -120,3 +120,57 @@ def test_a_fenced_query_says_so_and_does_nothing_more(spark, kafka, group, tmp_p
     produce(kafka, topic, numbered(30, 3, first=120))
     heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
     assert values(spark, tmp_path) == list(range(150))
+
+
+RACE = "CONCURRENT_STREAM_LOG_UPDATE"
+"""How Spark ends a query that finds its batch in the checkpoint's log already."""
+
+
+@pytest.fixture
+def two_in_one_batch(kafka, group, tmp_path, start_query):
+    """A topic, a query in the middle of its second batch, and one that has taken its place and replays that batch."""
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+
+    def make(*arguments):
+        older = start_query(settings, "--point", "sink")
+        older.wait_for((tmp_path / "marks" / "sink").exists)
+        before = {m["member_id"] for m in members(kafka, group)}
+        newer = start_query(settings, *arguments)
+        newer.wait_for(lambda: {m["member_id"] for m in members(kafka, group)}.isdisjoint(before))
+        return topic, settings, older, newer
+
+    return make
+
+
+@pytest.mark.soak
+def test_of_two_live_queries_in_one_batch_the_slower_one_ends_and_the_newer_one_goes_on(
+    spark, kafka, group, tmp_path, two_in_one_batch
+):
+    topic, _, older, newer = two_in_one_batch()
+    newer.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
+    (tmp_path / "marks" / "go").touch()
+    assert older.ends() != 0
+    assert RACE in older.log.read_text()
+    produce(kafka, topic, numbered(30, 3, first=120))
+    newer.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
+    assert values(spark, tmp_path) == list(range(150))
+
+
+@pytest.mark.soak
+def test_where_the_older_one_is_quicker_both_end_and_the_next_start_goes_on(
+    spark, kafka, group, tmp_path, start_query, two_in_one_batch
+):
+    topic, settings, older, newer = two_in_one_batch("--batch-seconds", 10)
+    (tmp_path / "marks" / "go").touch()
+    assert older.ends() != 0
+    told = older.log.read_text()
+    assert "another process has joined with this query's group.instance.id" in told
+    assert RACE not in told
+    assert newer.ends() != 0
+    assert RACE in newer.log.read_text()
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+    last = start_query(settings)
+    last.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
+    assert values(spark, tmp_path) == list(range(120))
