@@ -15,7 +15,8 @@
     │   └── CommitTimeoutError
     ├── BrokerError
     │   ├── BrokerTimeoutError
-    │   └── AuthenticationError
+    │   ├── AuthenticationError
+    │   └── UnsupportedVersionError
     ├── InterceptorError
     ├── ProcessingError
     ├── HandlerStalledError
@@ -105,6 +106,14 @@ class BrokerTimeoutError(BrokerError):
 
 class AuthenticationError(BrokerError):
     """Raised when broker and query cannot agree on who they are or how they speak; nothing that passes by itself."""
+
+
+class UnsupportedVersionError(BrokerError):
+    """Raised when a broker's version of Kafka cannot be read from."""
+
+
+LASTING = (AuthenticationError, UnsupportedVersionError)
+"""Errors that stay until something is changed: connecting again does not help."""
 
 
 class InterceptorError(GroupKafkaError):

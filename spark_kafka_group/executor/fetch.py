@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from spark_kafka_group.errors import (
-    AuthenticationError,
+    LASTING,
     BrokerError,
     BrokerTimeoutError,
     CorruptRecordError,
@@ -147,7 +147,7 @@ class Fetcher:
                 break
             try:
                 found = self._brokers.leaders(lacking, self._refresh)
-            except AuthenticationError:
+            except LASTING:
                 raise
             except BrokerError as error:
                 self._wait(str(error))
@@ -183,7 +183,7 @@ class Fetcher:
             return
         try:
             self._brokers.connection(node_id).send(wanted, self._epochs)
-        except AuthenticationError:
+        except LASTING:
             raise
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
@@ -315,7 +315,7 @@ class Fetcher:
         epoch, position = self._epochs[tp], self._positions[tp]
         try:
             told = self._brokers.epoch_end(tp, epoch)
-        except AuthenticationError:
+        except LASTING:
             raise
         except BrokerError as error:
             self._last_problem = str(error)

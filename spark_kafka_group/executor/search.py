@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from spark_kafka_group.errors import AuthenticationError, BrokerError, CorruptRecordError, ReadError
+from spark_kafka_group.errors import LASTING, BrokerError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT
 from spark_kafka_group.offsets import TopicPartition
@@ -180,7 +180,7 @@ class Search:
                 connection = self._brokers.connection(node_id)
                 connection.send({tp: offset})
                 fetched = [partition for partition in connection.receive() if partition.tp == tp]
-            except AuthenticationError:
+            except LASTING:
                 raise
             except (OSError, BrokerError) as error:
                 problem = str(error)

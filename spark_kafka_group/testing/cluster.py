@@ -26,6 +26,10 @@ T = TypeVar("T")
 START_WITHIN_S = 90.0
 TOOL_WITHIN_S = 120.0
 
+WITH_PRODUCER_IDS = (3, 0)
+WITH_ITS_OWN_TOOLS = (3, 8)
+"""Versions before have their tools in the broker's module, as `kafka.admin...`."""
+
 
 class KafkaCluster:
     """Brokers that really run. A context manager; ``with KafkaCluster() as kafka: ...``.
@@ -42,7 +46,8 @@ class KafkaCluster:
     ports
         Client ports, one a node; free ones if not given.
     version
-        Kafka's.
+        Kafka's, from 2.8 on. In 2.8 and 3.0 to 3.2 what runs without ZooKeeper was an early version: 2.8 has neither
+        producer ids, and so no transactions, nor partitions that are added.
     listeners
         More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. What they need
         besides, such as certificates, is in `properties`, as ``listener.name.mtls.…``.
@@ -61,6 +66,7 @@ class KafkaCluster:
         # Resolved: it is in the settings of processes with another working directory, which are known again by it.
         self.directory = Path(directory or tempfile.mkdtemp(prefix="spark-kafka-group-")).resolve()
         self.version = version
+        self._line = tuple(map(int, version.split(".")[:2]))
         self._protocols = dict(listeners or {})
         free = free_ports((2 + len(self._protocols)) * nodes)
         self.ports = list(ports or free[:nodes])
@@ -198,11 +204,12 @@ class KafkaCluster:
         """Brokers that the cluster itself counts on, those fenced left out."""
         from kafka.errors import KafkaError
 
+        manager = self.admin._manager  # its describe_cluster() fails with brokers before Kafka 3.7
         try:
-            brokers = self.admin.describe_cluster()["brokers"]
+            manager.run(manager.cluster.refresh_metadata)
         except KafkaError:
             return set()
-        return {broker["broker_id"] for broker in brokers if not broker.get("is_fenced", False)}
+        return {broker.node_id for broker in manager.cluster.brokers()}
 
     @property
     def admin(self) -> KafkaAdminClient:
@@ -265,7 +272,12 @@ class KafkaCluster:
         """
         from kafka import KafkaProducer
 
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap_servers, compression_type=compression, acks=acks)
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap_servers,
+            compression_type=compression,
+            acks=acks,
+            enable_idempotence=acks in ("all", -1) and self._line >= WITH_PRODUCER_IDS,
+        )
         try:
             pairs = ((None, record) if isinstance(record, bytes) else record for record in records)
             sent = [producer.send(topic, key=key, value=value, partition=partition) for key, value in pairs]
@@ -290,6 +302,8 @@ class KafkaCluster:
     def consumer_groups(self, *arguments: str) -> str:
         """What Kafka's own kafka-consumer-groups prints."""
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        if self._line < WITH_ITS_OWN_TOOLS:
+            tool = "kafka.admin.ConsumerGroupCommand"
         return self.run_tool(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
 
     def describe_group(self, group: str) -> list[GroupRow]:
@@ -317,7 +331,8 @@ class KafkaCluster:
         RuntimeError
             When it fails, with what it says.
         """
-        command = [java(), "-Xmx512m", "-cp", str(jars("kafka-tools", self.version) / "*"), main_class, *arguments]
+        module = "kafka_2.13" if main_class.startswith("kafka.") else "kafka-tools"
+        command = [java(), "-Xmx512m", "-cp", str(jars(module, self.version) / "*"), main_class, *arguments]
         try:
             told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_WITHIN_S)
         except subprocess.TimeoutExpired as error:

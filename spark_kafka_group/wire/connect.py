@@ -19,12 +19,13 @@ from spark_kafka_group.errors import (
     FencedError,
     GroupKafkaError,
     MembershipLostError,
+    UnsupportedVersionError,
 )
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.answers import Answers, refusal_of
 from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.liveness import noticing
-from spark_kafka_group.wire.manager import RefusedError, net_client
+from spark_kafka_group.wire.manager import RefusedError, UnsupportedError, net_client
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 from spark_kafka_group.wire.security import security_configs
 
@@ -73,6 +74,8 @@ def translated(
 def _ours(
     doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
 ) -> GroupKafkaError:
+    if isinstance(error, UnsupportedError):
+        return UnsupportedVersionError(f"{doing}: {error}")
     if isinstance(error, RefusedError):
         return AuthenticationError(f"{doing}: {error}")
     facts = Facts() if answers is None else answers.facts

@@ -23,6 +23,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.wire.patience import TCP_CONNECT_S, patience_ms
+from spark_kafka_group.wire.versions import why_not
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
@@ -33,6 +34,10 @@ class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class UnsupportedError(RefusedError):
+    """A broker of a version that cannot be read from."""
 
 
 class LastWordsMixin:
@@ -155,7 +160,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
         conn = super().get_connection(node_id, timeout_ms, **how)
         if conn is not known:
-            self._explain(conn, self.cluster.broker_metadata(node_id))
+            node = self.cluster.broker_metadata(node_id)
+            self._explain(conn, node)
+            _check_version(conn, f"{node.host}:{node.port}")
         return conn
 
     def _explain(self, conn: Any, node: Any) -> None:
@@ -252,6 +259,19 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             )
         without = "SASL_PLAINTEXT" if self.config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
         return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
+
+
+def _check_version(conn: Any, where: str) -> None:
+    """Have `conn` not be made to a broker that cannot be read from."""
+    ask = conn._get_api_versions
+
+    async def checked(timeout_at: float | None = None) -> None:
+        await ask(timeout_at)
+        problem = why_not(conn.broker_version_data)
+        if problem is not None:
+            raise UnsupportedError(f"{where}: {problem}")
+
+    conn._get_api_versions = checked
 
 
 def net_client(**configs: Any) -> KafkaNetClient:

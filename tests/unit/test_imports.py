@@ -123,7 +123,7 @@ OF_A_WORKER = {
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "liveness", "manager", "patience",
-    "quiet", "reactions", "security",
+    "quiet", "reactions", "security", "versions",
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import (
+    FetchRequest,
     HeartbeatRequest,
     JoinGroupRequest,
     JoinGroupResponse,
@@ -67,6 +68,8 @@ class ScriptedBroker:
         Of the group; the member id is empty without a member.
     committed
         Offset and metadata by partition.
+    fetch
+        Versions of Fetch that it says it speaks; it speaks none.
     """
 
     def __init__(self, topics: Mapping[str, int], nodes: int = 1) -> None:
@@ -76,6 +79,7 @@ class ScriptedBroker:
         self.members_made = 0
         self.assignment = b""
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
+        self.fetch: tuple[int, int] | None = None
         self._script: dict[str, deque[Any]] = defaultdict(deque)
         self._received: list[Any] = []
         self._lock = threading.Lock()
@@ -177,6 +181,8 @@ class ScriptedBroker:
     def _ApiVersions(self, message: Any) -> dict[str, Any]:
         key = ApiVersionsResponse.ApiVersion
         spoken = [key(api_key=m.API_KEY, min_version=0, max_version=v) for m, v in VERSIONS.items()]
+        if self.fetch is not None:
+            spoken.append(key(api_key=FetchRequest.API_KEY, min_version=self.fetch[0], max_version=self.fetch[1]))
         return {"api_keys": spoken}
 
     def _Metadata(self, message: Any) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""Brokers that are too old, or too new, are told apart when the first connection is made, whoever connects."""
+
+import time
+
+import pytest
+
+from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.errors import UnsupportedVersionError
+from spark_kafka_group.executor.read import read
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.produce import Producer
+
+OLD, NEW = (0, 3), (12, 20)
+AT_ONCE_S = 10
+
+
+@pytest.fixture
+def settings(broker):
+    """Of a query that has a minute for its connections."""
+    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers, "kafka.request.timeout.ms": "60000"}
+    return servers | {"subscribe": "orders", "startingOffsets": "earliest", "kafkaConsumer.pollTimeoutMs": "60000"}
+
+
+def stream(settings):
+    driver = StreamDriver(Options.parse(settings))
+    try:
+        driver.latest_offset(driver.initial_offset())
+    finally:
+        driver.stop()
+
+
+def task(settings):
+    list(read(ReadTask((OffsetRange(TopicPartition("orders", 0), 0, 1),)), Options.parse(settings)))
+
+
+CONNECTING = {
+    "stream": stream,
+    "assign": lambda settings: stream({k: v for k, v in settings.items() if k != "subscribe"}
+                                      | {"assign": '{"orders":[0]}'}),
+    "batch read": lambda settings: GroupKafkaDataSource(settings).reader(None).partitions(),
+    "task": task,
+    "producer": lambda settings: Producer(Options.parse(settings)).close(),
+    "listener": lambda settings: OutsideCommitter(Options.parse(settings), "billing").close(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("who", CONNECTING)
+@pytest.mark.parametrize(
+    ("versions", "problem"),
+    [(OLD, "this broker is Kafka .*, and 0.11 or newer is needed"), (NEW, ".*a newer one is needed")],
+    ids=["too old", "too new"],
+)
+def test_the_first_connection_says_which_version_is_needed(broker, settings, who, versions, problem):
+    broker.fetch = versions
+    began = time.monotonic()
+    with pytest.raises(UnsupportedVersionError, match=f"{broker.bootstrap_servers}: {problem}"):
+        CONNECTING[who](settings)
+    assert time.monotonic() - began < AT_ONCE_S
+
+
+def test_a_command_says_so_too(broker, capsys):
+    broker.fetch = OLD
+    assert main(["describe", "--bootstrap-server", broker.bootstrap_servers, "--group", "billing"]) == 1
+    assert "0.11 or newer is needed" in capsys.readouterr().err
