@@ -3,20 +3,25 @@
 What is left out begins at the first offset that was not read and ends where the next record batch begins that can be
 found. Most often that is the next one in the same response: where the header of the bad batch leads to one with the
 offset that it says, both are right. Otherwise the broker is asked (``search``).
+
+A broker that is silent, with neither records nor an error, says nothing about its log. Where it was silent about some
+of what would be left out, the damage and the next record batch have to be seen in the bytes of one response, with all
+that is in between. Until then the task waits.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_kafka_group.errors import CorruptRecordError
+from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.fetch import Chunk, Fetcher
-from spark_kafka_group.executor.search import Found, Search
+from spark_kafka_group.executor.fetch import SILENCE, Chunk, Fetcher
+from spark_kafka_group.executor.search import Found, Search, Seen
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import DEAD_LETTER, FAIL, Options
 from spark_kafka_group.wire import Brokers
@@ -33,11 +38,15 @@ ASKED_AGAIN = 3
 """How often a broker that has nothing for an offset may change its mind, before what it has nothing for is left out."""
 MOST_OF_AN_UNKNOWN_END = 1 << 19
 """Bytes that are kept of a record batch whose end is not known."""
+LONGEST_PAUSE_S = 5.0
+"""Between two searches for the way on, while the broker is silent."""
 
 
 class WayOn(NamedTuple):
     """Where to go on within a chunk."""
 
+    chunk: Chunk
+    """The one that was decoded, or one that has more of the log."""
     position: int
     """Byte of its records."""
     start: int
@@ -91,8 +100,9 @@ class Remedy:
         self._scan = twin.scan
         self._fetcher = fetcher
         self._largest = largest
+        self._waits_s = options.poll_timeout_ms / 1000
         self._searching: Search | None = None
-        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect)
+        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect, fetcher.epochs)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters
@@ -150,7 +160,52 @@ class Remedy:
             # It may have been the marker that ends an aborted transaction. The next response tells which are left.
             self._fetcher.go_on(tp, following, following)
             return None
-        return WayOn(bad.end, following)
+        return WayOn(chunk, bad.end, following)
+
+    def shown(self, silent: Chunk) -> Chunk | None:
+        """Bytes of the log from before an offset that the broker is silent about, if they show why.
+
+        Returns
+        -------
+        Chunk or None
+            It holds the record batch in question, or damage in its place. None when there is nothing to be seen: the
+            fetcher then asks again, or for another offset of that record batch.
+
+        Raises
+        ------
+        BrokerError, ReadError
+        """
+        tp, first = silent.tp, silent.start
+        problem, position = None, 0
+        chunk = silent._replace(silent=False)
+        seen = self._seen_before(tp, first)
+        if seen is not None:
+            chunk = chunk._replace(asked=seen.asked, records=seen.records, aborted=seen.aborted, problem=None)
+            position, at = frames.past(self._scan, tp, seen.records, first)
+            batch = frames.at(self._scan, tp, seen.records, position)
+            if batch is not None:  # to find it the broker needs the header behind it
+                self._go_on_behind(chunk, batch)
+                return chunk
+            if at == first:  # or the damage is in another place, as that of a record batch before
+                problem = frames.impossible(self._scan, tp, seen.records, position, self._largest)
+        if problem is None:
+            found = self._search().first_from(tp, first + 1, silent.end, 0)
+            if found is not None and found.start <= first:
+                self._fetcher.go_on(tp, found.ask_at, first)
+                return None
+            problem = None if found is None else self._overlapping(chunk, position, found, first)
+        if problem is not None:
+            return chunk._replace(problem=problem)
+        self._fetcher.wait_on(silent)
+        return None
+
+    def _overlapping(self, chunk: Chunk, position: int, found: Found, first: int) -> str | None:
+        """Why there is no record batch at a byte of `chunk`, if that is so: it would reach beyond one that the broker
+        finds, and nothing in between can be read."""
+        within = frames.found_again(chunk.records, position, found.header)
+        if not within or self._hidden(chunk, position, position + within, first + 1, first):
+            return None
+        return f"a batch reaches beyond the one that begins {within} bytes behind it"
 
     def close(self) -> None:
         """Close connections."""
@@ -178,9 +233,9 @@ class Remedy:
             self._searched.add((tp, first))
         else:
             behind = least = first + 1
-        found = self._search().first_from(tp, behind, end, least)
-        target = -1 if found is None else bytes(records[position:]).find(found.header, 1)
-        if target > 0 and not chunk.aborted:  # or it has to be fetched anew, as above
+        found, chunk, position, target = self._found(chunk, position, behind, least, first, error)
+        records = chunk.records
+        if found is not None and target and not chunk.aborted:  # or it has to be fetched anew, as above
             reached = frames.leading_to(
                 self._scan, tp, records, position, position + target, least, self._search().intact
             )
@@ -190,17 +245,80 @@ class Remedy:
                 if following > first or bad is not None:  # or the damage ends before what is wanted begins
                     self._leave_out(LeftOut(tp, first, min(following, end), error, raw))
                 self._go_on_behind(chunk, reached)
-                return WayOn(reached.begin, following, anew=True)
-        following = end if found is None else max(found.start, first)
+                return WayOn(chunk, reached.begin, following, anew=True)
+        following = end if found is None else min(max(found.start, first), end)
         raw = _bytes_of(records, position, bad, found)
         if following > first or bad is not None:
             self._leave_out(LeftOut(tp, first, following, error, raw))
-        if found is None:
+        if found is None or found.start >= end:
             log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
             self._fetcher.go_on(tp, end, end)
         else:
             self._fetcher.go_on(tp, found.ask_at, following)
         return None
+
+    def _found(
+        self, chunk: Chunk, position: int, behind: int, least: int, first: int, error: CorruptRecordError
+    ) -> tuple[Found | None, Chunk, int, int]:
+        """The next record batch that the broker finds, and where it is in a chunk: the chunk, the byte of the damage in
+        it, and how many bytes behind the record batch begins, 0 where it is not in it.
+
+        What it is in is the chunk at hand, or one with more of the log, which is asked for only where the broker was
+        silent about an offset in between.
+
+        Raises
+        ------
+        BrokerTimeoutError
+            When a broker is silent about what would be left out, for as long as reading may stall.
+        """
+        tp, began, pause_s = chunk.tp, time.monotonic(), 0.1
+        while True:
+            found = self._search().first_from(tp, behind, chunk.end, least)
+            unanswered = self._search().unanswered
+            target = 0 if found is None else frames.found_again(chunk.records, position, found.header)
+            if not unanswered or (found is not None and found.start <= first):  # then nothing is left out
+                return found, chunk, position, target
+            if found is not None:
+                seen, its = (chunk, position) if target else self._wider(chunk, position, first)
+                target = frames.found_again(seen.records, its, found.header)
+                if target and not self._hidden(seen, its, its + target, least, first):
+                    return found, seen, its, target
+            waited_s = time.monotonic() - began
+            if waited_s >= self._waits_s:
+                raise BrokerTimeoutError(
+                    f"{tp}: offset {first} cannot be read: {error.problem}. For {waited_s:.0f} s "
+                    f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for an offset "
+                    f"behind it, so it is not known what can be read there, and nothing is left out. {SILENCE}"
+                )
+            time.sleep(min(pause_s, self._waits_s - waited_s))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    def _hidden(self, chunk: Chunk, position: int, target: int, least: int, first: int) -> bool:
+        """Whether something that can be read may be among the bytes that would be left out."""
+        reached = frames.leading_to(self._scan, chunk.tp, chunk.records, position, target, least, self._search().intact)
+        end = target if reached is None or chunk.aborted else reached.begin
+        return frames.hidden(self._scan, chunk.tp, chunk.records, position, end, first, self._search().intact)
+
+    def _wider(self, chunk: Chunk, position: int, first: int) -> tuple[Chunk, int]:
+        """More bytes of the log, with those of `chunk`, and the byte of the damage in them; `chunk` if none come."""
+        tp = chunk.tp
+        if not chunk.records:
+            before = self._seen_before(tp, first)
+            if before is None:
+                return chunk, position
+            more = chunk._replace(asked=before.asked, records=before.records, aborted=before.aborted)
+            position, _ = frames.past(self._scan, tp, before.records, first)
+            return more, position
+        seen = self._search().seen(tp, chunk.asked)
+        if seen.records[: len(chunk.records)] != chunk.records:
+            return chunk, position
+        return chunk._replace(records=seen.records, aborted=seen.aborted), position
+
+    def _seen_before(self, tp: TopicPartition, offset: int) -> Seen | None:
+        """Bytes of the log from an offset before this one on; None if the broker sends none."""
+        before = self._search().before(tp, offset)
+        seen = None if before is None else self._search().seen(tp, before)
+        return seen if seen is not None and seen.records else None
 
     def _go_on_behind(self, chunk: Chunk, batch: frames.Frame) -> None:
         """Have the fetcher go on behind a chunk that is read on from `batch`."""

@@ -28,12 +28,19 @@ log = logging.getLogger(__name__)
 
 DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
-NOTHING_FOUND_AFTER_S = 3.0
-"""When a broker that finds no record, though the log goes on, has answered so for this long, it will not find one."""
 FENCED = "FencedLeaderEpochError"
 """kafka-python's name of what a leader of a later epoch than a request names answers."""
+SILENT_AFTER_S = 3.0
+"""When a broker has sent neither records nor an error for this long, though the log goes on, damage is looked for;
+again after twice as long, and so on."""
 REFUSED_AS_CORRUPT = {"CorruptRecordError", "InvalidRecordError"}
 """kafka-python's names of what a broker answers that cannot make sense of its log."""
+UNKNOWN = "UnknownError"
+"""kafka-python's name of UNKNOWN_SERVER_ERROR, which may mean anything, and may pass."""
+SILENCE = (
+    "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
+    "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
+)
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # within a record batch; what it counts follows
@@ -43,6 +50,8 @@ class Chunk(NamedTuple):
     """Record batches of one partition as a broker sent them; of their records, those from start to end are wanted."""
 
     tp: TopicPartition
+    asked: int
+    """The offset that was asked for."""
     start: int
     end: int
     records: memoryview
@@ -51,6 +60,9 @@ class Chunk(NamedTuple):
     """Producer id and first offset of each transaction in them that was aborted."""
     problem: str | None = None
     """Why what follows these record batches cannot be read; the partition is not read on unless the caller says so."""
+    silent: bool = False
+    """Whether the broker sends neither records nor an error, though the log goes on. That is no sign of damage; the
+    caller may look for one (:meth:`Fetcher.go_on`), or else waits (:meth:`Fetcher.wait_on`)."""
 
 
 class Fetcher:
@@ -89,7 +101,8 @@ class Fetcher:
         self._leaders: dict[TopicPartition, int] = {}
         # positions of requests whose responses have not been read, by node
         self._asked: dict[int, dict[TopicPartition, int]] = {}
-        self._nothing_since: dict[TopicPartition, float] = {}  # when no record was first found in a log that goes on
+        self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
+        self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._fail_on_data_loss = fail_on_data_loss
@@ -115,11 +128,17 @@ class Fetcher:
                 self._ask()
                 for chunk in self._next_response():
                     yield chunk
-                    self._last_progress = self._clock()  # what the caller took is not the brokers' time
+                    if not chunk.silent:
+                        self._last_progress = self._clock()  # what the caller took is not the brokers' time
                 if self._error is not None:
                     raise self._error
         finally:
             self._brokers.drop_busy()
+
+    @property
+    def epochs(self) -> Mapping[TopicPartition, int]:
+        """Of the leaders that records are taken from, as far as reading has come."""
+        return MappingProxyType(self._epochs)
 
     def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
         """Read a partition on from another position than the chunks handed out so far led to.
@@ -138,6 +157,19 @@ class Fetcher:
             self._positions[tp] = position
             self._starts[tp] = start
         self._last_progress = self._clock()
+
+    def wait_on(self, chunk: Chunk) -> None:
+        """Ask again for what a broker is silent about.
+
+        Raises
+        ------
+        BrokerTimeoutError
+            When nothing has come for too long.
+        """
+        self._positions[chunk.tp] = chunk.asked
+        if chunk.start != chunk.asked:
+            self._starts[chunk.tp] = chunk.start
+        self._check_stalled()
 
     def _ask(self) -> None:
         """Send a request to every leader that has something to send and none under way."""
@@ -201,36 +233,45 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, asked, error)
             return []
-        chunks, moved = [], False
+        chunks: list[Chunk] = []
+        moved = False
         for partition in fetched:
             position = asked.get(partition.tp)
             if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
                 continue
             try:
-                if partition.error in REFUSED_AS_CORRUPT:
-                    told = f"the broker cannot read its own log there ({partition.error})"
-                    chunks.append(self._unreadable(partition.tp, told))
-                elif partition.error is not None:
-                    moved |= self._failed(partition)
-                elif partition.records:
-                    chunks.append(self._advance(partition))
-                elif self._finds_nothing(partition):
-                    told = f"the broker finds no record from there on in a log that ends at {partition.high_watermark}"
-                    chunks.append(self._unreadable(partition.tp, told))
-                else:
-                    self._check_not_at_end(partition)
+                chunk, again = self._taken(partition)
             except ReadError as error:
                 self._error = error  # raised when what came before it has been handed out
                 return chunks
-        if chunks:
-            self._nothing_since.clear()  # responses that are full have no room for all partitions
+            moved |= again
+            chunks += [] if chunk is None else [chunk]
+        if any(not chunk.silent for chunk in chunks):
+            self._silent_since.clear()  # responses that are full have no room for all partitions
             self._last_progress = self._clock()
         elif moved:
             self._wait(self._last_problem)
-        else:
+        elif not chunks:
             self._check_stalled()
         self._send(node_id)
         return chunks
+
+    def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
+        """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""
+        tp, error = fetched.tp, fetched.error
+        if error in REFUSED_AS_CORRUPT:
+            return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
+        if error == UNKNOWN:
+            return self._silent(tp, "the broker answers UNKNOWN_SERVER_ERROR: see its log"), True
+        if error is not None:
+            return None, self._failed(fetched)
+        if fetched.records:
+            return self._advance(fetched), False
+        if self._goes_on(fetched):
+            problem = f"the broker sends neither records nor an error, in a log that ends at {fetched.high_watermark}"
+            return self._silent(tp, f"{problem}. {SILENCE}"), False
+        self._check_not_at_end(fetched)
+        return None, False
 
     def _advance(self, fetched: FetchedPartition) -> Chunk:
         """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
@@ -242,7 +283,7 @@ class Fetcher:
             size, next_offset = self._scan(tp.topic, tp.partition, records)
         except CorruptRecordError as error:
             # What is before it can be read all the same; the decoder tells what is wrong, and at which offset.
-            return Chunk(tp, start, end, records, fetched.aborted, error.problem)
+            return Chunk(tp, position, start, end, records, fetched.aborted, error.problem)
         if next_offset < end and len(records) - size >= _LENGTH_AT + _LENGTH.size:
             (length,) = _LENGTH.unpack_from(records, size + _LENGTH_AT)
             if length > self._largest:
@@ -253,21 +294,32 @@ class Fetcher:
             self._positions[tp] = next_offset
             if next_offset < start:  # asked for an offset long before
                 self._starts[tp] = start
-        return Chunk(tp, start, end, records, fetched.aborted, problem)
+        return Chunk(tp, position, start, end, records, fetched.aborted, problem)
 
-    def _unreadable(self, tp: TopicPartition, problem: str) -> Chunk:
+    def _unreadable(self, tp: TopicPartition, problem: str, silent: bool = False) -> Chunk:
         """A chunk of nothing but a problem."""
         position = self._positions.pop(tp)
-        return Chunk(tp, self._starts.pop(tp, position), self._ends[tp], memoryview(b""), (), problem)
+        start = self._starts.pop(tp, position)
+        return Chunk(tp, position, start, self._ends[tp], memoryview(b""), (), problem, silent)
 
-    def _finds_nothing(self, fetched: FetchedPartition) -> bool:
-        """Whether a log goes on, may be read on, and its broker has found nothing for a while, as after a header whose
-        length leads it astray."""
+    def _goes_on(self, fetched: FetchedPartition) -> bool:
+        """Whether a log has records from a position on that may be read."""
         position, stable = self._positions[fetched.tp], fetched.last_stable_offset
-        if fetched.high_watermark <= position or (stable is not None and stable <= position):
-            return False
-        since = self._nothing_since.setdefault(fetched.tp, self._clock())
-        return self._clock() - since >= min(NOTHING_FOUND_AFTER_S, self._stalled_after_s)
+        return fetched.high_watermark > position and (stable is None or stable > position)
+
+    def _silent(self, tp: TopicPartition, problem: str) -> Chunk | None:
+        """A chunk that says so, when it is time to look for damage."""
+        now, position = self._clock(), self._positions[tp]
+        self._last_problem = f"{tp}: {problem}"
+        since = self._silent_since.setdefault(tp, now)
+        known, limit = self._silent_for.get(tp, (position, 0.0))
+        if known != position or not limit:
+            limit = min(SILENT_AFTER_S, self._stalled_after_s / 2)
+        if now - since < limit:
+            return None
+        self._silent_for[tp] = position, 2 * limit
+        del self._silent_since[tp]
+        return self._unreadable(tp, problem, silent=True)
 
     def _check_not_at_end(self, fetched: FetchedPartition) -> None:
         """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""

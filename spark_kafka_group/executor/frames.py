@@ -48,6 +48,59 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
     return Frame(base_offset, magic, position, end, next_offset) if size == end - position else None
 
 
+def past(scan: Scan, tp: TopicPartition, records: memoryview, offset: int) -> tuple[int, int]:
+    """The byte after the record batches that end before `offset`, as one leads to the next, and the offset after them
+    (-1 if there are none)."""
+    position, next_offset = 0, -1
+    while (batch := at(scan, tp, records, position)) is not None and batch.next_offset <= offset:
+        position, next_offset = batch.end, batch.next_offset
+    return position, next_offset
+
+
+def found_again(records: memoryview, position: int, header: bytes) -> int:
+    """How many bytes behind a byte a record batch begins that is known by its header; 0 if it does not."""
+    return max(0, bytes(records[position:]).find(header, 1))
+
+
+def hidden(
+    scan: Scan, tp: TopicPartition, records: memoryview, position: int, target: int, first: int, intact: Intact
+) -> bool:
+    """Whether bytes between two others may be an undamaged record batch with offsets from `first` on.
+
+    They may as well be part of a value. So that is no reason to read them, but one not to leave them out unasked.
+    """
+    between = bytes(records[position:target])
+    magic_at = _FRAME.size
+    while (magic_at := between.find(_MAGIC_2, magic_at)) >= 0:
+        begin = position + magic_at - _FRAME.size + 1
+        frame = at(scan, tp, records, begin)
+        possible = frame is not None and frame.end <= target and frame.next_offset > first
+        if frame is not None and possible and intact(tp, records[begin : frame.end]):
+            return True
+        magic_at += 1
+    return False
+
+
+def impossible(scan: Scan, tp: TopicPartition, records: memoryview, position: int, largest: int) -> str | None:
+    """Why no record batch can begin at a byte; None if one may that is cut off, or there are too few bytes to tell.
+
+    Parameters
+    ----------
+    largest
+        Most bytes that a record batch may have.
+    """
+    if len(records) - position < _FRAME.size:
+        return None
+    _, length, _, _ = _FRAME.unpack_from(records, position)
+    if length > largest:
+        return f"a batch gives its length as {length}, and none may have more than {largest} bytes"
+    try:
+        scan(tp.topic, tp.partition, records[position:])
+    except CorruptRecordError as error:
+        return error.problem
+    return None
+
+
 def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
     """Whether `batch`, which cannot be read, ends where its header says: the next one is there, with the next offset.
 

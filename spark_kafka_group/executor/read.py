@@ -72,7 +72,9 @@ def records(
 
         try:
             for chunk in fetcher.chunks():
-                yield from _decoded(chunk, builder, remedy)
+                shown = remedy().shown(chunk) if chunk.silent else chunk
+                if shown is not None:
+                    yield from _decoded(shown, builder, remedy)
         except ReadError:
             if builder.rows:
                 yield builder.finish()
@@ -99,7 +101,7 @@ def _decoded(
             on = remedy().after(chunk, begin, start, builder.position, error)
             if on is None:
                 return
-            begin = position = on.position
+            chunk, begin, position = on.chunk, on.position, on.position
             start, problem = on.start, None if on.anew else problem
             continue
         if builder.nbytes >= ARROW_BATCH_BYTES:

@@ -3,26 +3,39 @@
 A broker finds an offset by its index, which has an entry for every few kilobytes of the log
 (``log.index.interval.bytes``), and from there on by hopping from header to header. So an offset before the next entry
 leads to the damage again, to an error or to nothing, and one behind it does not.
+
+An answer with neither records nor an error says nothing, as tiered storage that is slow gives it too. So whoever asks
+is told when there was one, and may ask for the log's bytes instead.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT
+from spark_kafka_group.executor.fetch import FENCED, REFUSED_AS_CORRUPT, UNKNOWN
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire import LARGEST_BATCH, Brokers
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 
-UNKNOWN = "UnknownError"
-"""kafka-python's name of UNKNOWN_SERVER_ERROR, which may mean anything."""
+WIDE_BYTES = 8 << 20
+"""Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""
 ATTEMPTS = 5
 """How often a question is sent that was not answered, or with an error that may pass."""
+
+
+class Seen(NamedTuple):
+    """Bytes of a log as a broker sends them."""
+
+    asked: int
+    """The offset they were asked for by."""
+    records: memoryview
+    aborted: tuple[tuple[int, int], ...]
+    """As in a fetch response."""
 
 
 class Found(NamedTuple):
@@ -78,17 +91,36 @@ class Search:
     ----------
     connect
         Makes them.
+    epochs
+        Of the leaders whose records are looked for; where none is given, any leader's will do.
+
+    Attributes
+    ----------
+    unanswered
+        Whether the broker had neither records nor an error for an offset that :meth:`first_from` asked for last, or an
+        error that may mean anything. Records that it does not find may be there then.
     """
 
-    def __init__(self, options: Options, twin: decode.Decoder, connect: Callable[[Options], Brokers]) -> None:
+    def __init__(
+        self,
+        options: Options,
+        twin: decode.Decoder,
+        connect: Callable[[Options], Brokers],
+        epochs: Mapping[TopicPartition, int],
+    ) -> None:
         self._twin = twin
-        self._puzzled = False
-        self._brokers = connect(replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0))
+        self._epochs = epochs
+        self.unanswered = False
+        least = replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0)
+        wide = max(WIDE_BYTES, 2 * options.max_partition_fetch_bytes)
+        self._brokers = connect(least)
+        self._wide = connect(
+            replace(least, max_partition_fetch_bytes=wide, fetch_max_bytes=max(wide, options.fetch_max_bytes))
+        )
 
     def first_from(self, tp: TopicPartition, first: int, end: int, least: int) -> Found | None:
-        """The first record batch with an offset from `first` on that can be found; None if none before `end` can be.
-
-        The offset to ask for may lie behind `end`, as a broker may know a record batch by its last offset only.
+        """The first record batch with an offset from `first` on that can be found, in the whole log if none before
+        `end` can be.
 
         Parameters
         ----------
@@ -100,7 +132,7 @@ class Search:
         BrokerError, ReadError
             When brokers do not answer, or not because of what is in their logs; nothing is known then.
         """
-        self._puzzled = False
+        self.unanswered = False
 
         def look(offset: int) -> Found | None:
             return self._look(tp, offset, least)
@@ -109,9 +141,7 @@ class Search:
         if found is None or found.start >= end:
             bounds = self._brokers.log_bounds(tp)
             found = None if bounds is None else first_found(max(first, end), bounds[1], look)
-        if found is None and self._puzzled:
-            raise ReadError(tp.topic, tp.partition, first, f"the broker refuses to send records: {UNKNOWN}")
-        return found if found is not None and found.start < end else None
+        return found
 
     def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
         """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
@@ -131,7 +161,7 @@ class Search:
         ------
         BrokerError, ReadError
         """
-        return len(self._fetched(tp, offset)) > 0
+        return len(self._fetched(self._brokers, tp, offset).records) > 0
 
     def before(self, tp: TopicPartition, offset: int) -> int | None:
         """An offset before this one for which the broker sends the record batch that holds it, and so what follows.
@@ -149,12 +179,23 @@ class Search:
             step *= 2
         return None
 
+    def seen(self, tp: TopicPartition, offset: int) -> Seen:
+        """Many bytes of the log, as the broker sends them for an offset; none if it sends none.
+
+        Raises
+        ------
+        BrokerError, ReadError
+        """
+        fetched = self._fetched(self._wide, tp, offset)
+        return Seen(offset, memoryview(bytes(fetched.records)), fetched.aborted)
+
     def close(self) -> None:
         """Close connections."""
         self._brokers.close()
+        self._wide.close()
 
     def _look(self, tp: TopicPartition, offset: int, least: int) -> Found | None:
-        records = self._fetched(tp, offset)
+        records = self._fetched(self._brokers, tp, offset).records
         batch = frames.at(self._twin.scan, tp, records, 0)
         if batch is None or batch.base_offset < least or batch.next_offset <= offset:
             return None
@@ -165,34 +206,37 @@ class Search:
         start = batch.base_offset if batch.magic == 2 else offset
         return Found(offset, start, bytes(records[: min(batch.end, frames.HEADER_BYTES)]))
 
-    def _fetched(self, tp: TopicPartition, offset: int) -> memoryview:
-        """What a broker sends for an offset: at least one record batch, or nothing if it cannot."""
+    def _fetched(self, brokers: Brokers, tp: TopicPartition, offset: int) -> FetchedPartition:
+        """What a broker sends for an offset: at least one record batch, or nothing, for whatever reason."""
         problem = "no answer"
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(self._brokers.retry_backoff_s)
+                time.sleep(brokers.retry_backoff_s)
             node_id = None
             try:
-                node_id = self._brokers.leaders([tp], attempt > 0).get(tp)
+                node_id = brokers.leaders([tp], attempt > 0).get(tp)
                 if node_id is None:
                     problem = "it has no leader"
                     continue
-                connection = self._brokers.connection(node_id)
-                connection.send({tp: offset})
+                connection = brokers.connection(node_id)
+                connection.send({tp: offset}, self._epochs)
                 fetched = [partition for partition in connection.receive() if partition.tp == tp]
             except LASTING:
                 raise
             except (OSError, BrokerError) as error:
                 problem = str(error)
                 if node_id is not None:
-                    self._brokers.drop(node_id)
+                    brokers.drop(node_id)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
-                if partition.error == UNKNOWN or partition.error in REFUSED_AS_CORRUPT:
-                    self._puzzled |= partition.error == UNKNOWN
-                    return memoryview(b"")
+                silent = partition.error is None and not partition.records
+                if silent or partition.error in (UNKNOWN, FENCED):  # a later leader may have other records there
+                    self.unanswered = True
+                    return partition._replace(records=memoryview(b""))
+                if partition.error in REFUSED_AS_CORRUPT:
+                    return partition._replace(records=memoryview(b""))
                 if partition.error is None:
-                    return partition.records
+                    return partition
                 problem = partition.error
                 if not partition.retriable:
                     raise ReadError(tp.topic, tp.partition, offset, f"the broker refuses to send records: {problem}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from spark_kafka_group.errors import ReadError
+from spark_kafka_group.errors import BrokerError, ReadError
 from spark_kafka_group.executor.read import records
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -160,13 +160,14 @@ def warnings_of(result: Result) -> Iterator[None]:
 def read_all(served: Served, decoder: str, start: int = 0, end: int | None = None, **more: object) -> Result:
     """Read a range as a task does, by default with onCorruptRecord=skip; the whole log if no end is given."""
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": TP.topic, "decoder": decoder}
-    options = Options.parse(settings | {"onCorruptRecord": "skip"} | {name: str(value) for name, value in more.items()})
+    settings |= {"onCorruptRecord": "skip", "kafkaConsumer.pollTimeoutMs": "5"}
+    options = Options.parse(settings | {name: str(value) for name, value in more.items()})
     task = ReadTask((OffsetRange(TP, start, served.end if end is None else end),))
     result = Result()
     with warnings_of(result):
         try:
             for batch in records(task, options, served.connect(options), served.connect):  # type: ignore[arg-type]
                 result.rows += batch.column("offset").to_pylist()
-        except ReadError as error:
+        except (ReadError, BrokerError) as error:
             result.error = f"{type(error).__name__}: {error}"
     return result

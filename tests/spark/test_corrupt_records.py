@@ -73,7 +73,7 @@ def broken():
 @pytest.fixture
 def task(broken, monkeypatch, caplog):
     """Reads as a task does; gives offsets of rows, what was left out, and the error."""
-    monkeypatch.setattr(fetch, "NOTHING_FOUND_AFTER_S", 0.6)
+    monkeypatch.setattr(fetch, "SILENT_AFTER_S", 0.6)
     used = []
 
     def run(topic, start=0, end=END, partition=0, **more):
