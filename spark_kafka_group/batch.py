@@ -78,9 +78,10 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     """
     # Importing kafka-python takes a while, and every Python worker imports this package.
     from spark_kafka_group.driver.assignors import resolve
-    from spark_kafka_group.driver.batch import batch_ranges, check_named
+    from spark_kafka_group.driver.batch import batch_ranges, check_named, starting
     from spark_kafka_group.driver.hooks import Hooks
     from spark_kafka_group.driver.metrics import Metrics
+    from spark_kafka_group.driver.others import others_in_group
     from spark_kafka_group.wire import GroupClient
 
     parsed = Options.parse(options)
@@ -101,7 +102,9 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         check_named(parsed, client.partitions(parsed.subscription))
         client.subscribe(parsed.subscription)
         generation = client.join()
-        ranges, moved = batch_ranges(parsed, client, set(generation.assignment))
+        # Where it starts and what it commits is what others in the group go on from.
+        others = () if starting(parsed).group else others_in_group(client, generation, parsed.group_instance_id)
+        ranges, moved = batch_ranges(parsed, client, set(generation.assignment), others)
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
         if ranges:

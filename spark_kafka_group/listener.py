@@ -90,7 +90,9 @@ class Succeeded:
         moved = {}
         for r in self.ranges:
             group = committed.get(r.tp)
-            if group is None or is_own(group.metadata, self.reader) or group.offset in (r.start, r.end):
+            if group is None or group.offset in (r.start, r.end):
+                continue
+            if is_own(group.metadata, self.reader, self.end.batch):
                 continue
             if group.offset < r.end or ended:
                 moved[r.tp] = group.offset
@@ -100,7 +102,7 @@ class Succeeded:
         if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
             return False
         writer = writer_of(group.metadata)
-        if writer is None or writer.reader != self.reader:
+        if writer is None or not writer.is_own(self.reader, self.end.batch):
             return group.offset == batch.start
         if writer.batch is not None and writer.batch > self.end.batch >= 0:
             return False  # this query has gone on since, and may have had to begin before

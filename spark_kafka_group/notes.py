@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 def group_id_of(configured: str | None, prefix: str, reader: str) -> str:
@@ -21,8 +21,31 @@ def commit_note(reader: str, generation: int, batch: int | None = None, without:
 
     `without` names a batch that the checkpoint says has read this partition, and that has not.
     """
-    note = {"reader": reader, "generation": generation, "batch": batch, "without": without}
+    return _json({"reader": reader, "generation": generation, "batch": batch, "without": without})
+
+
+def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> str:
+    """The metadata that the query `reader` puts in the place of somebody else's: it goes on from there after `batch`.
+
+    Where the other one wrote that a batch went without the partition, the note keeps that.
+    """
+    writer = writer_of(metadata)
+    left_by = None
+    if writer is not None:
+        left_by = writer.left_by if writer.without is None else LeftBy(writer.reader, writer.without)
+    note = {"reader": reader, "generation": generation, "batch": batch, "adopted": batch}
+    return _json(note | {"left_by": left_by and left_by._asdict()})
+
+
+def _json(note: dict[str, Any]) -> str:
     return json.dumps({key: value for key, value in note.items() if value is not None}, separators=(",", ":"))
+
+
+class LeftBy(NamedTuple):
+    """Which batch of another query went without the partition."""
+
+    reader: str
+    without: int
 
 
 class Writer(NamedTuple):
@@ -32,30 +55,68 @@ class Writer(NamedTuple):
     generation: int
     batch: int | None = None
     without: int | None = None
+    adopted: int | None = None
+    left_by: LeftBy | None = None
+
+    def is_own(self, reader: str, batch: int) -> bool:
+        """Whether the query `reader` wrote it, for a checkpoint that ends with `batch`.
+
+        A checkpoint that ends before the query went on from an adopted offset does not know that offset: for it, the
+        offset is still somebody else's.
+        """
+        return self.reader == reader and (self.adopted is None or self.adopted < batch)
 
 
 def writer_of(metadata: str) -> Writer | None:
     """The writer that a commit's metadata names; None when it was nobody of this project."""
     try:
         note = json.loads(metadata)
-        reader, generation, batch, without = note["reader"], note["generation"], note.get("batch"), note.get("without")
+        reader, generation, batch = note["reader"], note["generation"], note.get("batch")
+        without, adopted = _number(note, "without"), _number(note, "adopted")
+        left_by = _left_by(note.get("left_by"))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
-        return Writer(reader, generation, batch, without if isinstance(without, int) else None)
+        return Writer(reader, generation, batch, without, adopted, left_by)
     return None
 
 
-def left_out(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the query `reader` wrote with this metadata that its `batch`, or a later one, has not read the partition.
+def _left_by(note: Any) -> LeftBy | None:
+    without = None if note is None else _number(note, "without")
+    return None if without is None else LeftBy(str(note["reader"]), without)
+
+
+def _number(note: Any, key: str) -> int | None:
+    value = note.get(key)
+    return value if isinstance(value, int) else None
+
+
+def left_out_of(metadata: str, reader: str) -> int | None:
+    """The batch of which the query `reader` wrote with this metadata that it has not read the partition, if any.
 
     Of what later batches read it says nothing: the checkpoint is right about them.
     """
     writer = writer_of(metadata)
-    return writer is not None and writer.reader == reader and writer.without is not None and writer.without >= batch
+    if writer is None:
+        return None
+    if writer.left_by is not None and writer.left_by.reader == reader:
+        return writer.left_by.without
+    return writer.without if writer.reader == reader else None
 
 
-def is_own(metadata: str, reader: str) -> bool:
-    """Whether the query `reader` wrote the commit with this metadata."""
+def left_out(metadata: str, reader: str, batch: int) -> bool:
+    """Whether the query `reader` wrote that its `batch`, or a later one, has not read the partition."""
+    named = left_out_of(metadata, reader)
+    return named is not None and named >= batch
+
+
+def is_signed(metadata: str, reader: str) -> bool:
+    """Whether the note of the query `reader` is in this metadata, whoever's the offset was first."""
     writer = writer_of(metadata)
     return writer is not None and writer.reader == reader
+
+
+def is_own(metadata: str, reader: str, batch: int) -> bool:
+    """Whether the query `reader` wrote the commit with this metadata, for a checkpoint that ends with `batch`."""
+    writer = writer_of(metadata)
+    return writer is not None and writer.is_own(reader, batch)

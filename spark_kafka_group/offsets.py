@@ -113,6 +113,8 @@ class GroupOffset:
     epochs
         Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
         end; not there where a broker did not give one.
+    left
+        Next offset to read of partitions that the member does not own any more, where the group does not have it.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class GroupOffset:
     topic_ids: dict[str, str] = field(default_factory=dict)
     moved: dict[TopicPartition, int] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
+    left: dict[TopicPartition, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
@@ -136,6 +139,8 @@ class GroupOffset:
                 group["from"] = positions_to_json(self.moved)
             if self.epochs:
                 group["epochs"] = positions_to_json(self.epochs)
+            if self.left:
+                group["left"] = positions_to_json(self.left)
             obj[GROUP_KEY] = group
         return obj
 
@@ -175,6 +180,7 @@ class GroupOffset:
             group.get("topics", {}),
             positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
             epochs=positions_from_json(group.get("epochs", {}), "the checkpoint's 'epochs'"),
+            left=positions_from_json(group.get("left", {}), "the checkpoint's 'left'"),
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
@@ -212,7 +218,7 @@ def _readable(group: dict[str, Any]) -> bool:
     """Whether what is under ``@group`` has the keys and types of this format."""
     ids = group.get("topics", {})
     return (
-        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "version"}
+        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "left", "version"}
         and isinstance(group.get("reader"), str)
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)

@@ -85,14 +85,14 @@ def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
     return kafka.group_state(group)[1]
 
 
-def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-    """Commit as somebody who is not this project, to a group without members."""
+def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int], note: str = "") -> None:
+    """Commit as somebody who is not this project, unless the note says otherwise, to a group without members."""
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata
 
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=group, enable_auto_commit=False)
     try:
         consumer.assign([TopicPartition(*tp) for tp in offsets])
-        consumer.commit({TopicPartition(*tp): OffsetAndMetadata(offset, "", -1) for tp, offset in offsets.items()})
+        consumer.commit({TopicPartition(*tp): OffsetAndMetadata(offset, note, -1) for tp, offset in offsets.items()})
     finally:
         consumer.close(autocommit=False)

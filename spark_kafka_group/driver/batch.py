@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver import dead_letters, planner, stable, truncation
@@ -17,6 +18,8 @@ from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartit
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed, GroupClient
+
+log = logging.getLogger(__name__)
 
 
 def starting(options: Options) -> Bound:
@@ -72,10 +75,15 @@ def check_named(options: Options, existing: set[TopicPartition]) -> None:
 
 
 def batch_ranges(
-    options: Options, client: GroupClient, tps: set[TopicPartition]
+    options: Options, client: GroupClient, tps: set[TopicPartition], others: Collection[str] = ()
 ) -> tuple[list[OffsetRange], frozenset[TopicPartition]]:
     """What a batch read of `tps` reads, empty ranges included; and partitions that the group has to go on with there,
     as it stood behind the ends of their logs.
+
+    Parameters
+    ----------
+    others
+        Ids of the group's other members, for a read that commits.
 
     Raises
     ------
@@ -83,11 +91,15 @@ def batch_ranges(
     """
     losses = Losses(options.fail_on_data_loss, Metrics())
     rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
-    committed = client.committed(tps) if rules.starting.group else {}
+    committed = client.committed(tps) if rules.starting.group or others else {}
     cut = _diverged(client, committed, losses)
-    chosen = {tp: start.offset for tp, start in rules.new(tps, committed).items()}
+    chosen = rules.new(tps, committed, others)
+    for tp in sorted(chosen):
+        if chosen[tp].conflict:
+            log.warning("group %s: %s", options.group_id, chosen[tp].conflict)
     # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
-    starts = looked_up(client, chosen | cut, options.starting_by_timestamp_strategy)
+    wanted = {tp: start.offset for tp, start in chosen.items()}
+    starts = looked_up(client, wanted | cut, options.starting_by_timestamp_strategy)
     ending = (options.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends = looked_up(client, ending)
     named = {tp: end for tp, end in ends.items() if end == ending[tp]}

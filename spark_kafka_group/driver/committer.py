@@ -13,7 +13,7 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.truncation import LeaderEpochs
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipLostError
-from spark_kafka_group.notes import commit_note, writer_of
+from spark_kafka_group.notes import adopting_note, commit_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
@@ -140,9 +140,43 @@ class Committer:
             )  # fmt: skip
         wrong = {tp: offset for tp, offset in offsets.items() if tp not in newer}
         if wrong:
-            self._send(wrong, client, generation, batch, without)
+            self._send(wrong, client, generation, commit_note(self._reader, generation, batch, without))
             self._noted(wrong, generation)
         return set(newer)
+
+    def adopt(
+        self, others: Mapping[TopicPartition, Committed], client: GroupClient, generation: int, batch: int
+    ) -> None:
+        """Put this query's note on offsets that somebody else wrote, and from which it goes on after `batch`.
+
+        Without the note a later start could not tell an offset that this query has gone on from, and whose batch it
+        has not committed, from one that somebody wrote after that batch.
+
+        Raises
+        ------
+        MembershipLostError, FencedError, CommitError
+        """
+        by_note: dict[str, dict[TopicPartition, int]] = {}
+        for tp, group in others.items():
+            note = adopting_note(self._reader, generation, batch, group.metadata)
+            by_note.setdefault(note, {})[tp] = group.offset
+        for note, offsets in by_note.items():
+            self._noted(self._sent(offsets, client, generation, note), generation)
+
+    def _sent(
+        self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, note: str
+    ) -> Mapping[TopicPartition, int]:
+        """Commit `offsets`, those of partitions that still exist; returns them."""
+        try:
+            self._send(offsets, client, generation, note)
+        except CommitError:
+            existing = client.existing(offsets)
+            if existing >= offsets.keys():
+                raise
+            offsets = {tp: offset for tp, offset in offsets.items() if tp in existing}
+            if offsets:
+                self._send(offsets, client, generation, note)
+        return offsets
 
     def proven_by_group(self, client: GroupClient) -> bool:
         """Whether the planned batch's offsets are in the group already, committed for this very batch.
@@ -226,21 +260,13 @@ class Committer:
 
     def _commit(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
         sent = self._events.now()
-        self._send(offsets, client, generation, batch)
+        self._send(offsets, client, generation, commit_note(self._reader, generation, batch))
         self._events.committed(generation, batch, offsets, sent)
         self._noted(offsets, generation)
 
-    def _send(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        client: GroupClient,
-        generation: int,
-        batch: int,
-        without: int | None = None,
-    ) -> None:
+    def _send(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, note: str) -> None:
         began = time.monotonic()
         try:
-            note = commit_note(self._reader, generation, batch, without)
             client.commit(offsets, note, generation, epochs=self._epochs.of(offsets))
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1

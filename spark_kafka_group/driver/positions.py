@@ -16,7 +16,7 @@ from spark_kafka_group.offsets import EARLIEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
-RETRIED = "retry topic"
+RETRIED, BY_RESET = "retry topic", "kafka.auto.offset.reset"
 
 
 def spoken_of(bound: Bound, tps: Collection[TopicPartition], delays_ms: Collection[int]) -> set[TopicPartition]:
@@ -75,9 +75,18 @@ class StartRules:
     retry_delays_ms: tuple[int, ...] = ()
 
     def new(
-        self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
+        self,
+        tps: Collection[TopicPartition],
+        committed: Mapping[TopicPartition, Committed],
+        others: Collection[str] = (),
     ) -> dict[TopicPartition, Start]:
         """Starts of partitions that this query has never read.
+
+        Parameters
+        ----------
+        others
+            Ids of the group's other members. What the group has committed is not moved under them: Kafka's own reset
+            refuses, too, while a group has members.
 
         Raises
         ------
@@ -90,11 +99,24 @@ class StartRules:
             return self._by_group(tps, committed)
         # A group that stands elsewhere is told: or what it says would be right at a restart before the first batch.
         spoken = spoken_of(self.starting, tps, self.retry_delays_ms)
-        starts = {
-            tp: Start(offset, self.starting.option, commit=tp in committed and committed[tp].offset != offset)
-            for tp, offset in self.starting.of(spoken).items()
-        }
+        starts = {}
+        for tp, offset in self.starting.of(spoken).items():
+            group = committed.get(tp)
+            if group is None or group.offset == offset:
+                starts[tp] = Start(offset, self.starting.option)
+            elif others:
+                starts[tp] = Start(group.offset, BY_GROUP, conflict=self._others_read(tp, offset, group, others))
+            else:
+                starts[tp] = Start(offset, self.starting.option, commit=True)
         return starts | self._by_group(set(tps) - spoken, committed)
+
+    def _others_read(self, tp: TopicPartition, wanted: Position, group: Committed, others: Collection[str]) -> str:
+        words: dict[Position, str] = {position: word for word, position in WORDS.items()}
+        return (
+            f"{tp}: {self.starting.option} says {words.get(wanted, wanted)}, the group has committed {group.offset} "
+            f"and has other members ({', '.join(others)}): going on from the group's offset. To start elsewhere, stop "
+            f"these members first, or take another kafka.group.id"
+        )
 
     def _by_group(
         self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
@@ -108,7 +130,7 @@ class StartRules:
             )
         starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
         if without:
-            starts |= dict.fromkeys(without, Start(WORDS[self.auto_offset_reset], "kafka.auto.offset.reset"))
+            starts |= dict.fromkeys(without, Start(WORDS[self.auto_offset_reset], BY_RESET))
         return starts | dict.fromkeys(retried - starts.keys(), Start(EARLIEST, RETRIED))
 
     def gained(
@@ -116,12 +138,18 @@ class StartRules:
     ) -> dict[TopicPartition, Start]:
         """Starts of partitions that a rebalance brought: where the member before left off, else as for a new query.
 
+        Options that name partitions had to name all that existed then: one that they do not name was added later.
+
         Raises
         ------
-        NoOffsetForPartitionError, OptionError
+        NoOffsetForPartitionError
         """
-        left = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
-        return left | self.new(set(tps) - set(left), {})
+        starts = {tp: Start(committed[tp].offset, BY_GROUP) for tp in tps if tp in committed}
+        rest = set(tps) - set(starts)
+        if not self.starting.group:
+            spoken = spoken_of(self.starting, rest, self.retry_delays_ms)
+            starts |= new_partitions([tp for tp in spoken if self.starting.get(tp) is None], {})
+        return starts | self.new(rest - set(starts), {})
 
 
 @dataclass(frozen=True)
@@ -134,8 +162,8 @@ class Checkpoint:
         Of the partitions in question.
     reader
         The query's id.
-    generation
-        Under which the checkpoint's last batch was planned.
+    generation, batch
+        Of the checkpoint's last batch.
     foreign
         Whether Spark's own kafka source wrote it: it never commits, so what the group says is not newer.
     untouched
@@ -146,6 +174,7 @@ class Checkpoint:
     positions: Mapping[TopicPartition, int]
     reader: str
     generation: int
+    batch: int
     foreign: bool
     untouched: frozenset[TopicPartition] = frozenset()
 
@@ -173,9 +202,9 @@ def restarted(
         else:
             told = (
                 f"{tp}: the checkpoint says {offset} (this query, generation {checkpoint.generation}), "
-                f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader)})"
+                f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader, checkpoint.batch)})"
             )
-            own = is_own(group.metadata, checkpoint.reader)
+            own = is_own(group.metadata, checkpoint.reader, checkpoint.batch)
             if not (own and group.offset < offset):
                 conflicts.append(told)
             if policy == "checkpoint" or (policy != "group" and (own or checkpoint.foreign)):
@@ -190,12 +219,15 @@ def restarted(
     return starts
 
 
-def _by_whom(metadata: str, reader: str) -> str:
+def _by_whom(metadata: str, reader: str, batch: int) -> str:
     writer = writer_of(metadata)
     if writer is None:
         return f"somebody else, {metadata or 'without a note'}"
-    who = "this query" if writer.reader == reader else f"somebody else, query {writer.reader}"
-    return f"{who}, generation {writer.generation}"
+    if writer.reader != reader:
+        return f"somebody else, query {writer.reader}, generation {writer.generation}"
+    if not writer.is_own(reader, batch):
+        return f"somebody else, and this query has adopted it in generation {writer.generation}"
+    return f"this query, generation {writer.generation}"
 
 
 def new_partitions(
@@ -203,6 +235,17 @@ def new_partitions(
 ) -> dict[TopicPartition, Start]:
     """Starts of partitions that did not exist when this query last looked: nothing of them may be missed."""
     return {tp: Start(committed[tp].offset, BY_GROUP) if tp in committed else Start(EARLIEST, NEW) for tp in tps}
+
+
+def without_offset(
+    starts: Mapping[TopicPartition, Start], committed: Mapping[TopicPartition, Committed], is_new_query: bool
+) -> list[TopicPartition]:
+    """Partitions that start by the reset policy although the group had an offset, or might have had one.
+
+    In a group that has committed nothing to a new query there is nothing to miss.
+    """
+    by_reset = sorted(tp for tp, start in starts.items() if start.why == BY_RESET)
+    return [] if is_new_query and not committed else by_reset
 
 
 def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

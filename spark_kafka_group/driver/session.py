@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.bounds import AtTime, Bound
-from spark_kafka_group.driver import planner, positions, truncation
+from spark_kafka_group.driver import left, planner, positions, truncation
 from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.doubt import looked_up_until
@@ -24,6 +24,7 @@ from spark_kafka_group.driver.lookup import looked_up
 from spark_kafka_group.driver.losses import Losses
 from spark_kafka_group.driver.member import Joined, Member
 from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.driver.others import others_in_group
 from spark_kafka_group.driver.pausing import Paused
 from spark_kafka_group.driver.progress import Progress
 from spark_kafka_group.driver.siblings import Siblings
@@ -39,7 +40,7 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, is_own, writer_of
+from spark_kafka_group.notes import group_id_of, instance_id_of, is_own, is_signed, writer_of
 from spark_kafka_group.offsets import (
     GROUP_KEY,
     GroupOffset,
@@ -111,13 +112,15 @@ class GroupSession:
         self._stops: dict[TopicPartition, int] = {}  # where the options say that reading ends, as far as it is known
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
         self._topic_ids = dict(first.topic_ids)
-        self._is_new_query = not first.positions
+        self._is_new_query = not first.positions and not first.left
         self._is_restart = True  # until positions have been taken for the first time
-        self._known = set(first.positions)  # partitions that existed when last looked
+        self._known = {*first.positions, *first.left}  # partitions that existed when last looked
         self._at_first: set[TopicPartition] = set()  # partitions that existed when this process started
         self._anew: set[str] = set()  # topics made again after they were deleted, until their start has been decided
+        self._remade: set[TopicPartition] = set()  # partitions of such topics that others own meanwhile
         self._gone: set[TopicPartition] = set()  # partitions of the checkpoint that were deleted, and said to be
         self._start = first  # what is proven, as last told
+        self._by_group: set[TopicPartition] = set()  # not owned since the start, and the group is right about them
         self._positioned: set[TopicPartition] = set()  # owned partitions whose start has been decided
         self._moved: dict[TopicPartition, int] = {}  # starts that are not the end of the last batch
         self._cut: dict[TopicPartition, int] = {}  # where a batch that is read again ends, as its logs lost their ends
@@ -215,7 +218,7 @@ class GroupSession:
         joined = self._be_member(self._patience_ms()) is not Joined.NOT_YET
         ranges = self._still_in_logs(self._still_there(ranges, end), end)
         if joined:
-            batch = Batch(end, ranges, self.member.use(), self._elsewhere(ranges), left_out, begun=True)
+            batch = Batch(end, ranges, self.member.use(), self._elsewhere(ranges, end), left_out, begun=True)
         else:
             # Whoever holds up the group may wait for this very batch. The next call joins, and commits what it read.
             batch = Batch(end, ranges, -1, frozenset(tps), left_out, begun=True)
@@ -296,8 +299,8 @@ class GroupSession:
 
     def _proven(self, end: GroupOffset) -> None:
         """From now on partitions stand where this batch ended."""
-        for tp in end.positions:
-            self._moved.pop(tp, None)
+        owned = self.member.generation.assignment
+        self._moved = {tp: at for tp, at in self._moved.items() if tp in owned and tp not in end.positions}
         self._moved |= self._cut
         self._cut = {}
         self._start = end
@@ -310,7 +313,7 @@ class GroupSession:
         client, subscription = self.member.client, self._options.subscription
         anew = positions.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
         concerned = [r.tp for r in ranges if r.tp.topic in anew]
-        told = self._others(client.committed(concerned)) if concerned else {}
+        told = self._others(client.committed(concerned), end.batch) if concerned else {}
         gone = self._gone_for_good([r.tp for r in ranges if subscription.has(r.tp)])
         left = []
         for r in ranges:
@@ -381,21 +384,28 @@ class GroupSession:
             return None
         return self._options.heartbeat_interval_ms + SIBLING_SLACK_MS
 
-    def _elsewhere(self, ranges: Collection[OffsetRange]) -> frozenset[TopicPartition]:
-        """Of a batch that is read again, the partitions that are not this member's any more, or that others moved."""
-        owned = self.member.generation.assignment
+    def _elsewhere(self, ranges: Collection[OffsetRange], end: GroupOffset) -> frozenset[TopicPartition]:
+        """Of a batch that is read again, the partitions that others moved, or may own.
+
+        Nobody else owns a partition while this query is alone in the group, even if it has left the topic.
+        """
+        generation = self.member.generation
         committed = self.member.client.committed([r.tp for r in ranges])
-        elsewhere = {r.tp for r in ranges if r.tp not in owned}
-        for r in ranges:
-            group = committed.get(r.tp)
-            if group is not None and group.offset != r.start and not is_own(group.metadata, self.reader):
-                elsewhere.add(r.tp)
-        if elsewhere:
-            log.warning(
-                "group %s: rows of %s come again, as the checkpoint says, and are not committed: others have gone on",
-                self.committer.group_id, " ".join(map(str, sorted(elsewhere))),
-            )  # fmt: skip
-        return frozenset(elsewhere)
+        alone = generation.alone or self._options.subscription.manual
+        others = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
+        moved = {
+            r.tp for r in ranges
+            if (group := committed.get(r.tp)) is not None
+            and group.offset != r.start
+            and not is_own(group.metadata, self.reader, end.batch)
+        }  # fmt: skip
+        for tps, why in ((moved, "others have gone on"), (others - moved, "this query does not own them any more")):
+            if tps:
+                log.warning(
+                    "group %s: rows of %s come again, as the checkpoint says, and are not committed: %s",
+                    self.committer.group_id, " ".join(map(str, sorted(tps))), why,
+                )  # fmt: skip
+        return frozenset(others | moved)
 
     def _be_member(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a settled group, if it settles in time; a planned batch that gave way goes on."""
@@ -495,28 +505,40 @@ class GroupSession:
     def _take_positions(self, start: GroupOffset) -> None:
         """Decide where owned partitions start that this member did not own before."""
         client, generation = self.member.client, self.member.generation
-        self._moved = {tp: offset for tp, offset in self._moved.items() if tp in generation.assignment}
+        given_up = self._existing({tp: at for tp, at in self._moved.items() if tp not in generation.assignment})
+        self._moved = {tp: at for tp, at in self._moved.items() if tp in generation.assignment} | given_up
         self._check_topics(start)
         self._check_deleted(start)
-        known_before = {tp for tp in self._known if tp.topic not in self._anew}
+        known_before = {tp for tp in self._known - self._remade if tp.topic not in self._anew}
         if self._is_restart:
             # Later ones are known when they have been read: others may own a new partition for a while, or nobody.
             self._at_first = client.known_partitions(self._options.subscription)
             self._known |= self._at_first
             self._check_named(self._at_first)
         missing = generation.assignment - self._positioned - self._gone
-        committed = self._committed(missing) if missing else {}
+        if self._is_restart:
+            committed = self._committed_at_start(start, missing)
+        else:
+            committed = self._committed(missing) if missing else {}
         if missing:
             self._check_not_replaced(committed)
-        self._unbegun.learn(committed, start.batch)
+        self._unbegun.learn(committed, start.batch, start.batch + 1)
         in_group = self.committer.in_group
         untouched = frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset)
         starts = self._starts(missing, known_before, committed, untouched, start)
-        is_restart, self._is_new_query, self._is_restart = self._is_restart, False, False
+        self.committer.agreed(missing, committed)
+        without = positions.without_offset(starts, committed, self._is_new_query)
+        if without:
+            log.warning(
+                "group %s: no committed offset for %s, never or not any more: starting there as "
+                "kafka.auto.offset.reset says (%s)",
+                self.committer.group_id, " ".join(map(str, without)), self._rules.auto_offset_reset,
+            )  # fmt: skip
+        is_restart = self._is_restart and not self._is_new_query
+        self._is_new_query = self._is_restart = False
         if not missing:
             self._anew.clear()
             return
-        self.committer.agreed(missing, committed)
         self._ends = {}  # of logs that may have been made again, or moved on under others
         self._due.forget(missing)
         strategy = self._options.starting_by_timestamp_strategy
@@ -536,19 +558,61 @@ class GroupSession:
             self._events.moved(
                 generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
             )
-        wrong = {tp for tp, s in starts.items() if s.commit and (tp in start.positions or tp in committed)}
+        known = {*start.positions, *start.left, *committed}
+        wrong = {tp for tp, s in starts.items() if s.commit and tp in known}
         writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
         # Of a batch that is going to be planned once more.
         own = {tp: w for tp, w in writers.items() if w is not None and w.reader == self.reader}
         wrong |= {tp for tp, w in own.items() if w.without is not None and w.without > start.batch}
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        if corrections:
+        adopted = {
+            tp: group for tp, group in committed.items()
+            if offsets.get(tp) == group.offset
+            and tp not in corrections
+            and not is_signed(group.metadata, self.reader)
+        }  # fmt: skip
+        if corrections or adopted:
             self.member.check_may_commit()
         newer = self.committer.correct(corrections, client, generation.id, start.batch)
+        self.committer.adopt(adopted, client, generation.id, start.batch)
         self._positioned |= set(offsets) - newer  # whose positions are taken again
         self._known |= set(offsets)
+        self._remade -= set(offsets)
         self._anew.clear()
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+
+    def _committed_at_start(
+        self, start: GroupOffset, missing: Collection[TopicPartition]
+    ) -> dict[TopicPartition, Committed]:
+        """As :meth:`_committed`; and take note of what the group says of the checkpoint's other partitions."""
+        unowned = self._unowned(start, self.member.generation.assignment)
+        asked = {*missing, *unowned}
+        committed = self._committed(asked) if asked else {}
+        others = {tp: group for tp, group in committed.items() if tp in unowned}
+        if self._foreign and self._options.on_offset_conflict != "group":
+            # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
+            # that others own as yet; what the group says later is newer.
+            self.committer.agreed(unowned, others)
+        else:
+            self._by_group = left.settled(unowned, others, self.reader, start.batch)
+        return {tp: group for tp, group in committed.items() if tp in missing}
+
+    def _unowned(self, start: GroupOffset, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where partitions stand that this query has read, or was about to read, and that are not `owned`."""
+        return self._existing({tp: at for tp, at in self._kept(start).items() if tp not in owned})
+
+    def _existing(self, positions_of: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Without partitions of topics that are subscribed to and that do not exist, as the cluster last told."""
+        if not positions_of:
+            return {}
+        subscription = self._options.subscription
+        existing = self.member.client.known_partitions(subscription)
+        return {tp: at for tp, at in positions_of.items() if tp in existing or not subscription.has(tp)}
+
+    def _kept(self, start: GroupOffset) -> dict[TopicPartition, int]:
+        """Where partitions stand, owned or not, as far as this query knows."""
+        known = start.left | start.positions | self._moved
+        return {tp: at for tp, at in known.items() if tp not in self._remade}
 
     def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group says of `tps`; not asked where it has no say."""
@@ -565,25 +629,34 @@ class GroupSession:
         start: GroupOffset,
     ) -> dict[TopicPartition, positions.Start]:
         anew = {tp for tp in missing if tp.topic in self._anew}
-        kept = {tp: self._position(start, tp) for tp in missing if tp in self._moved or tp in start.positions}
+        kept = {tp: at for tp, at in self._kept(start).items() if tp in missing}
         kept |= {tp: offset for tp, offset in self._unbegun.left_out.items() if tp in missing}
         kept = {tp: offset for tp, offset in kept.items() if tp not in anew}
         rest = set(missing) - set(kept) - anew
-        checkpoint = positions.Checkpoint(kept, self.reader, start.generation, self._foreign, untouched)
+        foreign = self._foreign and self._is_restart
+        checkpoint = positions.Checkpoint(kept, self.reader, start.generation, start.batch, foreign, untouched)
         policy = self._options.on_offset_conflict if self._is_restart else "auto"
         starts = positions.restarted(checkpoint, committed, policy)
         # What this query said of a topic that was deleted, to the group too, does not hold for the one made after it.
         starts |= positions.new_partitions(
-            anew, {tp: c for tp, c in committed.items() if tp in self._others(committed)}
+            anew, {tp: c for tp, c in committed.items() if tp in self._others(committed, start.batch)}
         )
         if self._is_new_query:
-            return starts | self._rules.new(rest, committed)
+            return starts | self._rules.new(rest, committed, self._others_read(rest & committed.keys()))
         unseen = rest - set(known_before)
         return starts | positions.new_partitions(unseen, committed) | self._rules.gained(rest - unseen, committed)
 
-    def _others(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
-        """What somebody else committed."""
-        return {tp: group for tp, group in committed.items() if not is_own(group.metadata, self.reader)}
+    def _others_read(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
+        """Names of members that go on from what the group has committed of `tps`, where options say other starts."""
+        if not tps or self._rules.starting.group or self._options.subscription.manual:
+            return ()
+        names = {reader: instance_id_of(self._options.group_instance_id, reader) for reader in self._siblings.apart()}
+        own = instance_id_of(self._options.group_instance_id, self.reader)
+        return others_in_group(self.member.client, self.member.generation, own, names.values())
+
+    def _others(self, committed: Mapping[TopicPartition, Committed], batch: int) -> dict[TopicPartition, Committed]:
+        """What somebody else committed, for a checkpoint that ends with `batch`."""
+        return {tp: group for tp, group in committed.items() if not is_own(group.metadata, self.reader, batch)}
 
     def _check_topics(self, start: GroupOffset) -> None:
         """Topics that were deleted and made again: offsets of the old one mean other records.
@@ -594,11 +667,13 @@ class GroupSession:
         now = self.member.client.topic_ids({tp.topic for tp in owned})
         anew = positions.made_anew(self._topic_ids, now)
         if anew:
-            concerned = sorted(tp for tp in owned if tp.topic in anew and (tp in start.positions or tp in self._moved))
-            told = self._others(self._committed(concerned))
+            kept = {tp: at for tp, at in self._kept(start).items() if tp.topic in anew}
+            concerned = sorted(owned & kept.keys())
+            self._remade |= kept.keys() - owned
+            told = self._others(self._committed(concerned), start.batch)
             for tp in concerned:
                 if tp not in told:
-                    self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(tp, self._position(start, tp)))
+                    self._losses.report("PARTITION_OFFSET_CHANGED", _made_anew(tp, kept[tp]))
             self._positioned -= set(concerned)
             self._anew |= set(anew)
             self._at_first = {tp for tp in self._at_first if tp.topic not in anew}
@@ -780,7 +855,9 @@ class GroupSession:
         generation = self.member.generation
         ends = {r.tp: r.end for r in ranges}
         begin = {tp: self._position(start, tp) for tp in generation.assignment & self._positioned}
-        topics = {tp.topic for tp in begin}
+        self._by_group -= begin.keys()
+        behind = left.left_behind(self._unowned(start, begin), self.committer.in_group, self._by_group)
+        topics = {tp.topic for tp in (*begin, *behind)}
         return GroupOffset(
             positions={tp: ends.get(tp, offset) for tp, offset in begin.items()},
             reader=self.reader,
@@ -788,7 +865,8 @@ class GroupSession:
             batch=start.batch + 1,
             topic_ids={topic: topic_id for topic, topic_id in self._topic_ids.items() if topic in topics},
             moved=self.kept.starts(start, begin),
-            epochs=self.epochs.of(begin),
+            epochs=self.epochs.of({*begin, *behind}),
+            left=behind,
         )
 
     def _plan(self, batch: Batch, replay: bool) -> None:

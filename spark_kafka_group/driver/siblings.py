@@ -38,6 +38,7 @@ class Siblings:
         self._file: IO[str] | None = None
         self._group_id = group_id
         self._reader = reader
+        self._subscription = subscription
         if directory is None or subscription.manual:
             return
         self._folder = directory / FOLDER / hashlib.sha256(group_id.encode()).hexdigest()[:32]
@@ -51,6 +52,10 @@ class Siblings:
     def any(self) -> bool:
         """Whether there are others now."""
         return bool(self._others())
+
+    def apart(self) -> frozenset[str]:
+        """Readers of those that share no topic with this source."""
+        return frozenset(other["reader"] for other in self._others() if not _shared(self._subscription, other))
 
     def close(self) -> None:
         """Be no longer seen. Harmless when repeated."""

@@ -146,9 +146,10 @@ class LeaderEpochs:
         anew
             Whether the partition's topic was made again: what the checkpoint says of it is about another log.
         """
+        kept = checkpoint.left | checkpoint.positions
         for tp, position in positions.items():
             said = [-1]
-            if checkpoint.positions.get(tp) == position and not anew(tp):
+            if kept.get(tp) == position and not anew(tp):
                 said.append(checkpoint.epochs.get(tp, -1))
             if tp in committed and committed[tp].offset == position:
                 said.append(committed[tp].leader_epoch)

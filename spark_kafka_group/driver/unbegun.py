@@ -21,7 +21,7 @@ from dataclasses import replace
 
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipLostError
-from spark_kafka_group.notes import left_out
+from spark_kafka_group.notes import left_out_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
@@ -92,10 +92,15 @@ class Unbegun:
         """
         self._take_back(batch, {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}, batch.generation)
 
-    def learn(self, committed: Mapping[TopicPartition, Committed], batch: int) -> set[TopicPartition]:
-        """Take note of, and return, the partitions of which the group says that `batch` has not read them."""
+    def learn(self, committed: Mapping[TopicPartition, Committed], batch: int, *planned: int) -> set[TopicPartition]:
+        """Take note of, and return, the partitions of which the group says that `batch` has not read them.
+
+        Or one that was `planned` and is to be planned again: it was to begin where the group says, whatever the end of
+        `batch` is. Words about other batches are no longer, or not yet, true of this checkpoint, which was rolled back.
+        """
         self.at(batch)
-        found = {tp: group.offset for tp, group in committed.items() if left_out(group.metadata, self._reader, batch)}
+        notes = {tp: left_out_of(group.metadata, self._reader) for tp, group in committed.items()}
+        found = {tp: committed[tp].offset for tp, named in notes.items() if named in (batch, *planned)}
         self.left_out |= found
         return set(found)
 

@@ -7,7 +7,7 @@ import logging
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.member import Joined
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.notes import is_own
+from spark_kafka_group.notes import is_signed
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import Generation, GroupClient
 
@@ -107,7 +107,7 @@ class Unmanaged:
             )
         committed = self.client.committed(self.generation.assignment)
         for tp, group in sorted(committed.items()):
-            if not is_own(group.metadata, self._reader):
+            if not is_signed(group.metadata, self._reader):
                 log.warning(
                     "group %s: %s: offset %d was committed by somebody else (%s): programs that assign partitions "
                     "under one group id overwrite each other's offsets; give each a group of its own",

@@ -59,17 +59,26 @@ def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
 def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
     """What a member plans, and what it commits, is of partitions assigned to it in its generation.
 
-    A batch that is read again after a crash is as the checkpoint says, whoever owns its partitions now; committing is
-    what it takes an owner for.
+    A batch that is read again after a crash is as the checkpoint says, whoever owns its partitions now. It may be
+    committed for partitions that no member owns.
     """
     assigned: dict[tuple[str, str, int], Event] = {}
+    owned: set[tuple[str, int, TopicPartition]] = set()
+    replayed: set[tuple[str, str, int, TopicPartition]] = set()
     for event in events:
         member = (event.group, event.member, event.generation)
         if event.kind == "assigned":
             assigned[member] = event
+            owned |= {(event.group, event.generation, tp) for tp in event.partitions}
         last = assigned.get(member)
+        if event.replay:
+            replayed |= {(*member, found.tp) for found in event.ranges}
         said = [] if event.replay else [(found.tp, f"planned {found}") for found in event.ranges]
-        said += [(tp, f"committed {tp}={offset}") for tp, offset in event.offsets.items()]
+        said += [
+            (tp, f"committed {tp}={offset}")
+            for tp, offset in event.offsets.items()
+            if (*member, tp) not in replayed or (event.group, event.generation, tp) in owned
+        ]
         for tp, what in said:
             if last is None or tp not in last.partitions:
                 problem = (

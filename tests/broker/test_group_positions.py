@@ -8,6 +8,7 @@ import pytest
 from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group import DataLossError, OffsetConflictError
+from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
 
@@ -123,20 +124,26 @@ class TestRunning:
         assert moved(following, topic, end) == {str(gained): 20}
         assert following[topic] == {"0": 20, "1": 20}
 
-    def test_starting_offsets_are_for_a_querys_first_partitions_only(self, kafka, group, driver_of, query_of):
-        topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        both = query_of(kafka, topic, group, **BOTH)
-        wait_until(lambda: committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}, within=30)
-        earliest = driver_of(kafka, topic, group, **QUICK | {"startingOffsets": "earliest"})
-        end = earliest.latest_offset(earliest.initial_offset(), None)
-        assert list(end[topic].values()) == [10]  # the one it has got, from its first record on
-        earliest.latest_offset(end, None)
-        both.end()
-        both.driver.stop()
-        wait_until(lambda: len(earliest._session.member.generation.assignment) == 2, within=30)
-        produce(kafka, topic, numbered(20, 2))
-        following = earliest.latest_offset(end, None)
-        assert list(moved(following, topic, end).values()) == [10]
+    def test_a_partition_that_starting_offsets_do_not_name_was_added_later_and_is_read_from_its_first_record(
+        self, kafka, group, driver_of, neighbour_of
+    ):
+        topic = topic_with(kafka, numbered(2, 1), partitions=1)
+        named = QUICK | {"startingOffsets": json.dumps({topic: {"0": 0}})}
+        first = driver_of(kafka, topic, group, **named)
+        end = first_batch(first)
+        first.stop()
+        kafka.add_partitions(topic, 2)
+        # A neighbour that never commits owns both when the query comes back.
+        neighbour = neighbour_of(kafka, topic, group, heartbeat_interval_ms=300)
+        wait_until(lambda: len(neighbour.assignment()) == 2, within=30)
+        again = driver_of(kafka, topic, group, **named)
+        assert again.latest_offset(end, None) == end
+        assert {tp.partition for tp in again._session.member.generation.assignment} == {0}
+        neighbour.close()
+        produce(kafka, topic, [r._replace(partition=1) for r in numbered(3, 1)])
+        following = wait_until(lambda: (o := again.latest_offset(end, None)) != end and o, within=30)
+        assert following[topic] == {"0": 2, "1": 3}
+        assert moved(following, topic, end) == {"1": 0}
 
     def test_a_topic_made_again_under_a_running_query_is_an_error(self, kafka, group, driver_of):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
@@ -186,8 +193,293 @@ def test_committed_offsets_of_a_group_that_was_deleted_come_back_from_the_checkp
     assert committed(kafka, group) == {(topic, 0): 20}
 
 
+class TestAdopted:
+    """Offsets that somebody else wrote, and that this query goes on from."""
+
+    @pytest.fixture
+    def start_at_7(self, kafka, group, driver_of):
+        """A query has read one batch from somebody else's offset, 7 to 20, and ends before it commits the batch."""
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): 7})
+        driver = driver_of(kafka, topic, group, **BOTH)
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        assert moved(end, topic, start) == {"0": 7}
+        driver.plan(start, end)
+        driver.stop()
+        assert committed(kafka, group) == {(topic, 0): 7}
+        return topic, end
+
+    @pytest.mark.parametrize("policy", ["auto", "fail"])
+    def test_a_batch_from_there_that_was_not_committed_does_not_come_again(
+        self, kafka, group, driver_of, start_at_7, policy
+    ):
+        topic, end = start_at_7
+        again = driver_of(kafka, topic, group, **BOTH, onOffsetConflict=policy)
+        assert again.latest_offset(end, None) == end
+        assert committed(kafka, group) == {(topic, 0): 20}
+
+    def test_a_batch_from_there_that_was_cut_short_is_read_again_as_it_was_and_committed(
+        self, kafka, group, driver_of, start_at_7
+    ):
+        topic, end = start_at_7
+        again = driver_of(kafka, topic, group, **BOTH)
+        ((replayed,),) = again.plan(again.initial_offset(), end)
+        assert (replayed.start, replayed.end) == (7, 20)
+        assert again.latest_offset(end, None) == end
+        assert committed(kafka, group) == {(topic, 0): 20}
+
+    def test_a_reset_to_the_very_same_offset_is_right(self, kafka, group, driver_of, start_at_7):
+        topic, end = start_at_7
+        again = driver_of(kafka, topic, group, **BOTH)
+        assert again.latest_offset(end, None) == end
+        again.stop()
+        commit_for(kafka, group, {(topic, 0): 7})
+        third = driver_of(kafka, topic, group, **BOTH)
+        assert moved(third.latest_offset(end, None), topic, end) == {"0": 7}
+
+    def test_a_reset_is_right_until_a_batch_has_begun_there(self, kafka, group, driver_of, start_at_7):
+        topic, end = start_at_7
+        again = driver_of(kafka, topic, group, **BOTH)
+        assert again.latest_offset(end, None) == end
+        again.stop()
+        commit_for(kafka, group, {(topic, 0): 3})
+        paused = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
+        assert paused.latest_offset(end, None) == end
+        paused.stop()
+        third = driver_of(kafka, topic, group, **BOTH)
+        following = third.latest_offset(end, None)
+        assert moved(following, topic, end) == {"0": 3}
+        third.plan(end, following)
+        third.stop()
+        fourth = driver_of(kafka, topic, group, **BOTH)
+        assert fourth.latest_offset(following, None) == following
+        assert committed(kafka, group) == {(topic, 0): 20}
+
+    def test_a_partition_without_records_until_a_later_batch_does_not_come_again(self, kafka, group, driver_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 5, (topic, 1): 10})
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first_batch(first)
+        produce(kafka, topic, [r._replace(partition=1) for r in numbered(7, 1)])
+        following = first.latest_offset(end, None)
+        assert following[topic] == {"0": 10, "1": 17}
+        first.stop()
+        again = driver_of(kafka, topic, group, **BOTH)
+        assert again.latest_offset(following, None) == following
+        assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 17}
+
+    def test_nor_does_one_that_a_neighbour_has_read_before(self, kafka, group, driver_of, neighbour_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first_batch(first)
+        neighbour = neighbour_of(kafka, topic, group, metadata_max_age_ms=300)
+        wait_until(lambda: len(neighbour.assignment()) == 1, within=30)
+        (gone,) = {tp.partition for tp in neighbour.assignment()}
+        produce(kafka, topic, [r._replace(partition=gone) for r in numbered(5, 1)])
+        wait_until(lambda: committed(kafka, group)[topic, gone] == 15, within=30)
+        neighbour.close()
+        wait_until(lambda: len(first._session.member.generation.assignment) == 2, within=30)
+        produce(kafka, topic, [r._replace(partition=gone) for r in numbered(5, 1)])
+        following = first.latest_offset(end, None)
+        assert (moved(following, topic, end), following[topic][str(gone)]) == ({str(gone): 15}, 20)
+        first.stop()
+        again = driver_of(kafka, topic, group, **BOTH)
+        assert again.latest_offset(following, None) == following
+        assert committed(kafka, group) == {(topic, gone): 20, (topic, 1 - gone): 10}
+
+
+class TestLeft:
+    """A query that no longer subscribes to a topic whose last batch it has not committed, and later does again."""
+
+    @pytest.fixture
+    def topics(self, kafka):
+        return [topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2)]
+
+    @pytest.fixture
+    def cut_short(self, kafka, group, driver_of, topics):
+        """The start and the end of a batch of both topics, after which the query ended without a commit."""
+        driver = driver_of(kafka, ",".join(topics), group, **BOTH)
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        driver.plan(start, end)
+        driver.stop()
+        assert [end[topic] for topic in topics] == [{"0": 10}] * 2
+        assert committed(kafka, group) == {}
+        return start, end
+
+    def test_its_replay_is_committed_for_that_topic_too(self, kafka, group, driver_of, topics, cut_short):
+        kept, left = topics
+        start, end = cut_short
+        driver = driver_of(kafka, kept, group, **BOTH)
+        replayed = [r for task in driver.plan(start, end) for r in task]
+        assert [(r.start, r.end) for r in replayed] == [(0, 10)] * 2
+        produce(kafka, kept, numbered(5, 1))
+        following = driver.latest_offset(end, None)
+        assert committed(kafka, group) == {(kept, 0): 10, (left, 0): 10}
+        assert "left" not in following["@group"]
+        driver.stop()
+        again = driver_of(kafka, ",".join(topics), group, **BOTH)
+        assert again.latest_offset(following, None) == following
+
+    @pytest.mark.parametrize("replayed", [True, False])
+    def test_what_was_delivered_of_it_does_not_come_again(
+        self, kafka, group, driver_of, query_of, topics, cut_short, replayed
+    ):
+        kept, left = topics
+        start, end = cut_short
+        neighbour = query_of(kafka, kept, group, **BOTH, pausePartitions=json.dumps({kept: [0]}))
+        wait_until(lambda: len(neighbour.owned()) == 1, within=30)
+        driver = driver_of(kafka, f"{kept},{topic_with(kafka, numbered(3, 2), partitions=2)}", group, **BOTH)
+        if replayed:
+            driver.plan(start, end)
+        following = wait_until(lambda: (offset := driver.latest_offset(end, None)) != end and offset, within=30)
+        # Not committed, as another member might own the partition.
+        assert (left, 0) not in committed(kafka, group)
+        assert following["@group"]["left"][left] == {"0": 10}
+        assert driver.latest_offset(following, None) == following
+        neighbour.end()
+        neighbour.driver.stop()
+        driver.stop()
+        produce(kafka, left, numbered(4, 1))
+        again = driver_of(kafka, left, group, **BOTH)
+        last = again.latest_offset(following, None)
+        assert (moved(last, left, following), last[left]) == ({"0": 10}, {"0": 14})
+        assert again.latest_offset(last, None) == last
+        assert committed(kafka, group)[left, 0] == 14
+
+    def test_but_where_somebody_else_has_gone_on_is_right(self, kafka, group, driver_of, topics, cut_short):
+        kept, left = topics
+        _, end = cut_short
+        driver = driver_of(kafka, kept, group, **BOTH)
+        produce(kafka, kept, numbered(5, 1))
+        following = driver.latest_offset(end, None)
+        assert following["@group"]["left"] == {left: {"0": 10}}
+        driver.stop()
+        produce(kafka, left, numbered(10, 1))
+        commit_for(kafka, group, {(left, 0): 15})
+        again = driver_of(kafka, ",".join(topics), group, **BOTH)
+        last = again.latest_offset(following, None)
+        assert (moved(last, left, following), last[left]) == ({"0": 15}, {"0": 20})
+
+    def test_so_it_is_while_the_topic_is_left(self, kafka, group, driver_of, topics, cut_short):
+        kept, left = topics
+        _, end = cut_short
+        commit_for(kafka, group, {(left, 0): 5})
+        driver = driver_of(kafka, kept, group, **BOTH)
+        produce(kafka, kept, numbered(5, 1))
+        assert "left" not in driver.latest_offset(end, None)["@group"]
+
+
+class TestContinuedFromSparksSource:
+    """The first run of a checkpoint that format("kafka") wrote."""
+
+    def test_a_partition_that_leaves_and_comes_back_goes_on_where_the_neighbour_left_off(
+        self, kafka, group, driver_of, query_of
+    ):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 2, (topic, 1): 2})
+        first = driver_of(kafka, topic, group, **BOTH)
+        start = {topic: {"0": 5, "1": 5}}
+        end = first.latest_offset(start, None)
+        assert first.latest_offset(end, None) == end
+        second = query_of(kafka, topic, group, **BOTH)
+        wait_until(lambda: len(second.owned()) == 1, within=30)
+        ((_, gone),) = second.owned()
+        produce(kafka, topic, [r._replace(partition=gone) for r in numbered(10, 1)])
+        wait_until(lambda: committed(kafka, group)[topic, gone] == 20, within=30)
+        second.end()
+        second.driver.stop()
+        wait_until(lambda: len(first._session.member.generation.assignment) == 2, within=30)
+        assert first.latest_offset(end, None) == end
+        assert committed(kafka, group) == {(topic, gone): 20, (topic, 1 - gone): 10}
+
+    @pytest.mark.parametrize(("paused", "position"), [([0, 1], 5), ([], 20)])
+    def test_one_that_a_neighbour_owns_at_first_starts_at_the_checkpoint_unless_the_neighbour_reads_on(
+        self, kafka, group, driver_of, query_of, paused, position
+    ):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 2, (topic, 1): 2})
+        second = query_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: paused}))
+        wait_until(lambda: len(second.owned()) == 2, within=30)
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first.latest_offset({topic: {"0": 5, "1": 5}}, None)
+        assert list(end[topic].values()) == [10]
+        assert first.latest_offset(end, None) == end
+        gained = 1 - int(*end[topic])
+        produce(kafka, topic, [r._replace(partition=gained) for r in numbered(10, 1)])
+        wait_until(lambda: paused or committed(kafka, group)[topic, gained] == 20, within=30)
+        second.end()
+        second.driver.stop()
+        wait_until(lambda: len(first._session.member.generation.assignment) == 2, within=30)
+        produce(kafka, topic, [r._replace(partition=gained) for r in numbered(1, 1)])
+        following = first.latest_offset(end, None)
+        assert moved(following, topic, end) == {str(gained): position}
+
+
+class TestRolledBack:
+    """A checkpoint of an earlier batch, restored on purpose, in a group whose notes are about later ones."""
+
+    @pytest.mark.parametrize(
+        ("without", "position"),
+        [
+            pytest.param(0, 10, id="the batch it ends with"),
+            pytest.param(1, 10, id="the batch that is planned next"),
+            pytest.param(2, 5, id="a later one"),
+        ],
+    )
+    def test_the_group_is_believed_about_the_batches_that_the_checkpoint_is_at(
+        self, kafka, group, driver_of, without, position
+    ):
+        topic = topic_with(kafka, numbered(30, 1), partitions=1)
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first.latest_offset(first.initial_offset(), 5)
+        first.stop()
+        note = commit_note(end["@group"]["reader"], 3, without - 1, without)
+        commit_for(kafka, group, {(topic, 0): 10}, note)
+        again = driver_of(kafka, topic, group, **BOTH)
+        following = again.latest_offset(end, None)
+        assert moved(following, topic, end).get("0", 5) == position
+        assert committed(kafka, group) == {(topic, 0): position}
+
+    def test_a_batch_that_is_read_again_is_read_as_it_was_whatever_later_ones_went_without(
+        self, kafka, group, driver_of
+    ):
+        topic = topic_with(kafka, numbered(30, 1), partitions=1)
+        first = driver_of(kafka, topic, group, **BOTH)
+        end = first.latest_offset(first.initial_offset(), 5)
+        first.stop()
+        commit_for(kafka, group, {(topic, 0): 10}, commit_note(end["@group"]["reader"], 3, 0, 1))
+        again = driver_of(kafka, topic, group, **BOTH)
+        ((replayed,),) = again.plan(again.initial_offset(), end)
+        assert (replayed.start, replayed.end) == (0, 5)
+
+
 class TestExplicitStarts:
     """A new query that is told where to start, in a group that stands somewhere else."""
+
+    @pytest.mark.parametrize("starting", ["earliest", "latest"])
+    def test_while_others_are_members_the_groups_offset_is_right(
+        self, kafka, group, driver_of, query_of, caplog, starting
+    ):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 4, (topic, 1): 4})
+        behind = query_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0, 1]}))
+        wait_until(lambda: len(behind.owned()) == 2, within=30)
+        driver = driver_of(kafka, topic, group, **QUICK, startingOffsets=starting)
+        end = driver.latest_offset(driver.initial_offset(), None)
+        assert (list(moved(end, topic, {}).values()), list(end[topic].values())) == ([4], [10])
+        assert set(committed(kafka, group).values()) == {4}
+        said = f"startingOffsets says {starting}, the group has committed 4 and has other members (groupkafka-"
+        assert said in caplog.text
+        assert driver._session.metrics.offset_conflicts == 0
+
+    def test_a_partition_of_which_the_group_alone_has_no_offset_is_a_warning(self, kafka, group, driver_of, caplog):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 4})
+        driver = driver_of(kafka, topic, group, **LATEST)
+        assert driver.latest_offset(driver.initial_offset(), None)[topic] == {"0": 10, "1": 10}
+        assert f"no committed offset for {topic}-1, never or not any more: starting there as" in caplog.text
 
     def test_a_partition_not_read_before_a_restart_still_starts_there(self, kafka, group, driver_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)

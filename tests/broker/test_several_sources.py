@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import pytest
 from running import settled
-from support import committed, numbered, produce, topic_with
+from support import commit_for, committed, numbered, produce, topic_with
 
-from spark_kafka_group.notes import writer_of
+from spark_kafka_group.notes import left_out_of, writer_of
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.events import read_run
@@ -72,7 +72,10 @@ def each_once(ranges, topic, partitions, end):
 
 
 def no_marks(kafka, group):
-    return all(writer_of(note).without is None for _, note in kafka.committed(group).values())
+    return all(
+        (writer_of(note).without, writer_of(note).left_by) == (None, None)
+        for _, note in kafka.committed(group).values()
+    )
 
 
 def verified(*paths):
@@ -145,6 +148,15 @@ def test_two_topics_in_one_group(kafka, group, drivers_of, logs, strategy):
     assert {event.generation for event in events if event.kind == "committed"} == {planned[0]}
 
 
+def test_explicit_starting_offsets_are_for_all_sources_of_a_query_alone_in_its_group(kafka, group, driver_of, shared):
+    topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
+    commit_for(kafka, group, {(topic, p): 7 for topic in topics for p in range(2)})
+    drivers = [driver_of(kafka, topic, group, shared, **QUICK, startingOffsets="earliest") for topic in topics]
+    sources = Sources(drivers).start()
+    sources.drain(40)
+    assert [(r.start, r.end) for r in sources.ranges] == [(0, 10)] * 4
+
+
 def test_one_topic_twice_each_source_reads_a_part(kafka, group, driver_of, shared, logs, caplog):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
     drivers = [driver_of(kafka, topic, group, shared, eventLog=log, **BOTH) for log in logs[:2]]
@@ -181,7 +193,7 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, drivers_of, idle_
     (gone,) = {TopicPartition(topics[0], p) for p in range(2)} - {r.tp for r in first}
     assert third._session.member.generation.assignment == {gone}
     offset, note = kafka.committed(group)[gone]
-    assert (offset, writer_of(note).without) == (0, 0)
+    assert (offset, left_out_of(note, sources.drivers[0]._session.reader)) == (0, 0)
     # Everybody leaves, and nobody has been told that the batch has succeeded.
     for driver in [third, *sources.drivers]:
         driver.stop()
@@ -229,7 +241,7 @@ def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
     assert before.positions == {read.tp: 10, gone: 10}
     assert end.positions == {read.tp: 10, gone: 0}
     assert end.ranges(before) == []
-    assert writer_of(kafka.committed(group)[gone][1]).without == 0
+    assert left_out_of(kafka.committed(group)[gone][1], sources.drivers[0]._session.reader) == 0
     for driver in sources.drivers:
         driver.stop()
     again = Sources(drivers_of(topics), sources.logged if logged else sources.logged[:-1])

@@ -1,5 +1,6 @@
 """group_batch: a bounded read that commits when its block ends well."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -7,6 +8,7 @@ from support import commit_for, committed, committed_epochs, members, numbered, 
 
 from spark_kafka_group import DataLossError, OptionError, group_batch
 from spark_kafka_group.driver import batch
+from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 
 
@@ -50,6 +52,23 @@ def test_an_empty_batch_commits_nothing(spark, kafka, group):
         assert batch.records == 0
         assert batch.df.count() == 0
     assert committed(kafka, group) == {}
+
+
+def test_while_others_are_members_it_goes_on_from_the_groups_offset_whatever_starting_offsets_say(
+    spark, kafka, group, caplog
+):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    commit_for(kafka, group, {(topic, p): 4 for p in range(2)})
+    paused = json.dumps({topic: [0, 1]})
+    idle = StreamDriver(Options.parse(options(kafka, topic, group, startingOffsets="group", pausePartitions=paused)))
+    try:
+        idle.latest_offset(idle.initial_offset())
+        with group_batch(spark, options(kafka, topic, group, startingOffsets="earliest")) as batch:
+            assert [(r.start, r.end) for r in batch.ranges] == [(4, 10)]
+    finally:
+        idle.stop()
+    assert sorted(committed(kafka, group).values()) == [4, 10]
+    assert "startingOffsets says earliest, the group has committed 4 and has other members" in caplog.text
 
 
 def test_it_needs_a_group(spark, kafka):

@@ -142,6 +142,30 @@ def test_a_sink_that_raises_leaves_the_committed_offsets_and_the_rows_come_again
     assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
 
 
+def test_a_query_that_runs_once_from_somebody_elses_offset_does_not_read_its_batch_twice(kafka, group, sink):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    commit_for(kafka, group, {(topic, 0): 7})
+    for _ in range(2):  # the end of a batch is all that Spark tells the source of its success, at the next start
+        sink.start(options(kafka, topic, group, startingOffsets="group"), {"once": True}).awaitTermination()
+    assert sink.values() == list(range(7, 20))
+    assert committed(kafka, group) == {(topic, 0): 20}
+
+
+def test_a_topic_that_is_left_and_subscribed_again_after_a_batch_cut_short_comes_once(kafka, group, sink):
+    kept, left = (topic_with(kafka, numbered(10, 1, first), partitions=1) for first in (0, 10))
+    both = options(kafka, f"{kept},{left}", group)
+
+    def fail(batch_id):
+        raise RuntimeError("stopped")
+
+    with pytest.raises(StreamingQueryException, match="stopped"):
+        sink.start(both, during=fail).awaitTermination()
+    for settings in (options(kafka, kept, group), both):
+        sink.run(settings)
+    assert sink.values() == list(range(20))
+    assert committed(kafka, group) == {(kept, 0): 10, (left, 0): 10}
+
+
 def test_a_failed_task_commits_nothing(spark, kafka, group, tmp_path):
     from pyspark.sql.functions import udf
 

@@ -23,6 +23,15 @@ def test_an_offset_survives_json_and_has_the_documented_shape():
     assert GroupOffset.from_json(offset.to_json()) == offset
 
 
+def test_partitions_that_are_not_owned_any_more_are_kept_apart():
+    offset = GroupOffset({ORDERS_0: 120}, "r", 7, left={ORDERS_1: 80})
+    assert offset.to_json() == {
+        "orders": {"0": 120},
+        "@group": {"reader": "r", "generation": 7, "left": {"orders": {"1": 80}}},
+    }
+    assert GroupOffset.from_json(offset.to_json()) == offset
+
+
 def test_leader_epochs_are_kept_where_they_are_known():
     offset = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, epochs={ORDERS_1: 5})
     assert offset.to_json()["@group"] == {"reader": "r", "generation": 7, "epochs": {"orders": {"1": 5}}}

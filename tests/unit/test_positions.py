@@ -13,9 +13,10 @@ from spark_kafka_group.driver.positions import (
     new_partitions,
     replaced_in,
     restarted,
+    without_offset,
 )
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
-from spark_kafka_group.notes import commit_note, writer_of
+from spark_kafka_group.notes import adopting_note, commit_note, left_out_of, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
@@ -30,14 +31,23 @@ def named(tp, offset):
 
 def restart(committed, policy="auto", foreign=False):
     """A query that stood at offset 5 of A starts again."""
-    return restarted(Checkpoint({A: 5}, "me", 4, foreign), committed, policy)
+    return restarted(Checkpoint({A: 5}, "me", 4, 2, foreign), committed, policy)
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None)
-    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None)
-    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8)
+    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None)
+    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None)
+    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None)
+    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None)
     assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
+
+
+def test_what_a_batch_went_without_is_to_be_read_in_the_note_of_who_adopts_the_offset():
+    note = commit_note("first", 3, 7, without=8)
+    for reader in ("second", "third"):
+        note = adopting_note(reader, 4, 2, note)
+        assert writer_of(note).reader == reader
+        assert [left_out_of(note, who) for who in ("first", "second", "third")] == [8, None, None]
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
@@ -103,6 +113,19 @@ def test_an_older_checkpoint_restored_on_purpose_is_right():
     assert (start.offset, start.commit) == (5, True)
 
 
+def test_an_adopted_offset_is_somebody_elses_for_a_checkpoint_that_does_not_know_it_and_own_for_later_ones():
+    adopted = {batch: Committed(3, adopting_note("me", 4, batch, "")) for batch in (1, 2, 3)}
+    assert {batch: restart({A: group})[A] for batch, group in adopted.items()} == {
+        1: Start(5, commit=True, conflict=restart({A: adopted[1]})[A].conflict),
+        2: Start(3, conflict=restart({A: adopted[2]})[A].conflict),
+        3: Start(3, conflict=restart({A: adopted[3]})[A].conflict),
+    }
+    assert "somebody else, and this query has adopted it in generation 4" in restart({A: adopted[2]})[A].conflict
+    assert restart({A: adopted[1]}, "fail")[A].offset == 5
+    with pytest.raises(OffsetConflictError):
+        restart({A: adopted[2]}, "fail")
+
+
 @pytest.mark.parametrize("metadata", ["", commit_note("other", 8)])
 def test_an_offset_somebody_else_wrote_is_right(metadata):
     start = restart({A: Committed(2, metadata)})[A]
@@ -145,6 +168,28 @@ def test_a_missing_commit_of_its_own_is_no_reason_to_fail(committed):
 def test_a_partition_gained_goes_on_where_the_member_before_left_off_whatever_starting_offsets_say():
     rules = StartRules(Bound("startingOffsets", every=EARLIEST), "latest")
     assert rules.gained([A, B], {A: Committed(90, "")}) == {A: Start(90), B: Start(EARLIEST)}
+
+
+def test_one_that_starting_offsets_do_not_name_was_added_later_and_is_read_from_its_first_record():
+    assert StartRules(named(A, 7), "latest").gained([A, B], {}) == {A: Start(7), B: Start(EARLIEST)}
+
+
+@pytest.mark.parametrize("starting", [Bound("startingOffsets", every=LATEST), named(A, 7)])
+def test_while_others_are_members_the_groups_offset_wins_over_starting_offsets(starting):
+    rules = StartRules(starting, "latest")
+    (start,) = rules.new([A], {A: Committed(90, "")}, ["them"]).values()
+    assert (start.offset, start.commit) == (90, False)
+    said = "latest" if starting.every else 7
+    assert f"startingOffsets says {said}, the group has committed 90 and has other members (them)" in start.conflict
+    assert rules.new([A], {}, ["them"]) == rules.new([A], {})
+
+
+def test_a_start_by_the_reset_policy_is_worth_a_warning_but_for_a_new_query_in_a_new_group():
+    committed = {A: Committed(90, "")}
+    rules = StartRules(Bound("startingOffsets", group=True), "latest")
+    assert without_offset(rules.new([A, B], committed), committed, True) == [B]
+    assert without_offset(rules.new([A, B], {}), {}, True) == []
+    assert without_offset(rules.gained([B], {}), {}, False) == [B]
 
 
 def test_a_topic_made_again_is_known_by_its_id():

@@ -129,12 +129,17 @@ def test_a_range_under_a_generation_that_assigned_nothing_is_found():
     assert proof(script.events) == ["run:2"]
 
 
-def test_a_batch_that_is_read_again_may_be_of_partitions_that_others_own_but_not_be_committed():
+def test_a_batch_that_is_read_again_may_be_of_partitions_that_others_own_but_not_be_committed_for_them():
     script = Script().assigned("a", 1, T0, T1).planned("a", 1, 0, (T0, 0, 5), (T1, 0, 5)).revoked("a", 1, T1)
-    script.assigned("a", 2, T0).planned("a", 2, 0, (T0, 0, 5), (T1, 0, 5), replay=True)
-    assert found(script.committed("a", 2, 0, t0=5).events) == []
+    unowned = Script()
+    unowned.events = list(script.events)
+    script.assigned("b", 2, T1)
+    for each in (script, unowned):
+        each.assigned("a", 2, T0).planned("a", 2, 0, (T0, 0, 5), (T1, 0, 5), replay=True).committed("a", 2, 0, t0=5)
+        assert found(each.events) == []
+    assert found(unowned.committed("a", 2, 0, t1=5).events) == []
     assert found(script.committed("a", 2, 0, t1=5).events) == [PLANNED_BY_OWNER]
-    assert proof(script.events) == ["run:4", "run:7"]
+    assert proof(script.events) == ["run:5", "run:8"]
     assert "committed orders-1=5 in generation 2" in verify(script.events).violations[0].problem
 
 

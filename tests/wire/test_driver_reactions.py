@@ -50,6 +50,16 @@ def test_a_batch_whose_commit_came_too_late_is_committed_in_the_next_generation(
     assert len(broker.received(OFFSET_FETCH)) == 2  # for the positions, and right before the commit
 
 
+def test_sparks_word_on_the_batch_before_does_not_commit_the_one_that_is_planned(broker, driver):
+    following = driver.latest_offset(driver.end, LIMIT)
+    broker.forget_received()
+    driver.commit(driver.end)  # which Spark calls while it builds the next batch
+    assert broker.received(COMMIT) == []
+    assert committed(broker) == ends(driver.end)
+    driver.commit(following)
+    assert committed(broker) == ends(following)
+
+
 @cells(Reaction.RETAKE, Reaction.JOIN_AS_NEW, of=(HEARTBEAT,))
 def test_membership_lost_while_a_batch_runs_is_taken_up_again_with_its_positions(broker, driver, request_, error):
     broker.answer(HEARTBEAT, error)
