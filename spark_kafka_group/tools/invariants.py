@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.events import Event
 from spark_kafka_group.tools.history import Commit, History, Moved, Plan
+from spark_kafka_group.tools.sight import Sight
 
 WITHOUT_MEMBERSHIP = -1
 """The generation of a member that was assigned its partitions by hand."""
@@ -41,6 +42,17 @@ class InDoubt:
 
     plan: Plan
     followed_by: Event
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """Records between two commits that no event tells of, when another member may have owned their partition.
+
+    It may have read them, and written no events.
+    """
+
+    range: OffsetRange
+    proof: tuple[Event, ...]
 
 
 def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
@@ -141,10 +153,16 @@ def never_backward(history: History) -> Iterator[Violation]:
             moved.clear()
 
 
-def one_after_another(history: History) -> Iterator[Violation | InDoubt]:
+def one_after_another(history: History, sight: Sight | None = None) -> Iterator[Violation | InDoubt | Unseen]:
     """Committed ranges follow each other without gap or overlap, but where their member was moved to their start.
 
-    A gap that ranges planned and not committed fill exactly is in doubt.
+    A gap that ranges planned and not committed fill exactly is in doubt. One is unseen if members that wrote no events
+    may have filled it.
+
+    Parameters
+    ----------
+    sight
+        What the events can tell of; everything if not given, as all members wrote some.
     """
     last: Commit | None = None
     moved: dict[str, int] = {}
@@ -156,7 +174,8 @@ def one_after_another(history: History) -> Iterator[Violation | InDoubt]:
             moved[step.event.member] = step.to
         else:
             if last is not None and step.plan is not None:
-                yield from _follows(last, step, step.plan, moved.get(step.event.member), pending)
+                found = _follows(last, step, step.plan, moved.get(step.event.member), pending)
+                yield from found if sight is None else _as_seen(found, sight, last, step, step.plan)
             # Whoever planned this range knew what became of the ones planned before.
             if step.plan in pending:
                 pending = pending[pending.index(step.plan) + 1 :]
@@ -182,6 +201,19 @@ def _follows(
     what = f"[{expected},{start}) was left out" if start > expected else f"[{start},{expected}) was committed before"
     problem = f"{commit.event.member} committed {plan.range}, where {expected} was to be next: {what}"
     yield Violation(ONE_AFTER_ANOTHER, problem, (last.event, plan.event, commit.event))
+
+
+def _as_seen(
+    found: Iterable[Violation | InDoubt], sight: Sight, last: Commit, commit: Commit, plan: Plan
+) -> Iterator[Violation | InDoubt | Unseen]:
+    """What was found between two commits, by who could know."""
+    generations = last.event.generation, commit.event.generation
+    forward = plan.range.start > last.offset
+    for finding in found:
+        if isinstance(finding, Violation) and forward and sight.lost(commit.event.group, commit.tp, *generations):
+            yield Unseen(OffsetRange(commit.tp, last.offset, plan.range.start), finding.proof)
+        else:
+            yield finding
 
 
 def _filling(plans: Collection[Plan], start: int, end: int) -> list[Plan] | None:

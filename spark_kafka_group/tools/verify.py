@@ -13,7 +13,8 @@ from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.events import Event, read_run
 from spark_kafka_group.tools.history import Commit, histories
-from spark_kafka_group.tools.invariants import InDoubt, Violation
+from spark_kafka_group.tools.invariants import InDoubt, Unseen, Violation
+from spark_kafka_group.tools.sight import Sight
 
 __all__ = ["Event", "Report", "verify"]
 
@@ -41,7 +42,10 @@ others own by now; only committed it may not be.
 
 A gap that planned ranges fill exactly, whose commit no event tells, is in doubt
 and no violation: the member may have died between its commit and its writing
-the event. The last line of a file may be cut off, as kill -9 leaves it.
+the event. A gap is unseen and no violation if a member that wrote no events may
+have filled it: in some generation in between, the partition was assigned to
+none of those that did. With --all-members that is a violation too. The last
+line of a file may be cut off, as kill -9 leaves it.
 
 The exit code is 3 when something is violated.
 """
@@ -60,29 +64,37 @@ class Report:
     records_committed: int
     in_doubt: tuple[InDoubt, ...]
     violations: tuple[Violation, ...]
+    unseen: tuple[Unseen, ...] = ()
 
     @property
     def records_in_doubt(self) -> int:
         return sum(found.plan.range.size for found in self.in_doubt)
 
+    @property
+    def records_unseen(self) -> int:
+        return sum(found.range.size for found in self.unseen)
 
-def verify(events: Iterable[Event]) -> Report:
+
+def verify(events: Iterable[Event], all_members: bool = True) -> Report:
     """Check a run.
 
     Parameters
     ----------
     events
         In order of time, as :func:`spark_kafka_group.tools.events.merge` gives them.
+    all_members
+        Whether they are those of all members that their groups had.
     """
     events = tuple(events)
     partitions = histories(events)
-    findings: list[Violation | InDoubt] = []
+    sight = None if all_members else Sight(events)
+    findings: list[Violation | InDoubt | Unseen] = []
     for of_events in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
         findings += of_events(events)
     for history in partitions.values():
         findings += invariants.committed_as_planned(history)
         findings += invariants.never_backward(history)
-        findings += invariants.one_after_another(history)
+        findings += invariants.one_after_another(history, sight)
     commits = [step for history in partitions.values() for step in history if isinstance(step, Commit)]
     return Report(
         events=len(events),
@@ -94,6 +106,7 @@ def verify(events: Iterable[Event]) -> Report:
         records_committed=sum(commit.plan.range.size for commit in commits if commit.plan is not None),
         in_doubt=tuple(found for found in findings if isinstance(found, InDoubt)),
         violations=tuple(found for found in findings if isinstance(found, Violation)),
+        unseen=tuple(found for found in findings if isinstance(found, Unseen)),
     )
 
 
@@ -104,13 +117,16 @@ def add_to(commands: Commands) -> None:
     """Declare the command."""
     parser = add_command(commands, "verify", SUMMARY, DESCRIPTION)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
+    parser.add_argument(
+        "--all-members", action="store_true", help="the files are of all members: what they do not tell did not happen"
+    )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Print what a run did, and what was wrong with it."""
     found = read_run(args.files)
-    report = verify(found.events)
+    report = verify(found.events, args.all_members)
     lines = _json_lines(report, found.remarks) if args.json else _text_lines(report, found.remarks)
     print("\n".join(lines))
     return VIOLATED if report.violations else 0
@@ -124,6 +140,10 @@ def _text_lines(report: Report, remarks: Iterable[str]) -> list[str]:
         for found in report.in_doubt
     ]
     lines += [
+        f"unseen: who read {found.range}, if anybody, wrote no events ({_lines_of(found.proof)})"
+        for found in report.unseen
+    ]
+    lines += [
         f"violation: {found.invariant}: {found.problem} ({_lines_of(found.proof)})" for found in report.violations
     ]
     lines.append(
@@ -131,6 +151,7 @@ def _text_lines(report: Report, remarks: Iterable[str]) -> list[str]:
         f"{report.generations} generations, {report.partitions} partitions, {report.batches} batches, "
         f"{report.records_committed} records committed, {len(report.in_doubt)} ranges with "
         f"{report.records_in_doubt} records in doubt"
+        + (f", {len(report.unseen)} with {report.records_unseen} unseen" if report.unseen else "")
     )
     lines.append(f"{len(report.violations)} violations" if report.violations else "no violations")
     return lines
@@ -149,6 +170,11 @@ def _json_lines(report: Report, remarks: Iterable[str]) -> list[str]:
         for found in report.in_doubt
     ]  # fmt: skip
     lines += [
+        {"kind": "unseen", **found.range.tp._asdict(), "start": found.range.start, "end": found.range.end,
+         "lines": [event.where for event in found.proof]}
+        for found in report.unseen
+    ]  # fmt: skip
+    lines += [
         {"kind": "violation", "invariant": found.invariant, "problem": found.problem,
          "lines": [event.where for event in found.proof]}
         for found in report.violations
@@ -157,6 +183,7 @@ def _json_lines(report: Report, remarks: Iterable[str]) -> list[str]:
         {"kind": "summary", "events": report.events, "groups": report.groups, "members": report.members,
          "generations": report.generations, "partitions": report.partitions, "batches": report.batches,
          "records_committed": report.records_committed, "in_doubt": len(report.in_doubt),
-         "records_in_doubt": report.records_in_doubt, "violations": len(report.violations)}
+         "records_in_doubt": report.records_in_doubt, "unseen": len(report.unseen),
+         "records_unseen": report.records_unseen, "violations": len(report.violations)}
     )  # fmt: skip
     return [json.dumps(line) for line in lines]

@@ -10,6 +10,7 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
+from running import settled
 from support import Record, commit_for, committed, name, numbered, produce, topic_with
 
 from spark_kafka_group.__main__ import main
@@ -620,3 +621,29 @@ def test_from_a_shell_and_into_a_pipe_that_closes(kafka, group, topic):
         assert subprocess.run(helped, capture_output=True, text=True, timeout=60, check=True).stdout.startswith(
             "usage:"
         )
+
+
+def test_what_a_neighbour_without_an_event_log_reads_is_no_violation(
+    kafka, group, topic, query_of, neighbour_of, tmp_path, capsys
+):
+    log = tmp_path / "events.jsonl"
+    query = query_of(kafka, topic, group, eventLog=log)
+
+    def read(count):
+        produce(kafka, topic, numbered(30, 3))
+        wait_until(lambda: committed(kafka, group) == {(topic, p): count for p in range(3)}, within=60)
+
+    read(10)
+    neighbour = neighbour_of(kafka, topic, group)
+    settled(kafka, group, 2)
+    read(20)
+    neighbour.close()
+    settled(kafka, group, 1)
+    read(30)
+    query.end()
+    query.driver.stop()
+    assert len(neighbour.records) in (10, 20)
+    assert main(["verify", "--json", str(log)]) == 0
+    summary = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (summary["violations"], summary["records_unseen"]) == (0, len(neighbour.records))
+    assert main(["verify", "--all-members", str(log)]) == 3

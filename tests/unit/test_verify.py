@@ -191,6 +191,59 @@ def test_a_gap_is_found():
     assert "[5,6) was left out" in verify(script.events).violations[0].problem
 
 
+def shared_with_a_neighbour(back_in=3, back_at=9):
+    """a reads T0 and T1; T1 is away from generation 2 on, and comes back behind where a had left it."""
+    script = Script().assigned("a", 1, T0, T1)
+    script.planned("a", 1, 0, (T0, 0, 5), (T1, 0, 5)).committed("a", 1, 0, t0=5, t1=5).revoked("a", 1, T0, T1)
+    for generation in range(2, back_in):
+        script.assigned("a", generation, T0)
+    script.assigned("a", back_in, T0, T1)
+    return script.planned("a", back_in, 1, (T1, back_at, 12)).committed("a", back_in, 1, t1=12)
+
+
+@pytest.mark.parametrize("back_in", [3, 4, 9])
+def test_what_a_neighbour_without_events_may_have_read_is_unseen_and_no_violation(back_in):
+    script = shared_with_a_neighbour(back_in)
+    report = verify(script.events, all_members=False)
+    assert (report.violations, [unseen.range for unseen in report.unseen]) == ((), [OffsetRange(T1, 5, 9)])
+    assert report.records_unseen == 4
+    assert found(script.events) == [ONE_AFTER_ANOTHER]  # all members wrote events
+
+
+def test_what_it_cannot_have_read_is_left_out_all_the_same():
+    script = shared_with_a_neighbour(2)  # a owned T1 in generation 1 and in generation 2
+    assert [v.invariant for v in verify(script.events, all_members=False).violations] == [ONE_AFTER_ANOTHER]
+    other = shared_with_a_neighbour().assigned("b", 2, T1)  # b wrote events
+    other.events.sort(key=lambda event: event.generation)
+    assert [v.invariant for v in verify(other.events, all_members=False).violations] == [ONE_AFTER_ANOTHER]
+
+
+def test_a_neighbour_does_not_set_a_group_back_unseen():
+    script = shared_with_a_neighbour(back_at=4)
+    assert [v.invariant for v in verify(script.events, all_members=False).violations] == [ONE_AFTER_ANOTHER]
+
+
+@pytest.mark.parametrize(("partitions", "back_in", "unseen"), [((T0, T1), 3, 0), ((T0,), 3, 1), ((T0, T1), 4, 1)])
+def test_a_member_that_leaves_and_returns_as_the_only_one_knows_that_nobody_read_meanwhile(partitions, back_in, unseen):
+    script = Script().assigned("a", 1, *partitions).planned("a", 1, 0, (T0, 0, 5)).committed("a", 1, 0, t0=5)
+    script.stopped("a", 1).assigned("a", back_in, *partitions).planned("a", back_in, 1, (T0, 7, 9))
+    script.committed("a", back_in, 1, t0=9).assigned("a", back_in + 1, T0, T1)
+    report = verify(script.events, all_members=False)
+    assert (len(report.unseen), len(report.violations)) == (unseen, 1 - unseen)
+
+
+def test_nothing_is_unseen_of_partitions_assigned_by_hand():
+    script = Script().assigned("a", -1, T0).planned("a", -1, 0, (T0, 0, 5)).committed("a", -1, 0, t0=5)
+    script.planned("a", -1, 1, (T0, 7, 9)).committed("a", -1, 1, t0=9)
+    assert [v.invariant for v in verify(script.events, all_members=False).violations] == [ONE_AFTER_ANOTHER]
+
+
+def test_a_group_that_was_deleted_and_made_again_is_unseen_meanwhile():
+    script = Script().assigned("a", 5, T0).planned("a", 5, 0, (T0, 0, 5)).committed("a", 5, 0, t0=5)
+    script.assigned("a", 1, T0).planned("a", 1, 1, (T0, 7, 9)).committed("a", 1, 1, t0=9)
+    assert [unseen.range for unseen in verify(script.events, all_members=False).unseen] == [OffsetRange(T0, 5, 7)]
+
+
 def test_an_overlap_is_found():
     script = Script().assigned("a", 1, T0).planned("a", 1, 0, (T0, 0, 5)).committed("a", 1, 0, t0=5)
     script.planned("a", 1, 1, (T0, 4, 9)).committed("a", 1, 1, t0=9)
@@ -536,6 +589,23 @@ def test_the_command_prints_violations_with_the_lines_that_prove_them_and_ends_w
     violation, summary = map(json.loads, capsys.readouterr().out.splitlines())
     assert (violation["kind"], violation["lines"]) == ("violation", [f"{path}:1", f"{path}:2"])
     assert (summary["kind"], summary["violations"], summary["events"]) == ("summary", 1, 2)
+
+
+def test_the_command_prints_what_is_unseen_unless_all_members_wrote(tmp_path, capsys):
+    path = write(tmp_path / "run", shared_with_a_neighbour().events)
+    assert main(["verify", str(path)]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == (f"unseen: who read orders-1[5,9), if anybody, wrote no events ({path}:3, {path}:7, {path}:8)")
+    assert out[1].endswith("0 records in doubt, 1 with 4 unseen")
+    assert out[2] == "no violations"
+    assert main(["verify", "--json", str(path)]) == 0
+    unseen, summary = map(json.loads, capsys.readouterr().out.splitlines())
+    assert unseen == {
+        "kind": "unseen", "topic": "orders", "partition": 1, "start": 5, "end": 9,
+        "lines": [f"{path}:3", f"{path}:7", f"{path}:8"],
+    }  # fmt: skip
+    assert (summary["unseen"], summary["records_unseen"], summary["violations"]) == (1, 4, 0)
+    assert main(["verify", "--all-members", str(path)]) == 3
 
 
 def test_a_last_line_cut_off_is_noted_and_ignored(tmp_path, capsys):
