@@ -101,7 +101,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     try:
         check_named(parsed, client.partitions(parsed.subscription))
         client.subscribe(parsed.subscription)
-        generation = client.join()
+        generation = client.join_first(client.join)
         # Where it starts and what it commits is what others in the group go on from.
         others = () if starting(parsed).group else others_in_group(client, generation, parsed.group_instance_id)
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment), others)

@@ -160,14 +160,7 @@ class Member:
             log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
         elif not existing:
             log.warning("group %s: no topic yet that %s finds, waiting for one", self._group_id, subscription.pattern)
-        joined = self._join(patience_ms)
-        if joined is None or joined.leader:
-            return joined
-        # A static leader that comes back within its session is given its old generation and told, by the id of
-        # the member it replaces, that another one leads. The broker knows better: asked again, it starts a
-        # new generation for a leader, and gives a follower that asks in the same words the current one.
-        self.client.request_rejoin(claiming=False)
-        return self._join(patience_ms)
+        return self.client.join_first(lambda: self._join(patience_ms))
 
     def _prepare(self, before: Generation) -> None:
         """Say what is given back, or lost; the commit of the last batch has come first."""

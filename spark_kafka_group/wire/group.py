@@ -45,10 +45,12 @@ from spark_kafka_group.wire.members import described
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
+from spark_kafka_group.wire.static_member import static_member, topics_of
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+G = TypeVar("G", Generation, Generation | None)
 
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
@@ -316,7 +318,8 @@ class GroupClient:
     def join(self) -> Generation:
         """Be a member: join, or rejoin when the group rebalances, and take the assignment.
 
-        Waits for the group's other members up to kafka.max.poll.interval.ms, as any consumer does.
+        Waits for the group's other members as any consumer does: as long as the most patient of them lets the group
+        wait, which may be longer than this query's own kafka.max.poll.interval.ms.
 
         Raises
         ------
@@ -325,11 +328,59 @@ class GroupClient:
         timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
-        joined = self.join_within(timeout_ms)
-        if joined is None:
-            why = self._answers.last_described() or "another member, or the broker, does not answer"
-            raise JoinTimeoutError(f"group {self._group_id} could not be joined within {timeout_ms} ms: {why}")
+        while (joined := self.join_within(timeout_ms)) is None:
+            refused = self._answers.last_described()
+            if refused is not None:
+                raise JoinTimeoutError(f"group {self._group_id} could not be joined within {timeout_ms} ms: {refused}")
+            if self._coordinator.coordinator_unknown():
+                self._find_coordinator()
+            log.warning(
+                "group %s: still waiting for other members to join, after %d ms: one of them may be busy for longer "
+                "than this query's kafka.max.poll.interval.ms",
+                self._group_id, timeout_ms,
+            )  # fmt: skip
         return joined
+
+    def join_first(self, join: Callable[[], G]) -> G:
+        """Join, by :meth:`join` or :meth:`join_within`, in a process that has just started.
+
+        A static member that comes back within its session is given its old assignment, whatever has changed since:
+        topics have more partitions, or it subscribes to others. It is told that another member leads, too: the answer
+        names the member it replaces. The broker knows better. Asked again, it starts a new generation for a leader,
+        which assigns anew; a follower gets the current one, unless its words differ from those it came back with.
+        """
+        if self._coordinator.group_instance_id is None:
+            return join()
+        before = self._subscribed_before()
+        # kafka-python joins again by itself if the old assignment has topics that are not subscribed to any more, and
+        # in the same words it would do so without end.
+        self._rounds.vary(True)
+        joined = join()
+        if joined is None:
+            return joined
+        if not joined.leader:
+            changed = before is not None and before != frozenset(self._consumer.subscription() or ())
+            self._rounds.vary(changed)
+            self.request_rejoin(claiming=changed)
+            joined = join()
+        self._rounds.vary(False)
+        return joined
+
+    def _subscribed_before(self) -> frozenset[str] | None:
+        """What the member under this instance id subscribes to in the group; None when that cannot be known."""
+        instance_id = self._coordinator.group_instance_id
+        if instance_id is None or self._group_id is None or self._rounds.under_way():
+            return None
+        if self._coordinator.coordinator_unknown():
+            self._find_coordinator()
+        node_id = self._coordinator.coordinator_id
+        try:
+            with translated(f"looking up group {self._group_id}"):
+                ask = lambda request: self._run(lambda: self._manager.send(request, node_id=node_id))  # noqa: E731
+                return topics_of(static_member(self._group_id, instance_id, ask))
+        except (BrokerError, MembershipError) as error:
+            log.info("%s", error)  # the join that follows says why the group cannot be had
+            return None
 
     def _find_coordinator(self) -> None:
         def find(left_ms: float) -> None:

@@ -150,6 +150,16 @@ class Joining:
         for assignor in self.assignors:
             assignor.forget()
 
+    def vary(self, varying: bool) -> None:
+        """Say whether each JoinGroup differs from the one before: then a follower's, too, is a rebalance."""
+        for assignor in self.assignors:
+            assignor.varying = varying
+
+    def under_way(self) -> bool:
+        """Whether a JoinGroup has been sent and is not answered."""
+        task = self._coordinator._join_task
+        return task is not None and not task.is_done
+
     def _take_finished(self) -> bool:
         """Take a join that ended after the call which began it had run out of time; whether there was one.
 

@@ -140,6 +140,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         Partitions this member said it owned when it last joined.
     view
         What this member saw as leader when it last assigned; None for a follower.
+    varying
+        Whether each join is in other words than the one before, so that the broker takes it for a change.
     """
 
     def __init__(self, strategy: Strategy, leading: Callable[[], None] = lambda: None) -> None:
@@ -148,6 +150,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
         self._last = Claim()
         self.claimed: frozenset[TopicPartition] = frozenset()
         self.view: LeaderView | None = None
+        self.varying = False
+        self._marked = False
 
     @property
     def name(self) -> str:
@@ -161,7 +165,8 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def metadata(self, topics: Collection[str]) -> Any:
         self.view = None
         self.claimed = self._last.owned if self.name in CLAIMING else frozenset()
-        return encode(self.name, topics, self._last)
+        self._marked ^= self.varying
+        return encode(self.name, topics, self._last, self._marked)
 
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
         self._leading()

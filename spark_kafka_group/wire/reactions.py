@@ -170,5 +170,6 @@ def as_markdown() -> str:
         "",
         "A SyncGroup is never sent twice: after it, *again* is from JoinGroup on.",
         "Retrying takes at most kafka.default.api.timeout.ms; joining, kafka.max.poll.interval.ms if that is longer.",
+        "A join that the broker has taken waits for the other members as long as they take.",
     ]
     return "\n".join(lines) + "\n"

@@ -23,9 +23,9 @@ def static_member(group_id: str, instance_id: str, ask: Callable[[Any], Any]) ->
     return next((member for member in group.members if member.group_instance_id == instance_id), None)
 
 
-def subscribed_topics(member: Any) -> frozenset[str] | None:
+def topics_of(member: Any) -> frozenset[str] | None:
     """What a described member subscribes to; None when that is not shown, as while the group rebalances."""
-    if not member.member_metadata:
+    if member is None or not member.member_metadata:
         return None
     try:
         return frozenset(ConsumerProtocolSubscription.decode(member.member_metadata).topics)

@@ -34,8 +34,17 @@ class Claim:
     generation: int = NO_GENERATION
 
 
-def encode(strategy: str, topics: Collection[str], claim: Claim) -> Any:
-    """A subscription for kafka-python to send; strategies other than the sticky ones leave the claim out."""
+MARK = Claim(generation=0)
+"""A claim of nothing that differs from none."""
+
+
+def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = False) -> Any:
+    """A subscription for kafka-python to send; strategies other than the sticky ones leave the claim out.
+
+    A mark means nothing to any strategy, but makes the bytes others than without it.
+    """
+    if marked and claim == Claim():
+        claim = MARK
     if strategy == STICKY:
         # Java compares generations of conflicting claims with the subscription's own field, so it is filled here too.
         user_data = StickyAssignorUserData(by_topic(claim.owned), claim.generation).encode(version=1, header=False)
@@ -47,7 +56,7 @@ def encode(strategy: str, topics: Collection[str], claim: Claim) -> Any:
         return ConsumerProtocolSubscription(
             _WITH_GENERATION, sorted(topics), struct.pack(">i", claim.generation), owned, claim.generation
         )
-    return ConsumerProtocolSubscription(_PLAIN, sorted(topics), b"")
+    return ConsumerProtocolSubscription(_PLAIN, sorted(topics), b"again" if marked else b"")
 
 
 def decode(strategy: str, subscription: Any) -> Claim:

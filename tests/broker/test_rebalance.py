@@ -342,6 +342,28 @@ class TestRoles:
         following = wait_until(lambda: (o := again.latest_offset(end, None)) != end and o, within=30)
         assert following[topic]["1"] == 4
 
+    @pytest.mark.parametrize("strategy", ["range", "sticky"])
+    def test_a_static_follower_that_comes_back_with_other_topics_reads_these(
+        self, kafka, group, driver_of, query_of, strategy
+    ):
+        topics = [topic_with(kafka, [], partitions=2) for _ in range(2)]
+        settings = BOTH | {"kafka.partition.assignment.strategy": strategy}
+        leader = query_of(kafka, topics[0], group, **settings)
+        wait_until(lambda: len(leader.owned()) == 2, within=30)
+
+        for subscribed in (topics[0], ",".join(topics), topics[1]):
+            driver = driver_of(kafka, subscribed, group, **settings | {"kafka.group.instance.id": "mine"})
+            driver.latest_offset(driver.initial_offset(), None)
+            member, wanted = driver._session.member, subscribed.split(",")
+
+            def has_its_share(m=member, w=wanted):
+                dealt = {tp.topic for tp in m.generation.assignment}
+                return w[-1] in dealt and dealt <= set(w)
+
+            wait_until(has_its_share, within=10)
+            assert not member.generation.leader
+            driver.stop()
+
 
 class TestStrategies:
     @pytest.mark.parametrize("strategy", ["range", "roundrobin", "sticky", "cooperative-sticky"])

@@ -76,6 +76,19 @@ def test_it_needs_a_group(spark, kafka):
         pass
 
 
+def test_a_static_member_that_comes_back_within_its_session_reads_partitions_added_meanwhile(spark, kafka, group):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    settings = options(kafka, topic, group, startingOffsets="group", **{"kafka.group.instance.id": f"{group}-job"})
+    with group_batch(spark, settings) as batch:
+        assert batch.records == 20
+    kafka.add_partitions(topic, 3)
+    produce(kafka, topic, numbered(30, 3))
+    assert len(members(kafka, group)) == 1
+    with group_batch(spark, settings) as batch:
+        assert batch.records == 30
+    assert committed(kafka, group) == {(topic, 0): 30, (topic, 1): 10, (topic, 2): 10}
+
+
 def test_partitions_added_after_the_join_are_for_the_next_batch(spark, kafka, group):
     topic = topic_with(kafka, numbered(30, 3))
     settings = options(kafka, topic, group, startingOffsets="group")
