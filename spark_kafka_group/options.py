@@ -294,6 +294,12 @@ class Options:
         "kafka.default.api.timeout.ms", parsing.integer(1),
         "How long the driver tries to commit, or to look something up, over all requests that takes.", default=60_000,
     )  # fmt: skip
+    max_broker_outage_ms: int | None = _option(
+        "maxBrokerOutage", parsing.duration_ms,
+        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error; without "
+        "it the query waits for them. Looked at once `kafka.default.api.timeout.ms` is over.",
+        shown="no limit",
+    )  # fmt: skip
     metadata_max_age_ms: int = _option(
         "kafka.metadata.max.age.ms", parsing.integer(1),
         "How late a new topic or partition may be noticed. Kafka's five minutes is long for who knows Spark's source.",
@@ -692,7 +698,15 @@ def _cross_check(options: Options) -> None:
             raise OptionError(problem)
 
 
-STREAM_ONLY = ("retryTopics", "onOffsetConflict", "pausePartitions", "pauseFile", "rebalanceListener", "eventLog")
+STREAM_ONLY = (
+    "maxBrokerOutage",
+    "retryTopics",
+    "onOffsetConflict",
+    "pausePartitions",
+    "pauseFile",
+    "rebalanceListener",
+    "eventLog",
+)
 IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 """As in Spark's source: a program has one set of options for its stream and its batch reads."""
 

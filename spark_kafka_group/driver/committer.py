@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,12 +13,15 @@ from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.truncation import LeaderEpochs
-from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipLostError
+from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.notes import adopting_note, commit_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)
+
+DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
+"""How a coordinator answers a commit for a topic that was deleted, or that it does not know yet."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +87,7 @@ class Committer:
         self._metrics = metrics
         self._epochs = epochs
         self._planned: Batch | None = None
+        self.unanswered = False  # the planned batch has succeeded, and it is not known whether it is committed
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
     @property
@@ -92,12 +97,24 @@ class Committer:
     def plan(self, batch: Batch | None) -> None:
         """Take note of a batch that Spark is about to run, or that the one it was about to run is off."""
         self._planned = batch
+        self.unanswered = False
 
-    def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> None:
-        """Positions of `tps` have been taken in knowledge of what the group has `committed` for them."""
+    @contextlib.contextmanager
+    def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> Iterator[None]:
+        """Positions of `tps` are taken in knowledge of what the group has `committed` for them.
+
+        That is void if an error ends the block: when positions are taken once more, what somebody else has written is
+        still news.
+        """
+        before = dict(self.in_group)
         for tp in tps:
             self.in_group.pop(tp, None)
         self.in_group |= {tp: group.offset for tp, group in committed.items()}
+        try:
+            yield
+        except GroupKafkaError:
+            self.in_group = before
+            raise
 
     def correct(
         self,
@@ -169,7 +186,9 @@ class Committer:
         """Commit `offsets`, those of partitions that still exist; returns them."""
         try:
             self._send(offsets, client, generation, note)
-        except CommitError:
+        except CommitError as error:
+            if isinstance(error, CommitTimeoutError) and error.answer != DELETED:
+                raise
             existing = client.existing(offsets)
             if existing >= offsets.keys():
                 raise
@@ -178,7 +197,7 @@ class Committer:
                 self._send(offsets, client, generation, note)
         return offsets
 
-    def proven_by_group(self, client: GroupClient) -> bool:
+    def proven_by_group(self, client: GroupClient, timeout_ms: float) -> bool:
         """Whether the planned batch's offsets are in the group already, committed for this very batch.
 
         GroupKafkaListener does so in the user's process, which hears of a batch's success before this one.
@@ -188,7 +207,7 @@ class Committer:
             return True
         if not batch.ends:
             return False
-        committed = client.committed(batch.ends)
+        committed = client.committed(batch.ends, timeout_ms)
         for tp, end in batch.ends.items():
             group = committed.get(tp)
             writer = writer_of(group.metadata) if group is not None else None
@@ -198,11 +217,16 @@ class Committer:
                 return False
         self._events.committed(batch.generation, batch.end.batch, batch.ends)
         self._noted(batch.ends, batch.generation)
-        self._planned = None
+        self.plan(None)
         return True
 
-    def succeeded(self, done: GroupOffset, client: GroupClient) -> bool:
+    def succeeded(self, done: GroupOffset, client: GroupClient, timeout_ms: float | None = None) -> bool:
         """Everything up to `done` has succeeded: commit the planned batch if it ends there.
+
+        Parameters
+        ----------
+        timeout_ms
+            kafka.default.api.timeout.ms if not given.
 
         Returns
         -------
@@ -212,6 +236,8 @@ class Committer:
 
         Raises
         ------
+        CommitTimeoutError
+            When it is not known whether the commit arrived: the batch stays planned, and this is to be called again.
         CommitError
             When the commit failed for good.
         FencedError
@@ -219,11 +245,11 @@ class Committer:
         batch = self._planned
         if batch is None or batch.end != done:
             return True
-        self._planned = None
+        self.plan(None)
         if not batch.ends:
             return True
         try:
-            self._commit(batch.ends, client, batch.generation, batch.end.batch)
+            self._commit(batch.ends, client, batch.generation, batch.end.batch, timeout_ms)
         except MembershipLostError as error:
             log.warning(
                 "group %s: generation %d: not committed: %s. The rows of %s are in the sink; whoever took these "
@@ -231,6 +257,15 @@ class Committer:
                 self.group_id, batch.generation, error, " ".join(map(str, batch.reads)),
             )  # fmt: skip
             return False
+        except CommitTimeoutError as error:
+            if error.answer == DELETED and self._committed_without_deleted(batch, client):
+                return True
+            self._planned, self.unanswered = batch, True
+            raise CommitTimeoutError(
+                f"{error}. The rows of {', '.join(map(str, batch.reads))} are in the sink, and are committed when "
+                f"brokers answer",
+                error.answer,
+            ) from error
         except CommitError as error:
             if self._committed_without_deleted(batch, client):
                 return True
@@ -258,16 +293,31 @@ class Committer:
             self._commit(left, client, batch.generation, batch.end.batch)
         return True
 
-    def _commit(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, batch: int) -> None:
+    def _commit(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        client: GroupClient,
+        generation: int,
+        batch: int,
+        timeout_ms: float | None = None,
+    ) -> None:
         sent = self._events.now()
-        self._send(offsets, client, generation, commit_note(self._reader, generation, batch))
+        note = commit_note(self._reader, generation, batch)
+        self._send(offsets, client, generation, note, timeout_ms)
         self._events.committed(generation, batch, offsets, sent)
         self._noted(offsets, generation)
 
-    def _send(self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, note: str) -> None:
+    def _send(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        client: GroupClient,
+        generation: int,
+        note: str,
+        timeout_ms: float | None = None,
+    ) -> None:
         began = time.monotonic()
         try:
-            client.commit(offsets, note, generation, epochs=self._epochs.of(offsets))
+            client.commit(offsets, note, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)

@@ -35,7 +35,9 @@ from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.driver.watch import Watch
 from spark_kafka_group.errors import (
     BrokerError,
+    BrokerTimeoutError,
     CommitError,
+    CommitTimeoutError,
     FencedError,
     MembershipError,
     MembershipLostError,
@@ -56,6 +58,8 @@ UNSETTLED_ROUNDS = 10
 SIBLING_SLACK_MS = 2_000
 """So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
 SHARE_PAUSE_S = 0.05
+PROOF_MS = 2_000
+"""So long Spark may find the session busy with asking whether a batch has been committed."""
 ENDS_HOLD_S = 1.0
 """So long ends of logs are good enough where they leave a batch all it may have."""
 
@@ -225,7 +229,7 @@ class GroupSession:
         self._plan(batch, replay=True)
         return batch
 
-    def succeeded(self, done: GroupOffset) -> None:
+    def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> None:
         """Everything up to `done` has succeeded: commit it if that has not been done."""
         planned = self.committer.planned
         if planned is not None and planned.end == done:
@@ -234,17 +238,22 @@ class GroupSession:
             self._proven(done)
             if planned.ends:
                 self.member.check_may_commit()
-        if not self.committer.succeeded(done, self.member.client):
+        if not self.committer.succeeded(done, self.member.client, timeout_ms):
             self._positioned.clear()
 
     def settle_idly(self, patience_ms: float) -> None:
         """Between Spark's calls: take part in a rebalance if no batch runs, so that the group need not wait.
 
         A batch that is planned and not yet proven keeps the group waiting, unless its offsets are in the group already,
-        or it has not begun, and another source of the same query may be the one that waits.
+        or it has not begun, and another source of the same query may be the one that waits. One that is proven and
+        whose commit got no answer is committed first.
         """
         planned = self.committer.planned
-        if planned is not None and not planned.begun and self._siblings.any():
+        if planned is not None and self.committer.unanswered:
+            self.succeeded(planned.end, self._options.request_timeout_ms)
+            if not self.member.unsettled():
+                return
+        elif planned is not None and not planned.begun and self._siblings.any():
             # Spark is held up until the other source has joined: this one does not wait for the next heartbeat.
             asked = self._unbegun.aside or self.member.hears_of_rebalance()
             if not (asked and self._unbegun.set_aside(planned, self._positioned, self.member.generation.id)):
@@ -253,7 +262,7 @@ class GroupSession:
             return
         elif planned is not None and planned.ends:
             try:
-                if not self.committer.proven_by_group(self.member.client):
+                if not self.committer.proven_by_group(self.member.client, max(patience_ms, PROOF_MS)):
                     return
             except BrokerError as error:
                 log.info("group %s: not known whether the batch is committed: %s", self.committer.group_id, error)
@@ -283,12 +292,14 @@ class GroupSession:
         shown[GROUP_KEY] |= self.metrics.to_json(client.timings, client.failed_rebalances, time.monotonic(), now_ms)
         return shown
 
-    def stop(self) -> None:
-        """Leave the group and close connections. Never hangs on a dead broker."""
+    def stop(self, within_ms: float) -> None:
+        """Commit what is proven, leave the group and close connections; all that brokers are asked takes no longer."""
+        self.member.client.end_within(within_ms)
         try:
             with contextlib.suppress(FencedError):  # whoever took this query's place hands over in its turn
+                self._commit_unanswered()
                 if self.member.hands_over():
-                    self._hand_over()
+                    self._try_to_hand_over()
             self._events.close(self._held if self._held is not None else -1)
         finally:
             self.member.stop()
@@ -296,6 +307,16 @@ class GroupSession:
             self._siblings.close()
 
     # Parts
+
+    def _commit_unanswered(self) -> None:
+        """A last time: the query ends."""
+        planned = self.committer.planned
+        if planned is None or not self.committer.unanswered:
+            return
+        try:
+            self.succeeded(planned.end)
+        except (CommitError, MembershipError, BrokerError) as error:
+            log.warning("group %s: not committed, as the query ends: %s", self.committer.group_id, error)
 
     def _proven(self, end: GroupOffset) -> None:
         """From now on partitions stand where this batch ended."""
@@ -431,12 +452,26 @@ class GroupSession:
         """Commit where partitions stand of which the group has nothing, before a rebalance may give them to others.
 
         Otherwise who gets such a partition starts at its own kafka.auto.offset.reset, and misses what came meanwhile.
+
+        Raises
+        ------
+        CommitTimeoutError, BrokerTimeoutError
+            When brokers do not answer: the rebalance has to wait, as long as the group does.
         """
         offsets = {tp: self._position(self._start, tp) for tp in self._unread()}
         try:
             self.committer.correct(offsets, self.member.client, self.member.generation.id, self._start.batch)
             self._held = max(self._held or 0, self.member.generation.id)
+        except (CommitTimeoutError, BrokerTimeoutError):
+            raise
         except (MembershipLostError, CommitError, BrokerError) as error:
+            log.warning("group %s: positions could not be handed over: %s", self.committer.group_id, error)
+
+    def _try_to_hand_over(self) -> None:
+        """As the query ends, whatever brokers answer."""
+        try:
+            self._hand_over()
+        except (CommitTimeoutError, BrokerTimeoutError) as error:
             log.warning("group %s: positions could not be handed over: %s", self.committer.group_id, error)
 
     def _unread(self) -> list[TopicPartition]:
@@ -573,8 +608,9 @@ class GroupSession:
         }  # fmt: skip
         if corrections or adopted:
             self.member.check_may_commit()
-        newer = self.committer.correct(corrections, client, generation.id, start.batch)
-        self.committer.adopt(adopted, client, generation.id, start.batch)
+        with self.committer.agreed(missing, committed):
+            newer = self.committer.correct(corrections, client, generation.id, start.batch)
+            self.committer.adopt(adopted, client, generation.id, start.batch)
         self._positioned |= set(offsets) - newer  # whose positions are taken again
         self._known |= set(offsets)
         self._remade -= set(offsets)

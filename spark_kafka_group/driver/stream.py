@@ -7,6 +7,7 @@ after an unfinished batch ``plan`` with the logged offsets, and at every trigger
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from collections import deque
@@ -16,9 +17,10 @@ from typing import Any
 from spark_kafka_group.driver import dead_letters, process
 from spark_kafka_group.driver.due import Due
 from spark_kafka_group.driver.idling import Idler
+from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import GroupClient
@@ -43,6 +45,7 @@ class StreamDriver:
         self._new_reader = uuid.uuid4().hex
         self._caps: dict[TopicPartition, int] | None = None
         self._session: GroupSession | None = None
+        self._outage: Outage | None = None
         self._idler: Idler | None = None
         self._stopped = False
         self._lock = threading.RLock()
@@ -79,11 +82,18 @@ class StreamDriver:
         OffsetFormatError, NoOffsetForPartitionError, OptionError, OffsetOutOfRangeError
             When it cannot be said where to start.
         MembershipError, CommitError, BrokerError
-            When the group, or its brokers, will not have it.
+            When the group, or its brokers, will not have it. Brokers that are away, once they have been reached, are
+            waited for: nothing is new as long as they are.
         """
         start = self._parsed(start_json)
         with self._lock:
-            end = self._joined(start).next_batch(start, max_offsets, min_offsets)
+            session, outage = self._joined(start)
+            # With availableNow the query ends when nothing is new.
+            attempt = outage.attempt if self._caps is None else outage.wait_for
+            try:
+                end = attempt(lambda: session.next_batch(start, max_offsets, min_offsets))
+            except BrokersAwayError:
+                end = None
         if end is None:
             return start_json
         end_json = end.to_json()
@@ -97,7 +107,8 @@ class StreamDriver:
         start, end = self._parsed(start_json), self._parsed(end_json)
         # The first batch of a query that is replayed starts at an initial offset made just now: the id is the end's.
         with self._lock:
-            return self._joined(end).tasks(start, end)
+            session, outage = self._joined(end)
+            return outage.wait_for(lambda: session.tasks(start, end))
 
     def read_tasks(self, start_json: dict[str, Any], end_json: dict[str, Any]) -> list[ReadTask]:
         """As :meth:`plan`, for executors."""
@@ -108,11 +119,12 @@ class StreamDriver:
 
     def commit(self, end_json: dict[str, Any]) -> None:
         """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""
-        with self._lock:
-            if self._session is not None:
-                end = self._parsed(end_json)
-                self._session.kept.committed(end)
-                self._session.succeeded(end)
+        end = self._parsed(end_json)
+        with self._lock, contextlib.suppress(BrokersAwayError):
+            session, outage = self._session, self._outage
+            if session is not None and outage is not None:
+                session.kept.committed(end)
+                outage.attempt(lambda: session.succeeded(end))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
         """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress.
@@ -120,7 +132,11 @@ class StreamDriver:
         Spark asks right after latest_offset(), so it is of the batch that was just planned.
         """
         with self._lock:
-            return None if self._session is None else self._session.progress()
+            shown = None if self._session is None else self._session.progress()
+            away = None if self._outage is None else self._outage.to_json()
+        if shown is not None and away is not None:
+            shown[GROUP_KEY]["brokersAway"] = away
+        return shown
 
     def stop(self) -> None:
         """Leave the group and close connections. Harmless when repeated or when nothing was started."""
@@ -130,7 +146,8 @@ class StreamDriver:
             idler.stop()
         session, self._session = self._session, None
         if session is not None:
-            session.stop()
+            away = self._outage is not None and self._outage.away
+            session.stop(min(PROBE_MS, self._options.request_timeout_ms) if away else self._options.request_timeout_ms)
 
     def _parsed(self, offset_json: dict[str, Any]) -> GroupOffset:
         """Spark shows the same offsets again and again, and each has all partitions."""
@@ -141,8 +158,8 @@ class StreamDriver:
         self._seen.append((offset_json, offset))
         return offset
 
-    def _joined(self, offset: GroupOffset) -> GroupSession:
-        """The session under the reader id that `offset` carries."""
+    def _joined(self, offset: GroupOffset) -> tuple[GroupSession, Outage]:
+        """The session under the reader id that `offset` carries, and whether its brokers are away."""
         if self._stopped:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
@@ -150,9 +167,16 @@ class StreamDriver:
             dead_letters.check(self._options)
             siblings = self._shared or process.shared_directory()
             reader = offset.reader or self._new_reader
-            self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
+            session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
+            client, group_id = session.member.client, session.committer.group_id
+            outage = self._outage = Outage(client, group_id, self._options.max_broker_outage_ms)
             if not self._options.subscription.manual:
-                self._idler = Idler(self._session.settle_idly, self._lock, self._options.heartbeat_interval_ms)
+                self._idler = Idler(
+                    lambda patience_ms: outage.leave_to_trigger(session.settle_idly, patience_ms),
+                    self._lock,
+                    self._options.heartbeat_interval_ms,
+                )
         elif self._idler is not None:
             self._idler.raise_error()
-        return self._session
+        assert self._outage is not None, "made with the session"
+        return self._session, self._outage

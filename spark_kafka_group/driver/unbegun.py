@@ -20,7 +20,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.driver.committer import Batch, Committer
-from spark_kafka_group.errors import BrokerError, CommitError, MembershipLostError
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    CommitError,
+    CommitTimeoutError,
+    MembershipLostError,
+)
 from spark_kafka_group.notes import left_out_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
@@ -51,7 +57,11 @@ class Unbegun:
 
     def set_aside(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
         """Let a rebalance pass `batch`; False when the group cannot be told, so that the rebalance has to wait."""
-        told = self._tell(batch, owned, generation)
+        try:
+            told = self._tell(batch, owned, generation)
+        except (CommitTimeoutError, BrokerTimeoutError) as error:
+            log.info("group %s: the planned batch cannot give way for now: %s", self._committer.group_id, error)
+            return False
         self.aside = self.aside or told
         return told
 
@@ -73,6 +83,8 @@ class Unbegun:
 
         Raises
         ------
+        CommitTimeoutError, BrokerTimeoutError
+            When brokers do not answer: this is to be called again.
         CommitError
             When the group cannot be told: nothing may be left out then.
         """
@@ -117,6 +129,8 @@ class Unbegun:
         self._unsure |= starts.keys()
         try:
             self._say(batch, starts, generation, batch.end.batch)
+        except (CommitTimeoutError, BrokerTimeoutError):
+            raise
         except (MembershipLostError, CommitError, BrokerError) as error:
             log.info("group %s: the planned batch cannot give way: %s", self._committer.group_id, error)
             return False

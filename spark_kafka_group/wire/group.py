@@ -89,6 +89,7 @@ class GroupClient:
         self._group_id = group_id
         self._rounds = Joining(group_id, strategies, self._run)
         self._manual = False
+        self._ends_at = float("inf")  # when all calls have to be over, by time.monotonic()
         configs: dict[str, Any] = {
             "group_id": group_id,
             "group_instance_id": instance_id,
@@ -114,7 +115,32 @@ class GroupClient:
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
 
+    def end_within(self, timeout_ms: float) -> None:
+        """Let no call take longer than until then: the query ends."""
+        self._ends_at = time.monotonic() + timeout_ms / 1000
+
     # Metadata and log offsets
+
+    def reach(self, timeout_ms: float) -> None:
+        """Ask any broker for metadata and, in a group, for the coordinator.
+
+        Raises
+        ------
+        BrokerTimeoutError
+            When none has answered by then.
+        BrokerError
+        """
+
+        def ask(left_ms: float) -> None:
+            run_within(self._manager, left_ms, self._manager.cluster.refresh_metadata)
+            if self._group_id is not None and not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
+                raise kafka_errors.KafkaTimeoutError
+
+        self._retried("looking for brokers", ask, timeout_ms)
+
+    def brokers(self) -> list[str]:
+        """Addresses of the cluster's brokers, as it last told; no I/O."""
+        return sorted(f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers())
 
     def partitions(self, subscription: Subscription) -> set[TopicPartition]:
         """What `subscription` names and exists, asked of the cluster now.
@@ -572,12 +598,13 @@ class GroupClient:
 
         kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
         """
-        deadline = time.monotonic() + (timeout_ms or self._options.default_api_timeout_ms) / 1000
+        limit_s = (timeout_ms or self._options.default_api_timeout_ms) / 1000
+        deadline = min(self._ends_at, time.monotonic() + limit_s)
         with translated(doing, self._answers, limit, lambda: self._manager.last_failure):
             return retried(deadline, call, pause_s=self._options.retry_backoff_ms / 1000)
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        return run_within(self._manager, self._options.request_timeout_ms, call)
+        return run_within(self._manager, min(self._options.request_timeout_ms, ms_until(self._ends_at)), call)
 
 
 class _Pattern:

@@ -6,7 +6,7 @@ import threading
 import pytest
 from support import commit_for, committed, members, name, numbered, produce, topic_with
 
-from spark_kafka_group import CommitError, FencedError, MembershipError
+from spark_kafka_group import FencedError, MembershipError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
@@ -97,14 +97,22 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert GroupOffset.from_json(following).starts(before) == before.positions
 
 
-def test_a_commit_that_fails_for_good_says_what_is_in_the_sink(group, driver_of):
+def test_a_commit_that_no_broker_takes_is_a_warning_and_made_when_they_are_back(group, driver_of, caplog):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))
         driver = driver_of(kafka, topic, group, **{"kafka.default.api.timeout.ms": 2000})
-        end = driver.latest_offset(driver.initial_offset(), None)
+        end = driver.latest_offset(driver.initial_offset(), 9)
         kafka.node(0).kill()
-        with pytest.raises(CommitError, match=rf"The rows of {topic}-0\[0,10\).* are in the sink"):
-            driver.latest_offset(end, None)
+        for _ in range(2):
+            assert driver.latest_offset(end, None) == end
+        assert driver.report_latest_offset()["@group"]["brokersAway"]["attempts"] == 2
+        kafka.node(0).start()
+        kafka.wait_until_ready()
+        following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
+        assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
+        assert following[topic] == {"0": 10, "1": 10, "2": 10}
+        (warning,) = [r.getMessage() for r in caplog.records if "brokers are away" in r.getMessage()]
+        assert f"The rows of {topic}-0[0,3), " in warning
         driver.stop()
 
 
