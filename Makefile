@@ -84,6 +84,10 @@ soak: $(VENV)/.installed  ## minutes of members that come, go and die, with ever
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	$(BIN)/pytest -m soak
 
+.PHONY: hosts
+hosts: $(VENV)/.installed  ## brokers on hosts of their own, whose links are cut under a query; as root, with network namespaces
+	$(BIN)/pytest -m soak tests/hosts -s $(ARGS)
+
 .PHONY: demo
 demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and what the group looks like
 	$(BIN)/python jobs/demo.py

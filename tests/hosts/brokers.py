@@ -1,0 +1,93 @@
+"""Three brokers on hosts of their own, with Kafka's default timeouts, and what a living one says of leaders."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import struct
+import subprocess
+import uuid
+from pathlib import Path
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from network import Network
+
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.download import VERSION, jars, java, logging_jars
+from spark_kafka_group.testing.node import LOG4J
+
+HOSTS = ("one", "two", "three")
+SETTINGS = """\
+process.roles=broker,controller
+node.id={number}
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://{address}:9092,CONTROLLER://{address}:9093
+advertised.listeners=PLAINTEXT://{address}:9092,CONTROLLER://{address}:9093
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.quorum.voters={voters}
+log.dirs={directory}/data
+default.replication.factor=3
+min.insync.replicas=2
+offsets.topic.replication.factor=3
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=3
+auto.create.topics.enable=false
+group.initial.rebalance.delay.ms=0
+"""
+VERSION_ASKED = 9
+
+
+class Brokers:
+    """Brokers 1 to 3, in the order of HOSTS; a context manager."""
+
+    def __init__(self, network: Network, directory: Path) -> None:
+        self._network = network
+        self._directory = directory
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.bootstrap_servers = ",".join(f"{network.addresses[host]}:9092" for host in HOSTS)
+
+    def __enter__(self) -> Brokers:
+        voters = ",".join(f"{n}@{self._network.addresses[host]}:9093" for n, host in enumerate(HOSTS, start=1))
+        cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        for number, host in enumerate(HOSTS, start=1):
+            directory = self._directory / host
+            directory.mkdir()
+            address = self._network.addresses[host]
+            given = {"number": number, "address": address, "voters": voters, "directory": directory}
+            (directory / "server.properties").write_text(SETTINGS.format(**given))
+            (directory / "log4j2.properties").write_text(LOG4J)
+            self._java(host, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties").wait(90)
+            self._processes.append(self._java(host, "kafka.Kafka", "server.properties"))
+        wait_until(lambda: all(self.says(host) is not None for host in HOSTS), within=90)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+    def says(self, host: str, *topics: str) -> dict[tuple[str, int], int] | None:
+        """Leaders of the partitions of `topics`, as this broker knows them; None when it does not answer."""
+        named = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(version=VERSION_ASKED, topics=named, allow_auto_topic_creation=False)
+        request.with_header(correlation_id=1, client_id="tests")
+        try:
+            with socket.create_connection((self._network.addresses[host], 9092), 2) as sock:
+                sock.sendall(request.encode(header=True, framed=True))
+                with sock.makefile("rb") as file:
+                    frame = file.read(struct.unpack(">i", file.read(4))[0])
+        except (OSError, struct.error):
+            return None
+        response = MetadataResponse.decode(frame, version=VERSION_ASKED, header=True)
+        return {(t.name, p.partition_index): p.leader_id for t in response.topics for p in t.partitions}
+
+    def _java(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+        classpath = ":".join(map(str, [*logging_jars(), jars("kafka_2.13", VERSION) / "*"]))
+        options = ["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        logging = "-Dlog4j2.configurationFile=log4j2.properties"
+        with (self._directory / host / "log").open("ab") as log:
+            return subprocess.Popen(
+                [*self._network.within(host), java(), *options, logging, "-cp", classpath, *arguments],
+                cwd=self._directory / host, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
