@@ -56,6 +56,9 @@ LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
 
 
+LEAVE_MS = 500
+"""So long the last request may take, whatever those before it have used up."""
+
 COMMIT_BYTES = 400_000
 """Of records in the offsets topic that one request makes at most; message.max.bytes is 1 MiB by default."""
 
@@ -583,7 +586,8 @@ class GroupClient:
         """
         self._rounds.end()
         if self._group_id is not None:
-            Leaving(self._group_id, self._consumer, self._options.request_timeout_ms).leave()
+            left_ms = max(LEAVE_MS, ms_until(self._ends_at))
+            Leaving(self._group_id, self._consumer, min(self._options.request_timeout_ms, left_ms)).leave()
 
     def close(self) -> None:
         """Stop the I/O thread and close connections; does not leave. Harmless when repeated."""
