@@ -357,12 +357,17 @@ class GroupClient:
         timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
-        while (joined := self.join_within(timeout_ms)) is None:
+        deadline = time.monotonic() + timeout_ms / 1000
+        at_once_ms = self._options.default_api_timeout_ms
+        while (joined := self.join_within(min(ms_until(deadline), at_once_ms))) is None:
             refused = self._answers.last_described()
+            if self._coordinator.coordinator_unknown():
+                self._find_coordinator()  # or brokers that are away would be taken for slow members
+            if time.monotonic() < deadline:
+                continue
             if refused is not None:
                 raise JoinTimeoutError(f"group {self._group_id} could not be joined within {timeout_ms} ms: {refused}")
-            if self._coordinator.coordinator_unknown():
-                self._find_coordinator()
+            deadline = time.monotonic() + timeout_ms / 1000
             log.warning(
                 "group %s: still waiting for other members to join, after %d ms: one of them may be busy for longer "
                 "than this query's kafka.max.poll.interval.ms",

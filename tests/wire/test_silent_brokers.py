@@ -9,7 +9,11 @@ from spark_kafka_group.errors import BrokerTimeoutError, CommitTimeoutError
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import joining
 
-BRIEF = {"kafka.request.timeout.ms": "1000", "kafka.default.api.timeout.ms": "20000"}
+BRIEF = {
+    "kafka.request.timeout.ms": "1000",
+    "kafka.default.api.timeout.ms": "20000",
+    "kafka.socket.connection.setup.timeout.ms": "1000",
+}
 
 
 def fail_over(broker):
@@ -86,3 +90,13 @@ def test_a_look_up_ends_with_its_limit(broker, client_of):
     assert time.monotonic() - began < 4
     assert broker.received(FIND) == []
     assert broker.received(COMMIT) == []
+
+
+def test_brokers_that_go_away_during_a_join_are_not_taken_for_slow_members(broker, client_of, monkeypatch):
+    monkeypatch.setattr(joining, "LOOK_AGAIN_MS", 500)
+    client = client_of(**BRIEF | {"kafka.default.api.timeout.ms": "3000", "kafka.max.poll.interval.ms": "300000"})
+    client.join()
+    client.request_rejoin()
+    broker.silence(1, 2)
+    with pytest.raises(BrokerTimeoutError, match="looking up the coordinator of group billing: no answer within"):
+        client.join()
