@@ -160,10 +160,11 @@ def test_a_topic_that_is_left_and_subscribed_again_after_a_batch_cut_short_comes
 
     with pytest.raises(StreamingQueryException, match="stopped"):
         sink.start(both, during=fail).awaitTermination()
+    produce(kafka, kept, numbered(5, 1, 20))
     for settings in (options(kafka, kept, group), both):
         sink.run(settings)
-    assert sink.values() == list(range(20))
-    assert committed(kafka, group) == {(kept, 0): 10, (left, 0): 10}
+    assert sink.values() == list(range(25))
+    assert committed(kafka, group) == {(kept, 0): 15, (left, 0): 10}
 
 
 def test_a_failed_task_commits_nothing(spark, kafka, group, tmp_path):
