@@ -4,6 +4,7 @@ import json
 import threading
 
 import pytest
+from kafka.admin import MemberToRemove
 from support import commit_for, committed, members, name, numbered, produce, topic_with
 
 from spark_kafka_group import FencedError, MembershipError
@@ -84,11 +85,17 @@ def test_a_restarted_driver_replays_the_logged_batch_exactly(kafka, group, drive
         first.latest_offset(end, None)
 
 
+def throw_out(kafka, group):
+    """As the coordinator does when a session has expired."""
+    thrown = [MemberToRemove(group_instance_id=member["group_instance_id"]) for member in members(kafka, group)]
+    kafka.admin.remove_group_members(group, thrown)
+
+
 def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_proven(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(30, 3))
     driver = driver_of(kafka, topic, group)
     end = driver.latest_offset(driver.initial_offset(), 9)
-    driver._session.member.client.leave()  # as if the coordinator had thrown it out
+    throw_out(kafka, group)
     assert members(kafka, group) == []
     following = driver.latest_offset(end, 9)
     assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
@@ -224,9 +231,9 @@ def test_losing_membership_before_the_first_batch_loses_no_record(kafka, group, 
     driver = driver_of(kafka, topic, group, startingOffsets="latest")
     start = driver.initial_offset()
     assert driver.latest_offset(start, None) == start
-    driver._session.member.client.leave()
+    throw_out(kafka, group)
     produce(kafka, topic, numbered(4, 1))
-    end = driver.latest_offset(start, None)
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=10)
     assert end["@group"]["from"] == {topic: {"0": 3}}
     assert end[topic] == {"0": 7}
 
