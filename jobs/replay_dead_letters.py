@@ -15,7 +15,7 @@ import hashlib
 import json
 from datetime import datetime
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_kafka_group import group_batch, replay, submit
@@ -51,18 +51,22 @@ def show(letters: list[replay.Letters], sent: bool) -> None:
     print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
 
 
-def main() -> None:
-    args = arguments()
+def run(spark: SparkSession, args: argparse.Namespace) -> None:
     args.group = group_for(args)
     options = submit.options(args, includeHeaders="true")
     wanted = replay.Wanted(args.origin, args.exception)
-    spark = submit.session(f"replay {args.topics}")
     if args.send:
         with group_batch(spark, options) as batch:
             show(replay.send_back(in_time(batch.df, args), wanted, options), sent=True)
     else:
         df = spark.read.format("groupkafka").options(**options).load()
         show(replay.survey(in_time(df, args), wanted), sent=False)
+
+
+def main() -> None:
+    args = arguments()
+    spark = submit.session(f"replay {args.topics}")
+    run(spark, args)
     spark.stop()
 
 

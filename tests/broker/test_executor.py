@@ -2,6 +2,7 @@
 
 import contextlib
 import socket
+import time
 
 import pytest
 from support import Record, name, numbered, options, produce, topic_with
@@ -257,3 +258,23 @@ def test_a_large_record_gets_through_and_its_buffer_is_not_kept(kafka, disconnec
     assert [value for _, _, value in rows(read(task(topic, (1, 2)), settings))] == [b"small"]
     assert brokers_for(settings).connection(1) is connection
     assert len(connection._frame) <= 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("more", "least_s", "most_s"),
+    [
+        ({"kafka.fetch.max.wait.ms": 20_000}, 0, 20),
+        ({"kafka.fetch.max.wait.ms": 500, "kafka.fetch.min.bytes": 1_000_000}, 0.5, 20),
+        ({"kafka.fetch.max.wait.ms": 2000, "kafka.fetch.min.bytes": 1_000_000}, 2, 20),
+        ({"kafka.fetch.max.wait.ms": 20_000, "kafka.fetch.min.bytes": 100}, 0, 20),
+    ],
+    ids=["a byte", "more than there is", "and for longer", "as much as there is"],
+)
+def test_a_fetch_waits_for_its_least_bytes_and_no_longer_than_it_may(kafka, disconnected, more, least_s, most_s):
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    settings = parsed(kafka, topic, **more)
+    disconnected(settings)
+    brokers_for(settings).connection(1)
+    began = time.monotonic()
+    assert len(rows(read(task(topic, (0, 10)), settings))) == 10
+    assert least_s <= time.monotonic() - began < most_s

@@ -1,15 +1,17 @@
 """The jobs, through spark-submit."""
 
 import os
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from support import committed, members, name, numbered, options, produce, topic_with
+from support import Record, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
+from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,3 +175,80 @@ def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(s
         (b"k7", b"v7", 1),
     ]
     assert [row.headers for row in sent] == [None, None]  # as they had none
+
+
+def letter(topic, number, timestamp_ms):
+    """A dead letter that came from `topic`, as a handler's failure makes it; older than itself."""
+    failure, reader = Failure.of(ValueError("no")), Reader("billing", "shop:charge", 0)
+    headers = handed_on((), "connect", Origin(topic, 0, number, 1_000, 0), failure, reader, 1, None)
+    return Record(0, b"k", b"v%d" % number, tuple(headers), timestamp_ms)
+
+
+@pytest.fixture
+def replay(spark, kafka, monkeypatch, capsys):
+    """Runs jobs/replay_dead_letters.py; returns what it says last."""
+    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+    import replay_dead_letters
+
+    def run(topic, *arguments):
+        monkeypatch.setattr(
+            sys, "argv", ["replay", "--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic, *arguments]
+        )
+        replay_dead_letters.run(spark, replay_dead_letters.arguments())
+        return capsys.readouterr().out.splitlines()[-1]
+
+    return run
+
+
+def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka, replay):
+    orders, bills = kafka.create_topic(name("orders")), kafka.create_topic(name("bills"))
+    minutes = {1: "2026-01-01T00:01:00Z", 2: "2026-01-01T01:02:00+01:00", 3: "2026-01-01T00:03:00Z"}
+    at_ms = {minute: 1_767_225_600_000 + 60_000 * minute for minute in minutes}
+    letters = [letter(topic, minute, at_ms[minute]) for minute in minutes for topic in (orders, bills)]
+    dead = topic_with(kafka, letters, partitions=1)
+
+    def sent(topic):
+        return [
+            bytes(r.value) for r in spark.read.format("groupkafka").options(**options(kafka, topic)).load().collect()
+        ]
+
+    def would(*arguments):
+        return int(replay(dead, *arguments).split()[0])
+
+    assert would() == 6
+    assert would("--origin", orders) == 3
+    assert would("--since", minutes[2]) == 4  # those of that very moment, too
+    assert would("--until", minutes[2]) == 2  # and not
+    assert would("--since", minutes[2], "--until", minutes[3], "--origin", "none") == 0
+    filters = ["--origin", orders, "--since", minutes[2], "--until", minutes[3]]
+    assert replay(dead, *filters, "--send") == "1 dead letters sent back"
+    assert (sent(orders), sent(bills)) == ([b"v2"], [])
+    assert replay(dead, *filters, "--send") == "0 dead letters sent back"
+    assert replay(dead, "--origin", bills, "--until", minutes[2], "--send") == "1 dead letters sent back"
+    assert (sent(orders), sent(bills)) == ([b"v2"], [b"v1"])
+
+
+@pytest.mark.parametrize(("orders", "complete"), [([0, 1, 2], True), ([0, 2], False), ([0, 1, 1], False)])
+def test_the_demo_compares_what_was_sent_with_what_is_in_the_files(tmp_path, monkeypatch, orders, complete):
+    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+    import demo
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    values = [demo.event(number, random.Random(0))[1] for number in orders]
+    parquet.write_table(pa.table({"value": values}), tmp_path / "parquet")
+    assert demo.compare(tmp_path, 3) is complete
+
+
+@pytest.mark.soak
+def test_the_demo_ends_well():
+    told = subprocess.run(
+        [sys.executable, ROOT / "jobs/demo.py", "--records", "3000"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "none lost, none twice" in told.stdout
+    assert re.search(r"^lag +0$", told.stdout, re.MULTILINE)
