@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from spark_kafka_group.bounds import WORDS, Bound, Position
 from spark_kafka_group.destinations import delay_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
-from spark_kafka_group.notes import is_own, writer_of
-from spark_kafka_group.offsets import EARLIEST, TopicPartition
+from spark_kafka_group.notes import is_own, is_signed, writer_of
+from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
@@ -235,6 +235,37 @@ def new_partitions(
 ) -> dict[TopicPartition, Start]:
     """Starts of partitions that did not exist when this query last looked: nothing of them may be missed."""
     return {tp: Start(committed[tp].offset, BY_GROUP) if tp in committed else Start(EARLIEST, NEW) for tp in tps}
+
+
+def wrong_in_group(
+    starts: Mapping[TopicPartition, Start],
+    committed: Mapping[TopicPartition, Committed],
+    checkpoint: GroupOffset,
+    reader: str,
+) -> set[TopicPartition]:
+    """Partitions of which the group is to be told where this query starts.
+
+    Those are partitions about which it is wrong, and those with a note about a batch that is going to be planned anew.
+    """
+    known = {*checkpoint.positions, *checkpoint.left, *committed}
+    wrong = {tp for tp, start in starts.items() if start.commit and tp in known}
+    writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
+    own = {tp: w for tp, w in writers.items() if w is not None and w.reader == reader}
+    return wrong | {tp for tp, w in own.items() if w.without is not None and w.without > checkpoint.batch}
+
+
+def adopted(
+    positions: Mapping[TopicPartition, int],
+    committed: Mapping[TopicPartition, Committed],
+    corrected: Collection[TopicPartition],
+    reader: str,
+) -> dict[TopicPartition, Committed]:
+    """Offsets of somebody else's from which the query `reader` goes on, and that have no note of its own."""
+    return {
+        tp: group
+        for tp, group in committed.items()
+        if positions.get(tp) == group.offset and tp not in corrected and not is_signed(group.metadata, reader)
+    }
 
 
 def without_offset(

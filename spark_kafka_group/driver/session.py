@@ -42,7 +42,7 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, is_own, is_signed, writer_of
+from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
 from spark_kafka_group.offsets import (
     GROUP_KEY,
     GroupOffset,
@@ -546,9 +546,7 @@ class GroupSession:
         self._check_deleted(start)
         known_before = {tp for tp in self._known - self._remade if tp.topic not in self._anew}
         if self._is_restart:
-            # Later ones are known when they have been read: others may own a new partition for a while, or nobody.
             self._at_first = client.known_partitions(self._options.subscription)
-            self._known |= self._at_first
             self._check_named(self._at_first)
         missing = generation.assignment - self._positioned - self._gone
         if self._is_restart:
@@ -561,7 +559,49 @@ class GroupSession:
         in_group = self.committer.in_group
         untouched = frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset)
         starts = self._starts(missing, known_before, committed, untouched, start)
-        self.committer.agreed(missing, committed)
+        if not missing:
+            self._taken()
+            return
+        self._warn_of(starts, committed)
+        self._ends = {}  # of logs that may have been made again, or moved on under others
+        self._due.forget(missing)
+        strategy = self._options.starting_by_timestamp_strategy
+        offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
+        self._check_added(starts, offsets, start)
+        self.epochs.taken(offsets, start, committed, lambda tp: tp.topic in self._anew)
+        # The group's own offset needs no reason, unless it contradicts the checkpoint.
+        reasoned = {tp: s for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != positions.BY_GROUP)}
+        if reasoned:
+            self._events.moved(
+                generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
+            )
+        wrong = positions.wrong_in_group(starts, committed, start, self.reader)
+        corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
+        adopted = positions.adopted(offsets, committed, corrections, self.reader)
+        if corrections or adopted:
+            self.member.check_may_commit()
+        moved = {tp: at for tp, at in (self._moved | offsets).items() if start.positions.get(tp) != at}
+        # Should the commits fail, all is decided anew, but for what nobody else says.
+        self._moved |= {tp: at for tp, at in moved.items() if tp not in committed}
+        with self.committer.agreed(missing, committed):
+            newer = self.committer.correct(corrections, client, generation.id, start.batch)
+            self.committer.adopt(adopted, client, generation.id, start.batch)
+        self._moved = moved
+        self._positioned |= set(offsets) - newer  # whose positions are taken again
+        self._known |= set(offsets)
+        self._remade -= set(offsets)
+        if self._is_restart and not self._is_new_query:
+            self.metrics.offset_conflicts += sum(s.conflict is not None for s in starts.values())
+        self._taken()
+        log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+
+    def _warn_of(
+        self, starts: Mapping[TopicPartition, positions.Start], committed: Mapping[TopicPartition, Committed]
+    ) -> None:
+        """Say where the group contradicts the start that was taken, and where it may have forgotten one."""
+        for tp in sorted(starts):
+            if starts[tp].conflict:
+                log.warning("group %s: %s", self.committer.group_id, starts[tp].conflict)
         without = positions.without_offset(starts, committed, self._is_new_query)
         if without:
             log.warning(
@@ -569,53 +609,14 @@ class GroupSession:
                 "kafka.auto.offset.reset says (%s)",
                 self.committer.group_id, " ".join(map(str, without)), self._rules.auto_offset_reset,
             )  # fmt: skip
-        is_restart = self._is_restart and not self._is_new_query
+
+    def _taken(self) -> None:
+        """Positions have been taken: from now on the query runs."""
+        if self._is_restart:
+            # Later ones are known when they have been read: others may own a new partition for a while, or nobody.
+            self._known |= self._at_first
         self._is_new_query = self._is_restart = False
-        if not missing:
-            self._anew.clear()
-            return
-        self._ends = {}  # of logs that may have been made again, or moved on under others
-        self._due.forget(missing)
-        strategy = self._options.starting_by_timestamp_strategy
-        offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
-        self._check_added(starts, offsets, start)
-        self.epochs.taken(offsets, start, committed, lambda tp: tp.topic in self._anew)
-        moved = self._moved | offsets
-        self._moved = {tp: offset for tp, offset in moved.items() if start.positions.get(tp) != offset}
-        for tp in sorted(starts):
-            if starts[tp].conflict:
-                log.warning("group %s: %s", self.committer.group_id, starts[tp].conflict)
-        if is_restart:
-            self.metrics.offset_conflicts += sum(s.conflict is not None for s in starts.values())
-        # The group's own offset needs no reason, unless it contradicts the checkpoint.
-        reasoned = {tp: s for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != positions.BY_GROUP)}
-        if reasoned:
-            self._events.moved(
-                generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
-            )
-        known = {*start.positions, *start.left, *committed}
-        wrong = {tp for tp, s in starts.items() if s.commit and tp in known}
-        writers = {tp: writer_of(group.metadata) for tp, group in committed.items()}
-        # Of a batch that is going to be planned once more.
-        own = {tp: w for tp, w in writers.items() if w is not None and w.reader == self.reader}
-        wrong |= {tp for tp, w in own.items() if w.without is not None and w.without > start.batch}
-        corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        adopted = {
-            tp: group for tp, group in committed.items()
-            if offsets.get(tp) == group.offset
-            and tp not in corrections
-            and not is_signed(group.metadata, self.reader)
-        }  # fmt: skip
-        if corrections or adopted:
-            self.member.check_may_commit()
-        with self.committer.agreed(missing, committed):
-            newer = self.committer.correct(corrections, client, generation.id, start.batch)
-            self.committer.adopt(adopted, client, generation.id, start.batch)
-        self._positioned |= set(offsets) - newer  # whose positions are taken again
-        self._known |= set(offsets)
-        self._remade -= set(offsets)
         self._anew.clear()
-        log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
     def _committed_at_start(
         self, start: GroupOffset, missing: Collection[TopicPartition]
@@ -628,7 +629,7 @@ class GroupSession:
         if self._foreign and self._options.on_offset_conflict != "group":
             # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
             # that others own as yet; what the group says later is newer.
-            self.committer.agreed(unowned, others)
+            self.committer.in_group |= {tp: group.offset for tp, group in others.items()}
         else:
             self._by_group = left.settled(unowned, others, self.reader, start.batch)
         return {tp: group for tp, group in committed.items() if tp in missing}

@@ -50,6 +50,15 @@ def test_a_batch_whose_commit_came_too_late_is_committed_in_the_next_generation(
     assert len(broker.received(OFFSET_FETCH)) == 2  # for the positions, and right before the commit
 
 
+def test_a_new_query_starts_where_it_is_told_although_membership_is_lost_as_it_tells_the_group(broker, driver_of):
+    broker.committed[ORDERS] = 7, "somebody else"
+    broker.answer(COMMIT, "UNKNOWN_MEMBER_ID")
+    driver = driver_of(startingOffsets="earliest")
+    end = driver.latest_offset(driver.initial_offset(), LIMIT)
+    assert end["@group"]["from"]["orders"] == {"0": 0, "1": 0}
+    assert committed(broker)[ORDERS] == 0
+
+
 def test_sparks_word_on_the_batch_before_does_not_commit_the_one_that_is_planned(broker, driver):
     following = driver.latest_offset(driver.end, LIMIT)
     broker.forget_received()
