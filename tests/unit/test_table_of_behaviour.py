@@ -4,30 +4,32 @@ import re
 from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
-NAMED = re.findall(
-    r"`([a-z]+/test_[a-z_]+\.py)(?:::(test_\w+))?`(?: \(([^)]*)\))?", (TESTS / "CONSUMER_GROUP.md").read_text()
-)
+TABLE = (TESTS / "CONSUMER_GROUP.md").read_text()
+NAMED = re.findall(r"`([a-z]+/test_[a-z_]+\.py)(?:::(Test\w+))?(?:::(test_\w+))?`(?: \(([^)]*)\))?", TABLE)
 ON = {"unit": "values", "processing": "values", "decode": "values", "assignors": "values, against Java's"}
 SCRIPTED = {"wire/test_cells.py", "wire/test_driver_reactions.py"}
 
 
-def definition(file, test):
-    """The line before a test's definition, and that line."""
-    lines = (TESTS / file).read_text().splitlines()
-    found = [n for n, line in enumerate(lines) if re.match(rf" *def {test}\(", line)]
-    assert len(found) == 1, f"{file}::{test}"
-    return lines[found[0] - 1].strip(), lines[found[0]]
+def before(file, group, test):
+    """The line before a test's definition."""
+    text = (TESTS / file).read_text()
+    if group:
+        assert f"class {group}:" in text, f"{file}::{group}"
+        text = text.partition(f"class {group}:")[2]
+    found = re.search(rf"^(.*)\n *def {test}\(", text, re.MULTILINE)
+    assert found, f"{file}::{group}::{test}"
+    return found[1].strip()
 
 
 def test_every_test_in_the_table_exists():
-    assert len(NAMED) > 100
-    for file, test, _ in NAMED:
+    assert len(NAMED) == TABLE.count(".py") > 100
+    for file, group, test, _ in NAMED:
         assert (TESTS / file).exists()
-        assert not test or definition(file, test)
+        assert not test or before(file, group, test) is not None
 
 
 def test_what_has_no_real_broker_or_is_in_the_long_run_alone_is_marked():
-    for file, test, mark in NAMED:
+    for file, group, test, mark in NAMED:
         where = "scripted" if file in SCRIPTED else ON.get(file.partition("/")[0])
-        long = "soak" if test and definition(file, test)[0] == "@pytest.mark.soak" else None
+        long = "soak" if test and before(file, group, test) == "@pytest.mark.soak" else None
         assert mark == ", ".join(filter(None, (where, long))), f"{file}::{test} ({mark})"
