@@ -85,6 +85,7 @@ def test_where_spark_logs_every_end_a_batch_keeps_no_starts_of_its_own(kafka, gr
         end, _ = run(driver, start)
         if start["@group"].get("batch", -1) >= 0:
             driver.commit(start)
+            assert committed(kafka, group) == {(topic, 0): start[topic]["0"]}  # not the batch that is planned
         driver.plan(start, end)
         ends.append(end)
         produce(kafka, topic, numbered(4, 1))
