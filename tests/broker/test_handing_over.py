@@ -69,6 +69,20 @@ class TestAtStop:
         driver.stop()
         assert committed(kafka, group) == before
 
+    def test_so_it_is_where_nothing_was_handed_over_before_the_batch(self, kafka, group, driver_of, neighbour_of):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        driver = driver_of(kafka, topic, group, **EARLIEST, generation="stable")
+        start = driver.initial_offset()
+        end = planned(driver, start)
+        assert committed(kafka, group) == {}
+        neighbour = neighbour_of(kafka, topic, group)
+        wait_until(lambda: kafka.group_state(group)[0] == "PreparingRebalance", within=30)
+        commit_as_the_listener(driver, group, start, end)
+        driver.stop()
+        wait_until(lambda: len(neighbour.assignment()) == 2, within=30)
+        assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
+        assert neighbour.records == []
+
     def test_a_member_that_has_just_asked_to_join_starts_where_the_query_stands(
         self, kafka, group, driver_of, neighbour_of
     ):
