@@ -64,6 +64,21 @@ def test_a_batch_without_a_start_is_refused():
         GroupOffset({ORDERS_1: 3}, "r", 1).ranges(GroupOffset())
 
 
+def test_over_a_gap_only_starts_that_the_batch_keeps_count():
+    before = GroupOffset({ORDERS_0: 100, ORDERS_1: 60}, "r", 3, batch=3)
+    whole = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, batch=5, moved={ORDERS_0: 110, ORDERS_1: 70})
+    assert whole.ranges(before) == [OffsetRange(ORDERS_0, 110, 120), OffsetRange(ORDERS_1, 70, 80)]
+    part = GroupOffset({ORDERS_0: 120, ORDERS_1: 80}, "r", 7, batch=5, moved={ORDERS_0: 110})
+    with pytest.raises(OffsetFormatError, match="orders-1: the checkpoint lacks the ends of batches 4 to 4"):
+        part.ranges(before)
+
+
+def test_over_a_gap_a_partition_that_stands_where_it_stood_has_nothing_to_read():
+    before = GroupOffset({ORDERS_0: 100, ORDERS_1: 60}, "r", 3, batch=3)
+    after = GroupOffset({ORDERS_0: 120, ORDERS_1: 60}, "r", 7, batch=5, moved={ORDERS_0: 110})
+    assert after.ranges(before) == [OffsetRange(ORDERS_0, 110, 120)]
+
+
 def test_an_offset_of_a_newer_version_is_refused_and_named():
     with pytest.raises(OffsetFormatError, match="offset format 9 .*reads format 1"):
         GroupOffset.from_json({"@group": {"version": 9, "reader": "r", "generation": 1}})
