@@ -85,6 +85,14 @@ def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
     return kafka.group_state(group)[1]
 
 
+def throw_out(kafka: Any, group: str) -> None:
+    """Remove a group's static members, as the coordinator does when a session has expired."""
+    from kafka.admin import MemberToRemove
+
+    thrown = [MemberToRemove(group_instance_id=member["group_instance_id"]) for member in members(kafka, group)]
+    kafka.admin.remove_group_members(group, thrown)
+
+
 def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int], note: str = "") -> None:
     """Commit as somebody who is not this project, unless the note says otherwise, to a group without members."""
     from kafka import KafkaConsumer

@@ -4,8 +4,7 @@ import json
 import threading
 
 import pytest
-from kafka.admin import MemberToRemove
-from support import commit_for, committed, members, name, numbered, produce, topic_with
+from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError, MembershipError
 from spark_kafka_group.offsets import GroupOffset
@@ -83,12 +82,6 @@ def test_a_restarted_driver_replays_the_logged_batch_exactly(kafka, group, drive
     assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
     with pytest.raises(FencedError, match="another process has joined"):
         first.latest_offset(end, None)
-
-
-def throw_out(kafka, group):
-    """As the coordinator does when a session has expired."""
-    thrown = [MemberToRemove(group_instance_id=member["group_instance_id"]) for member in members(kafka, group)]
-    kafka.admin.remove_group_members(group, thrown)
 
 
 def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_proven(kafka, group, driver_of):

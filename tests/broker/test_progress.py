@@ -3,7 +3,7 @@
 import json
 import time
 
-from support import numbered, options, produce, topic_with
+from support import numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.offsets import TopicPartition
@@ -103,7 +103,7 @@ def test_a_commit_that_is_refused_and_a_membership_that_is_lost_are_counted(kafk
     topic = topic_with(kafka, numbered(30, 1), partitions=1)
     driver = driver_of(kafka, topic, group)
     end = driver.latest_offset(driver.initial_offset(), 10)
-    driver._session.member.client.leave()  # as if the coordinator had thrown it out
+    throw_out(kafka, group)
     driver.latest_offset(end, 10)
     counted = told(driver)[1]
     # The batch's own commit was refused; as new it committed its position, which the checkpoint proves.
