@@ -147,7 +147,8 @@ def _diverged(
     ------
     DataLossError, BrokerError
     """
-    known = {tp: group.leader_epoch for tp, group in committed.items() if group.leader_epoch >= 0}
+    epochs = {tp: truncation.epoch_of(group) for tp, group in committed.items()}
+    known = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
     if not known:
         return {}
     found = truncation.settled(client, {tp: committed[tp].offset for tp in known}, known)

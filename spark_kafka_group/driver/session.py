@@ -831,7 +831,7 @@ class GroupSession:
             if self._options.committed_only:
                 found = replace(found, behind=frozenset(self._unstable.lost(client, begin, found.behind)))
             if found.doubtful or found.diverged:
-                client.existing(begin)  # which asks for their topics' ids, and leaders, too
+                client.existing(begin, of_any=True)  # which asks for their topics' ids, and leaders, too
             return found
 
         found = looked_up_until(lambda found: not found.doubtful, look)

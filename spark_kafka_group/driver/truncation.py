@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.driver.doubt import looked_up_until
+from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, EpochAsked, GroupClient
 
@@ -83,7 +84,7 @@ def settled(client: GroupClient, positions: Mapping[TopicPartition, int], known:
     def another() -> Look:
         found = look(client, positions, known)
         if found.replaced or found.unsettled:
-            client.existing(positions)  # which asks for their leaders, too
+            client.existing(positions, of_any=True)  # which asks for their leaders, too
         return found
 
     return looked_up_until(lambda found: not (found.replaced or found.unsettled), another)
@@ -120,6 +121,15 @@ def judged(
     )
 
 
+def epoch_of(group: Committed) -> int:
+    """The leader epoch of a commit, or -1; that of another program is not believed.
+
+    Some clients commit 0, or the epoch of the offset that they found at their start, whatever they have read since. A
+    position of a later epoch would seem to be lost.
+    """
+    return -1 if writer_of(group.metadata) is None else group.leader_epoch
+
+
 class LeaderEpochs:
     """Leader epochs under which a query's positions are known to be in the logs."""
 
@@ -152,7 +162,7 @@ class LeaderEpochs:
             if kept.get(tp) == position and not anew(tp):
                 said.append(checkpoint.epochs.get(tp, -1))
             if tp in committed and committed[tp].offset == position:
-                said.append(committed[tp].leader_epoch)
+                said.append(epoch_of(committed[tp]))
             self.known.pop(tp, None)
             if max(said) >= 0:
                 self.known[tp] = max(said)

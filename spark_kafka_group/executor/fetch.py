@@ -21,6 +21,7 @@ from spark_kafka_group.errors import (
     OffsetOutOfRangeError,
     ReadError,
 )
+from spark_kafka_group.executor.elections import Elected, Elections
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 
@@ -28,8 +29,6 @@ log = logging.getLogger(__name__)
 
 DELETED_AFTER_S = 5.0
 """A partition missing for so long is gone, or for as long as reading may stall if that is less."""
-FENCED = "FencedLeaderEpochError"
-"""kafka-python's name of what a leader of a later epoch than a request names answers."""
 SILENT_AFTER_S = 3.0
 """When a broker has sent neither records nor an error for this long, though the log goes on, damage is looked for;
 again after twice as long, and so on."""
@@ -105,6 +104,7 @@ class Fetcher:
         self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
+        self._elections = Elections(brokers, self._epochs, min(DELETED_AFTER_S, stalled_after_s / 2), clock)
         self._fail_on_data_loss = fail_on_data_loss
         self._missing_since: dict[TopicPartition, float] = {}  # when the cluster was first said not to have a partition
         self._clock = clock
@@ -173,6 +173,7 @@ class Fetcher:
 
     def _ask(self) -> None:
         """Send a request to every leader that has something to send and none under way."""
+        self._compare_logs()
         while True:
             lacking = [tp for tp in self._positions if tp not in self._leaders]
             if not lacking:
@@ -259,6 +260,8 @@ class Fetcher:
     def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
         """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""
         tp, error = fetched.tp, fetched.error
+        if tp in self._epochs:
+            self._elections.answered(tp, error)
         if error in REFUSED_AS_CORRUPT:
             return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
         if error == UNKNOWN:
@@ -348,8 +351,6 @@ class Fetcher:
                 return True  # there again
             self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
             return False
-        if fetched.error == FENCED and tp in self._epochs:
-            return self._led_anew(tp)
         if not fetched.retriable:
             why = f": {fetched.advice}" if fetched.advice else ""
             raise ReadError(
@@ -358,36 +359,44 @@ class Fetcher:
         self._look_for_leader(tp, fetched.error or "")
         return True
 
-    def _led_anew(self, tp: TopicPartition) -> bool:
-        """A leader of a later epoch was elected: whether its log still has the records that were planned comes first.
-
-        True when there are any left to read.
-        """
-        self._look_for_leader(tp, FENCED)
-        epoch, position = self._epochs[tp], self._positions[tp]
+    def _compare_logs(self) -> None:
+        """Where leaders of other epochs were elected: whether their logs still have what was planned comes first."""
         try:
-            told = self._brokers.epoch_end(tp, epoch)
+            told = self._elections.told()
         except LASTING:
             raise
         except BrokerError as error:
             self._last_problem = str(error)
-            return True
-        if told is None:
-            return True
-        end, self._epochs[tp] = told
+            return
+        for elected in told:
+            if elected.tp not in self._positions:
+                continue
+            if elected.replaced:
+                self._lost(
+                    elected.tp, self._ends[elected.tp],
+                    f"the records were planned under leader epoch {elected.planned}, and the leader is of epoch "
+                    f"{elected.current}: the log is another one",
+                )  # fmt: skip
+            elif elected.current < 0 or elected.current > elected.planned:
+                self._led_anew(elected)
+
+    def _led_anew(self, elected: Elected) -> None:
+        """Read on from the log of a later leader, as far as it has what was planned."""
+        tp, end = elected.tp, elected.end
+        self._epochs[tp] = elected.current
         if end is None or end >= self._ends[tp]:
-            return True
+            return
         problem = (
-            f"the log has lost the records of leader epoch {epoch} from offset {end} on, and may have others there now"
+            f"the log has lost the records of leader epoch {elected.planned} from offset {end} on, and may have others "
+            f"there now"
         )
         cause = "a broker without replicas lost its power, or an unclean leader election"
-        self._report(tp, "PARTITION_OFFSET_CHANGED", problem, cause, max(position, end))
+        self._report(tp, "PARTITION_OFFSET_CHANGED", problem, cause, max(self._positions[tp], end))
         # Other records at these offsets are for the next batch: the driver goes back to where they begin.
-        if position < end:
+        if self._positions[tp] < end:
             self._ends[tp] = end
         else:
             del self._positions[tp]
-        return position < end
 
     def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
         self._last_problem = f"{tp}: {problem}"

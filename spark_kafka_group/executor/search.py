@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.fetch import FENCED, REFUSED_AS_CORRUPT, UNKNOWN
+from spark_kafka_group.executor.elections import FENCED
+from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT, UNKNOWN
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import selectors
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -87,9 +87,9 @@ class Brokers:
         finally:
             client.close()
 
-    def epoch_end(self, tp: TopicPartition, epoch: int) -> tuple[int | None, int] | None:
-        """Where the records of a leader epoch end in a partition's log, or None where its leader does not know; and the
-        leader's own epoch, -1 if that is not known. None while it is not known who leads.
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:
+        """Where the records of leader epochs end in partitions' logs, or None where a leader does not know; and the
+        leader's own epoch, -1 if that is not known. Without a partition of which it is not known who leads.
 
         Raises
         ------
@@ -97,16 +97,18 @@ class Brokers:
         """
         from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, ends_of_epochs  # seldom needed
 
-        with translated(f"looking up the end of leader epoch {epoch} of {tp}"):
+        with translated(f"looking up ends of leader epochs of {', '.join(map(str, sorted(epochs)))}"):
             client = self._bootstrapped()
-            self._run(client.cluster.refresh_metadata)
-            current = client.cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
-            asked = {tp: EpochAsked(epoch, NO_EPOCH if current is None else current)}
+            self._run(lambda: client.cluster.refresh_metadata(client._manager.any_node()))
+            asked = {}
+            for tp, epoch in epochs.items():
+                current = client.cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
+                asked[tp] = EpochAsked(epoch, NO_EPOCH if current is None else current)
             try:
                 ends = self._run(lambda: ends_of_epochs(client._manager, asked))
             except kafka_errors.RetriableError:
-                return None
-        return (ends[tp], asked[tp].current) if tp in ends else None
+                return {}
+        return {tp: (end, asked[tp].current) for tp, end in ends.items()}
 
     def connection(self, node_id: int) -> FetchConnection:
         """The cached connection to a node, or a new one.

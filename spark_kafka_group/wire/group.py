@@ -177,14 +177,23 @@ class GroupClient:
         known = {TopicPartition(t, p) for t in topics for p in cluster.partitions_for_topic(t) or ()}
         return known & subscription.partitions if subscription.manual else known
 
-    def existing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+    def existing(self, tps: Collection[TopicPartition], of_any: bool = False) -> set[TopicPartition]:
         """Those of `tps` that exist, asked of the cluster now.
+
+        Parameters
+        ----------
+        of_any
+            Ask any broker, not the one that is connected: it may be cut off from the others, and not know it.
 
         Raises
         ------
         BrokerError
         """
-        refresh = self._manager.cluster.refresh_metadata
+        manager = self._manager
+
+        def refresh() -> Any:
+            return manager.cluster.refresh_metadata(manager.any_node() if of_any else None)
+
         self._retried(f"looking up partitions {_named(tps)}", lambda left_ms: self._run(refresh))
         return self._of_known_topics(tps)
 

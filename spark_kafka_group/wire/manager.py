@@ -8,6 +8,7 @@ AuthenticationException does in Java; what may pass is told when time is over.
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import ssl
 import struct
@@ -118,6 +119,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         others = [b.node_id for b in self.cluster.brokers() if not self._is_away(b.node_id)]
         ready = [other for other in others if self.connection_delay(other) == 0]
         return min(ready, key=self._load, default=node_id)
+
+    def any_node(self) -> Any:
+        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it."""
+        nodes = [broker.node_id for broker in self.cluster.brokers() if not self._is_away(broker.node_id)]
+        return random.choice(nodes) if nodes else None
 
     def _load(self, node_id: Any) -> tuple[bool, int]:
         conn = self._conns.get(node_id)

@@ -6,18 +6,25 @@ Most logs have grown again, beyond the positions of these queries, when they are
 
 import contextlib
 import struct
+from types import SimpleNamespace
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.structs import OffsetAndMetadata
+from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import committed, committed_epochs, name
 from test_data_loss import loss
 from triggers import QUICK, Stream, batch, cuts, read
 
+from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
 
 GOES_ON = {"failOnDataLoss": "false"}
 STOPS = {"failOnDataLoss": "true"}
 CHANGED = "PARTITION_OFFSET_CHANGED"
+PARTITIONS = 20
 LATER = list(range(1000, 1015))
 """Written after the loss."""
 
@@ -116,10 +123,15 @@ def lost():
         queries["above"] = query(maxOffsetsPerTrigger=10, **STOPS)
         assert queries["above"].trigger() == list(range(10))
         queries["whole, planned"] = query(written=10, **STOPS).with_ten_read_and_ten_planned()
+        for fail in ("true", "false"):
+            queries["remade", fail] = query(failOnDataLoss=fail, **{"kafkaConsumer.pollTimeoutMs": 4000})
+        many = kafka.create_topic(name("many"), PARTITIONS)
+        for partition in range(PARTITIONS):
+            producer.send(many, b"%d" % partition, partition=partition)
         producer.close()
         kafka.node(0).kill()
         at = {query: 15 if "planned" in how or "to read again" in how else 10 for how, query in queries.items()}
-        kept = {queries["whole"], queries["whole, planned"]}
+        kept = {made for how, made in queries.items() if how[0] == "remade" or str(how).startswith("whole")}
         for made in queries.values():
             if made not in kept:
                 cut_off(kafka, made.topic, at[made])
@@ -128,6 +140,7 @@ def lost():
         with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all") as producer:
             for made in queries.values():
                 send(producer, made.topic, LATER[:3] if made is queries["short"] else LATER)
+        queries["many"] = SimpleNamespace(topic=many, settings=queries["short"].settings)
         yield queries
 
 
@@ -228,3 +241,54 @@ def test_a_batch_read_from_the_groups_offset_starts_where_the_log_diverges(lost,
             batch(settings)
     else:
         assert read(*batch(settings)) == LATER
+
+
+@pytest.mark.parametrize("how", ["stream", "batch"])
+@pytest.mark.parametrize("epoch", [0, 99])
+def test_epochs_in_commits_of_other_programs_are_not_believed(lost, epoch, how):
+    """Some clients commit epoch 0 always, or that of the offset they found when they started."""
+    query, group = lost["above"], name("group")
+    tp = KafkaTopicPartition(query.topic, 0)
+    consumer = KafkaConsumer(bootstrap_servers=query.kafka.bootstrap_servers, group_id=group, enable_auto_commit=False)
+    consumer.assign([tp])
+    consumer.commit({tp: OffsetAndMetadata(15, "", epoch)})
+    consumer.close()
+    assert committed_epochs(query.kafka, group) == {epoch}
+    settings = query.settings | STOPS | {"kafka.group.id": group, "startingOffsets": "group"}
+    del settings["maxOffsetsPerTrigger"]
+    if how == "batch":
+        assert read(*batch(settings)) == LATER[5:]
+        return
+    stream = Stream(settings)
+    try:
+        assert stream.trigger() == LATER[5:]
+    finally:
+        stream.reader.stop()
+
+
+@pytest.mark.parametrize("fail", ["true", "false"])
+def test_a_task_gives_up_a_topic_that_was_made_again_whose_epochs_begin_anew(lost, fail):
+    query = lost["remade", fail]
+    end, tasks = query.plan()
+    assert cuts(tasks) == [(0, 0, 35)]
+    assert max(tasks[0].epochs) > 0
+    query.kafka.delete_topic(query.topic)
+    query.kafka.create_topic(query.topic)
+    query.kafka.produce(query.topic, [b"%d" % value for value in range(40)])
+    if fail == "true":
+        with loss("COULD_NOT_READ_OFFSET_RANGE", query.topic):
+            read(query.reader, tasks)
+        return
+    assert read(query.reader, tasks) == []
+    query.offset = end
+    assert query.trigger() == list(range(40))
+
+
+def test_logs_of_a_leader_elected_anew_are_compared_all_at_a_time(lost, caplog):
+    topic = lost["many"].topic
+    ranges = tuple(OffsetRange(TopicPartition(topic, partition), 0, 1) for partition in range(PARTITIONS))
+    reader = GroupKafkaDataSource(lost["many"].settings).streamReader(None)
+    with caplog.at_level("INFO", "kafka.cluster"):
+        assert read(reader, [ReadTask(ranges, (0,) * PARTITIONS)]) == list(range(PARTITIONS))
+    lookups = [told for told in caplog.messages if "coordinators: 0" in told]  # drivers know a coordinator
+    assert len(lookups) < PARTITIONS / 2

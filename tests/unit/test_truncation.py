@@ -3,6 +3,7 @@
 import pytest
 
 from spark_kafka_group.driver.truncation import LeaderEpochs, Look, judged
+from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed
@@ -10,6 +11,7 @@ from spark_kafka_group.wire import Committed
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 AT = {A: 20}
 LONGER, SHORTER = {A: 25}, {A: 13}
+NOTE = commit_note("another", 3, 8)
 
 
 @pytest.mark.parametrize(("ends", "known", "epoch_ends", "found"), [
@@ -43,11 +45,13 @@ def test_logs_of_brokers_without_epochs_are_judged_by_their_ends():
 
 @pytest.mark.parametrize(("position", "committed", "epoch"), [
     (20, {}, {A: 5}),
-    (20, {A: Committed(20, "", 7)}, {A: 7}),
-    (20, {A: Committed(20, "")}, {A: 5}),
-    (20, {A: Committed(30, "", 7)}, {A: 5}),
-    (30, {A: Committed(30, "", 7)}, {A: 7}),
-    (30, {A: Committed(30, "")}, {}),
+    (20, {A: Committed(20, NOTE, 7)}, {A: 7}),
+    (20, {A: Committed(20, "", 7)}, {A: 5}),
+    (20, {A: Committed(20, NOTE)}, {A: 5}),
+    (20, {A: Committed(30, NOTE, 7)}, {A: 5}),
+    (30, {A: Committed(30, NOTE, 7)}, {A: 7}),
+    (30, {A: Committed(30, NOTE)}, {}),
+    (30, {A: Committed(30, "", 7)}, {}),
     (0, {}, {}),
 ])  # fmt: skip
 def test_a_position_that_is_taken_has_the_epoch_of_who_gave_it(position, committed, epoch):
