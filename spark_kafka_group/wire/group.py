@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -28,7 +29,8 @@ from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.timing import Timing
-from spark_kafka_group.wire.answers import Answers
+from spark_kafka_group.wire.answers import Answers, refusal_of
+from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.connect import (
     API_TIMEOUT,
     REQUEST_TIMEOUT,
@@ -45,7 +47,6 @@ from spark_kafka_group.wire.members import described
 from spark_kafka_group.wire.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
-from spark_kafka_group.wire.static_member import static_member, topics_of
 
 log = logging.getLogger(__name__)
 
@@ -416,14 +417,16 @@ class GroupClient:
             return None
         if self._coordinator.coordinator_unknown():
             self._find_coordinator()
-        node_id = self._coordinator.coordinator_id
         try:
             with translated(f"looking up group {self._group_id}"):
-                ask = lambda request: self._run(lambda: self._manager.send(request, node_id=node_id))  # noqa: E731
-                return topics_of(static_member(self._group_id, instance_id, ask))
+                member = described(self._ask_coordinator, self._group_id).static_member(instance_id)
         except (BrokerError, MembershipError) as error:
             log.info("%s", error)  # the join that follows says why the group cannot be had
             return None
+        return None if member is None else member.topics
+
+    def _ask_coordinator(self, request: Any) -> Any:
+        return self._run(lambda: self._manager.send(request, node_id=self._coordinator.coordinator_id))
 
     def _find_coordinator(self) -> None:
         def find(left_ms: float) -> None:
@@ -439,7 +442,19 @@ class GroupClient:
         except BrokerTimeoutError:
             raise
         except BrokerError as error:
-            raise MembershipError(str(error)) from error
+            if not isinstance(error.__cause__, kafka_errors.InvalidSessionTimeoutError):
+                raise MembershipError(str(error)) from error
+            raise self._session_timeout_refused(doing, error.__cause__) from error
+
+    def _session_timeout_refused(self, doing: str, error: Exception) -> MembershipError:
+        """As what a refused session timeout is raised: with the bounds of the broker that refused it."""
+        node_id = int(str(self._coordinator.coordinator_id).removeprefix("coordinator-"))
+        bounds = session_bounds(
+            node_id, lambda request: self._run(lambda: self._manager.send(request, node_id=node_id))
+        )
+        facts = replace(self._answers.facts, session_bounds=bounds)
+        refusal = refusal_of(error)
+        return MembershipError(f"{doing}: {refusal.describe(facts) if refusal is not None else error}")
 
     def join_within(self, timeout_ms: float) -> Generation | None:
         """As :meth:`join`, for so long; None when the group has not settled by then: the next call goes on waiting.
@@ -527,14 +542,10 @@ class GroupClient:
         ------
         BrokerError
         """
-        coordinator = self._coordinator
-
-        def ask(request: Any) -> Any:
-            return self._run(lambda: self._manager.send(request, node_id=coordinator.coordinator_id))
 
         def describe(left_ms: float) -> list[str]:
-            coordinator.ensure_coordinator_ready(timeout_ms=left_ms)
-            return [member.name for member in described(ask, self._group_id or "").members]
+            self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms)
+            return [member.name for member in described(self._ask_coordinator, self._group_id or "").members]
 
         members: list[str] = self._retried(f"looking up members of group {self._group_id}", describe)
         return members

@@ -13,7 +13,7 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError
 from spark_kafka_group.wire.connect import ms_until, run_within, translated
-from spark_kafka_group.wire.static_member import static_member
+from spark_kafka_group.wire.members import described
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +95,9 @@ class Leaving:
     def _described(self, timeout_ms: float) -> str | None:
         """The member id that the group shows under this member's instance id."""
         with contextlib.suppress(kafka_errors.KafkaError):
-            member = static_member(
-                self._group_id, self._coordinator.group_instance_id, lambda request: self._ask(request, timeout_ms)
-            )
-            return None if member is None else str(member.member_id)
+            group = described(lambda request: self._ask(request, timeout_ms), self._group_id)
+            member = group.static_member(self._coordinator.group_instance_id)
+            return None if member is None else member.member_id
         return None
 
     def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:

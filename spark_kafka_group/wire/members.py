@@ -14,10 +14,12 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import assignment_of
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
+from spark_kafka_group.wire.subscription import UNREADABLE
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
@@ -26,13 +28,17 @@ NO_SUCH_GROUP = (kafka_errors.GroupIdNotFoundError, kafka_errors.UnsupportedVers
 
 @dataclass(frozen=True)
 class DescribedMember:
-    """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers."""
+    """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers.
+
+    What it subscribes to is None where the coordinator does not show it, as while a group rebalances.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assigned: frozenset[TopicPartition] | None
+    topics: frozenset[str] | None = None
 
     @property
     def name(self) -> str:
@@ -65,6 +71,10 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...] = ()
     epoch: int | None = None
 
+    def static_member(self, instance_id: str) -> DescribedMember | None:
+        """The member under this instance id (KIP-345)."""
+        return next((member for member in self.members if member.instance_id == instance_id), None)
+
 
 NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
 
@@ -95,7 +105,14 @@ def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
     if not _there(group, group_id):
         return None
     members = (
-        DescribedMember(m.member_id, m.group_instance_id, m.client_id, m.client_host, _decoded(m.member_assignment))
+        DescribedMember(
+            m.member_id,
+            m.group_instance_id,
+            m.client_id,
+            m.client_host,
+            _decoded(m.member_assignment),
+            _subscribed(m.member_metadata),
+        )
         for m in group.members
     )
     return DescribedGroup(group.group_state, CLASSIC, group.protocol_type, group.protocol_data, tuple(members))
@@ -126,6 +143,13 @@ def _decoded(assignment: Any) -> frozenset[TopicPartition] | None:
     try:
         return frozenset(assignment_of(bytes(assignment)))
     except ValueError:
+        return None
+
+
+def _subscribed(metadata: Any) -> frozenset[str] | None:
+    try:
+        return frozenset(ConsumerProtocolSubscription.decode(bytes(metadata)).topics) if metadata else None
+    except UNREADABLE:
         return None
 
 

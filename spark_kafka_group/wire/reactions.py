@@ -97,7 +97,7 @@ ADVICE: Mapping[str, str] = {
     ),
     "INVALID_SESSION_TIMEOUT": (
         "kafka.session.timeout.ms ({session_timeout_ms}) is outside the broker's group.min.session.timeout.ms and "
-        "group.max.session.timeout.ms: choose one between them (unless changed, 6000 and 1800000)"
+        "group.max.session.timeout.ms: choose one between {session_bounds}"
     ),
     "INVALID_GROUP_ID": "the broker does not take kafka.group.id ({group_id}): choose another one",
     "GROUP_AUTHORIZATION_FAILED": "this user needs the ACL operation {operation} on Group {group_id}",
@@ -131,6 +131,7 @@ class Facts:
     instance_id: str | None = None
     session_timeout_ms: int | None = None
     strategies: tuple[str, ...] = ()
+    session_bounds: tuple[int, int] | None = None
 
 
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
@@ -148,6 +149,7 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
         group_id=facts.group_id,
         instance_id=facts.instance_id,
         session_timeout_ms=facts.session_timeout_ms,
+        session_bounds="them" if facts.session_bounds is None else "{} and {}".format(*facts.session_bounds),
         strategies=", ".join(facts.strategies),
         topics=", ".join(sorted(topics)),
         operation=DESCRIBE if request is None else OPERATIONS[request],
