@@ -359,6 +359,7 @@ def _settings(nodes: int) -> dict[str, str]:
         "group.initial.rebalance.delay.ms": "0",
         "log.retention.ms": "-1",  # tests make records of any age, which must not vanish while they look
         "group.min.session.timeout.ms": "1000",
+        "offsets.retention.check.interval.ms": "1000",
         "broker.session.timeout.ms": "4000",  # a node that was killed comes back only when the old one's is over
         "broker.heartbeat.interval.ms": "500",
     }

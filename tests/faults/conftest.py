@@ -9,10 +9,9 @@ def start_query(tmp_path):
     """Starts queries in the test's directory."""
     started = []
 
-    def start(settings, *arguments, directory=tmp_path):
-        program = processes.start_query(directory, settings, *arguments)
-        started.append(program)
-        return program
+    def start(settings, *arguments, directory=tmp_path, program="query.py"):
+        started.append(processes.start_query(directory, settings, *arguments, program=program))
+        return started[-1]
 
     yield start
     for program in started:

@@ -38,10 +38,18 @@ class Program:
         """The JVM's process."""
         return next(pid for pid in self.pids() if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
 
+    def readers(self) -> list[int]:
+        """Spark's reader processes."""
+        name = b"python_streaming_source_runner"
+        return [pid for pid in self.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
     def reader(self) -> int:
         """Spark's reader process."""
-        name = b"python_streaming_source_runner"
-        return next(pid for pid in self.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes())
+        return self.readers()[0]
+
+    def reads(self) -> bool:
+        """Whether there is a reader process."""
+        return bool(self.readers())
 
     def signal_all(self, number: int) -> None:
         """Send a signal to every process."""
@@ -77,11 +85,11 @@ class Program:
             raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
 
 
-def start_query(directory: Path, settings: dict[str, str], *arguments: object) -> Program:
-    """Start ``query.py``; marks of an earlier run are removed."""
+def start_query(directory: Path, settings: dict[str, str], *arguments: object, program: str = "query.py") -> Program:
+    """Start ``query.py``, or ``driven.py``; marks of an earlier run are removed."""
     marks = directory / "marks"
     for mark in marks.glob("*") if marks.exists() else ():
         mark.unlink()
     given = [part for name, value in settings.items() for part in ("--option", f"{name}={value}")]
-    command = [sys.executable, HERE / "query.py", "--directory", directory, *given, *arguments]
+    command = [sys.executable, HERE / program, "--directory", directory, *given, *arguments]
     return Program(command, directory / "log")

@@ -1,13 +1,54 @@
-"""Committed offsets that the broker lets expire: a minute at the least, so not with every run."""
+"""Committed offsets that the broker lets expire.
+
+What a query commits is kept for a minute at the least, so that is not for every run. A commit of the older versions
+says itself how long it is kept.
+"""
 
 import pytest
-from support import committed, numbered, options, topic_with
+from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire.requests import commit_request, partitions_of
 
-SOON = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "1000"}
+SOON = {"offsets.retention.minutes": "1"}
+WITH_RETENTION = 4
+"""The last version of OffsetCommit that has it."""
+
+
+def commit_again_for_a_moment(kafka, settings):
+    """Commit what the group has committed once more, for the broker to let it expire when it looks next."""
+    client = GroupClient(settings, settings.group_id)
+    try:
+        assert client.live_members() == []
+        wanted = client.committed(client.partitions(settings.subscription))
+        offsets = {tp: group.offset for tp, group in wanted.items()}
+        (note,) = {group.metadata for group in wanted.values()}
+        request = commit_request(settings.group_id, offsets, note)
+        request.retention_time_ms, request.API_VERSION = 1, WITH_RETENTION
+        assert not any(partition.error_code for _, partition in partitions_of(client._ask_coordinator(request)))
+    finally:
+        client.close()
+
+
+def test_offsets_that_the_broker_lets_expire_come_back_from_the_checkpoint(kafka, group):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    settings = Options.parse(options(kafka, topic, group))
+    driver = StreamDriver(settings)
+    end = driver.latest_offset(driver.initial_offset(), None)
+    assert driver.latest_offset(end, None) == end
+    driver.stop()
+    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
+    commit_again_for_a_moment(kafka, settings)
+    wait_until(lambda: committed(kafka, group) == {}, within=15)
+    produce(kafka, topic, numbered(20, 2))
+    again = StreamDriver(settings)
+    following = again.latest_offset(end, None)
+    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
+    assert [(r.start, r.end) for task in again.plan(end, following) for r in task] == [(10, 20), (10, 20)]
+    again.stop()
 
 
 @pytest.mark.soak

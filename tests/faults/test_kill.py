@@ -1,5 +1,6 @@
 """kill -9 of a whole query at five points: nothing is lost, nothing is twice, and the query is back at once."""
 
+import json
 import signal
 import sys
 from pathlib import Path
@@ -18,6 +19,16 @@ def values(spark, directory):
     return sorted(int(bytes(row.value)[1:]) for row in rows)
 
 
+def is_another(members, before):
+    """Whether there is one member, and none of those `before`."""
+    return len(members) == 1 and members[0]["member_id"] not in before
+
+
+def handled(directory):
+    """What the driver without Spark has put into its sink."""
+    return sorted(value for batch in (directory / "out").iterdir() for value in json.loads(batch.read_text()))
+
+
 def settings_of(kafka, topic, group):
     return options(kafka, topic, group, maxOffsetsPerTrigger=30)
 
@@ -32,8 +43,10 @@ def suspended_query(kafka, group, directory, start_query, point):
     return topic, settings, query
 
 
+BACK_WITHIN_S = 5
+"""So soon a query that was killed is a member again; without static membership it would wait for its session to end."""
 SOAK = ("planned", "tasks", "sink", "after-commit")
-"""Where a process is stopped only in the long run: each takes half a minute."""
+"""Where a query of Spark's is killed only in the long run: each takes half a minute."""
 
 
 @pytest.mark.parametrize("point", [pytest.param(p, marks=pytest.mark.soak) if p in SOAK else p for p in POINTS])
@@ -50,13 +63,29 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     produce(kafka, topic, numbered(30, 3, first=120))
 
     second = start_query(settings)
-    second.wait_for((tmp_path / "marks" / "started").exists)
-    # Its session would last 45 s: without static membership the new driver would wait for that.
-    wait_until(lambda: {m["member_id"] for m in members(kafka, group)}.isdisjoint(before), within=20)
-    assert len(members(kafka, group)) == 1
+    second.wait_for(second.reads)
+    wait_until(lambda: is_another(members(kafka, group), before), within=BACK_WITHIN_S)
     second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
     second.kill()
     assert values(spark, tmp_path) == list(range(150))
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_nothing(kafka, group, tmp_path, start_query, point):
+    topic = topic_with(kafka, numbered(120, 3))
+    settings = settings_of(kafka, topic, group)
+    first = start_query(settings, "--point", point, program="driven.py")
+    first.wait_for((tmp_path / "marks" / point).exists)
+    before = {m["member_id"] for m in members(kafka, group)}
+    assert len(before) == 1
+    first.kill()
+    produce(kafka, topic, numbered(30, 3, first=120))
+
+    second = start_query(settings, program="driven.py")
+    wait_until(lambda: is_another(members(kafka, group), before), within=BACK_WITHIN_S)
+    second.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
+    second.kill()
+    assert handled(tmp_path) == list(range(150))
 
 
 @pytest.mark.soak
@@ -174,3 +203,35 @@ def test_where_the_older_one_is_quicker_both_end_and_the_next_start_goes_on(
     last = start_query(settings)
     last.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
     assert values(spark, tmp_path) == list(range(120))
+
+
+def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_back_who_has_gone_on(
+    kafka, group, tmp_path, start_query
+):
+    topic = topic_with(kafka, numbered(120, 3))
+    short = {"kafka.session.timeout.ms": "1000", "kafka.heartbeat.interval.ms": "200"}
+    zombie = start_query(settings_of(kafka, topic, group) | short, "--point", "before-commit", program="driven.py")
+    zombie.wait_for((tmp_path / "marks" / "before-commit").exists)
+    zombie.signal_all(signal.SIGSTOP)
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+    # Another query, so another name: nothing fences the first one but the end of its session.
+    (tmp_path / "heir").mkdir()
+    group_s = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
+    heir = start_query(
+        settings_of(kafka, topic, group) | short | group_s, directory=tmp_path / "heir", program="driven.py"
+    )
+    heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
+    (tmp_path / "marks" / "go").touch()
+    zombie.signal_all(signal.SIGCONT)
+    zombie.wait_for(lambda: len(members(kafka, group)) == 2 and kafka.group_state(group)[0] == "Stable")
+    assert committed(kafka, group) == {(topic, p): 40 for p in range(3)}
+    produce(kafka, topic, numbered(30, 3, first=120))
+    zombie.wait_for(lambda: committed(kafka, group) == {(topic, p): 50 for p in range(3)})
+    assert "not committed" in zombie.log.read_text()
+    zombie.kill()
+    heir.kill()
+    first, second = handled(tmp_path), handled(tmp_path / "heir")
+    # The second batch was in a sink and in nobody's commit, so that the heir had to read it again; nothing else.
+    assert sorted(first + second) == sorted([*range(150), *range(30, 60)])
+    assert set(first) & set(second) == set(range(30, 60))
