@@ -36,18 +36,24 @@ def test_kafka_python_asks_again_where_the_table_says_so(error):
 
 @pytest.mark.parametrize("error", ADVICE)
 def test_advice_speaks_of_the_querys_own_settings(error):
-    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"))
+    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"), session_bounds=(6000, 20000))
     text = advice(error, Request.COMMIT, facts, ["orders", "bills"])
     named = {field for _, field, _, _ in string.Formatter().parse(ADVICE[error]) if field}
     shown = {
         "group_id": "billing",
         "instance_id": "billing-1",
         "session_timeout_ms": "(1000)",
+        "session_bounds": "choose one between 6000 and 20000",
         "strategies": "(range, sticky)",
         "topics": "bills, orders",
         "operation": "Read",
     }
     assert all(shown[field] in text for field in named)
+
+
+def test_without_the_brokers_bounds_the_settings_that_hold_them_are_named():
+    text = advice("INVALID_SESSION_TIMEOUT", Request.JOIN, Facts(session_timeout_ms=1000))
+    assert text.endswith("group.min.session.timeout.ms and group.max.session.timeout.ms: choose one between them")
 
 
 def test_reading_offsets_needs_less_than_committing_them():
