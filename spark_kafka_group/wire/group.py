@@ -513,7 +513,8 @@ class GroupClient:
         refusal = self._answers.heartbeats_refused
         if refusal is not None:
             raise MembershipError(f"heartbeats of group {self._group_id}: {refusal.describe(self._answers.facts)}")
-        if coordinator.stable() and not coordinator._heartbeat_enabled:
+        # While it rejoins, heartbeats rest; that a coordinator is gone ends a join before the state shows it.
+        if coordinator.stable() and not coordinator._heartbeat_enabled and not coordinator.rejoining:
             raise FencedError(
                 f"another process has joined group {self._group_id} as {coordinator.group_instance_id}: "
                 f"this query must not go on"

@@ -23,7 +23,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.wire.patience import TCP_CONNECT_S, patience_ms
+from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience
 from spark_kafka_group.wire.versions import why_not
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
@@ -97,7 +97,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         super().__init__(net, **configs)
         # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
         self.cluster.config["allow_auto_create_topics"] = False
-        self._session_timeout_ms: float | None = configs.get("session_timeout_ms")
+        self._patience = Patience(self.config["request_timeout_ms"], configs.get("session_timeout_ms"))
         self._last_failure: str | None = None
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
 
@@ -107,16 +107,30 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return self._last_failure
 
     def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Any:
-        if request_timeout_ms is None:
-            request_timeout_ms = patience_ms(request, self.config["request_timeout_ms"], self._session_timeout_ms)
-        return super().send(request, node_id, request_timeout_ms)
+        if request_timeout_ms is not None:
+            return super().send(request, node_id, request_timeout_ms)
+        asked = self.least_loaded_node() if node_id is None else node_id
+        sent_s = time.monotonic()
+        future = super().send(request, asked, self._patience.of(request, asked))
+
+        def ended(_: Any) -> None:
+            self._patience.ended(request, asked, future.exception, (time.monotonic() - sent_s) * 1000)
+
+        return future.add_both(ended)
 
     def least_loaded_node(self) -> Any:
-        """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead."""
+        """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead.
+
+        If none was reached, brokers may be back at other addresses, which those of kafka.bootstrap.servers know.
+        """
         node_id = super().least_loaded_node()
-        if not self._is_away(node_id):
+        if node_id is not None and not self._is_away(node_id):
             return node_id
-        others = [b.node_id for b in self.cluster.brokers() if not self._is_away(b.node_id)]
+        known = [broker.node_id for broker in self.cluster.brokers()]
+        others = [other for other in known if not self._is_away(other)]
+        if not others:
+            others = [*known, *(broker.node_id for broker in self.cluster.bootstrap_brokers())]
+            random.shuffle(others)
         ready = [other for other in others if self.connection_delay(other) == 0]
         return min(ready, key=self._load, default=node_id)
 

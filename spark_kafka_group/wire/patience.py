@@ -3,11 +3,17 @@
 kafka.request.timeout.ms would be the time of one request, and is as long as most calls may take with their retries. A
 cut network sends no RST, so a request to a broker that is gone would use all of it, and none would be left to ask the
 broker that took over. What a living broker answers at once is therefore given up sooner, and asked again elsewhere.
+
+A broker that is slow, as under load, would be given up again and again. Each time it is waited for twice as long as
+before: who takes a new connection and greets is there, so a broker that is gone costs nothing by that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
+
+import kafka.errors as kafka_errors
 
 ANY_BROKER = {"MetadataRequest", "FindCoordinatorRequest"}
 """What every broker can answer, from memory."""
@@ -22,6 +28,8 @@ ONE_BROKER = {
 offsets.commit.timeout.ms says otherwise. JoinGroup and SyncGroup wait for other members, and are in neither set."""
 
 ONE_BROKER_MS, PART_OF_TIMEOUT = 10_000.0, 3
+LONGER, PART_OF_SESSION = 2, 2 / 3
+"""A broker that was given up is waited for so many times as long; for a heartbeat at most this part of a session."""
 LEAST_HEARTBEAT_MS = 1_000.0
 TCP_CONNECT_S = 5.0
 """A SYN is sent three times in that time: whoever has not answered then is not there."""
@@ -41,3 +49,31 @@ def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: flo
     if kind == "HeartbeatRequest" and session_timeout_ms is not None:
         return min(patience, max(LEAST_HEARTBEAT_MS, session_timeout_ms / PART_OF_TIMEOUT))
     return patience
+
+
+class Patience:
+    """How long brokers may take, each for each kind of request: longer where one was given up. For one thread."""
+
+    def __init__(self, request_timeout_ms: float, session_timeout_ms: float | None) -> None:
+        self._request_timeout_ms = request_timeout_ms
+        self._session_timeout_ms = session_timeout_ms
+        self._given_up: dict[tuple[Hashable, str], int] = {}  # how often in a row
+
+    def of(self, request: Any, node_id: Hashable) -> float:
+        """Milliseconds until `request` to this node is given up."""
+        least = patience_ms(request, self._request_timeout_ms, self._session_timeout_ms)
+        times = self._given_up.get((node_id, type(request).__name__), 0)
+        if not times:
+            return least
+        most: float = self._request_timeout_ms
+        if type(request).__name__ == "HeartbeatRequest" and self._session_timeout_ms is not None:
+            most = min(most, self._session_timeout_ms * PART_OF_SESSION)
+        return max(least, min(most, least * float(LONGER**times)))
+
+    def ended(self, request: Any, node_id: Hashable, error: Exception | None, took_ms: float) -> None:
+        """Take note of how `request` ended: with an answer, or with an error instead of one."""
+        key = node_id, type(request).__name__
+        if isinstance(error, kafka_errors.RequestTimedOutError):
+            self._given_up[key] = self._given_up.get(key, 0) + 1
+        elif error is None and took_ms < patience_ms(request, self._request_timeout_ms, self._session_timeout_ms):
+            self._given_up.pop(key, None)

@@ -68,8 +68,9 @@ def driver_of(broker):
     made = []
 
     def make(**more):
-        options = QUICK | {"kafka.heartbeat.interval.ms": "100", "startingOffsets": "earliest"} | more
-        made.append(StreamDriver(Options.parse(options | {"kafka.bootstrap.servers": broker.bootstrap_servers})))
+        where = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+        options = where | QUICK | {"kafka.heartbeat.interval.ms": "100", "startingOffsets": "earliest"} | more
+        made.append(StreamDriver(Options.parse(options)))
         return made[-1]
 
     yield make

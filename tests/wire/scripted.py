@@ -9,8 +9,9 @@ import contextlib
 import socketserver
 import struct
 import threading
+import time
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -70,6 +71,8 @@ class ScriptedBroker:
         Offset and metadata by partition.
     fetch
         Versions of Fetch that it says it speaks; it speaks none.
+    takes_s
+        How long requests of a kind take, by its name; a connection's next request waits.
     """
 
     def __init__(self, topics: Mapping[str, int], nodes: int = 1) -> None:
@@ -80,6 +83,7 @@ class ScriptedBroker:
         self.assignment = b""
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
         self.fetch: tuple[int, int] | None = None
+        self.takes_s: dict[str, float] = {}
         self._script: dict[str, deque[Any]] = defaultdict(deque)
         self._received: list[Any] = []
         self._lock = threading.Lock()
@@ -96,6 +100,16 @@ class ScriptedBroker:
     @property
     def bootstrap_servers(self) -> str:
         return f"127.0.0.1:{self._nodes[0].port}"
+
+    @contextlib.contextmanager
+    def entrance(self) -> Iterator[str]:
+        """An address besides those of the nodes, as of a load balancer, at which the first one answers."""
+        node = _Node(self, 1)
+        node.start()
+        try:
+            yield f"127.0.0.1:{node.port}"
+        finally:
+            node.stop()
 
     # What tests say and ask
 
@@ -139,9 +153,9 @@ class ScriptedBroker:
         for node in self._nodes:
             node.stop()
 
-    def come_back(self) -> None:
-        """Take connections again, at the same ports."""
-        self._nodes = [_Node(self, node.number, node.port) for node in self._nodes]
+    def come_back(self, elsewhere: bool = False) -> None:
+        """Take connections again, at the same ports, or all at others."""
+        self._nodes = [_Node(self, node.number, 0 if elsewhere else node.port) for node in self._nodes]
         for node in self._nodes:
             node.start()
 
@@ -384,6 +398,7 @@ class _Connection(socketserver.StreamRequestHandler):
                 message = SPOKEN[key].decode(frame, version=version, header=True)
                 if self.server.silent:
                     continue
+                time.sleep(self.server.broker.takes_s.get(message.name.removesuffix("Request"), 0))
                 fields = self.server.broker.respond(self.server.number, message)
                 response = ResponseClassRegistry.get_response_class(message.header)(**fields)
                 response.with_header(message.header.correlation_id)

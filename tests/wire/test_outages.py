@@ -11,6 +11,7 @@ from test_driver_reactions import ALL, LIMIT, committed, ends
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import patience
 
 BRIEF = {
     "kafka.request.timeout.ms": "600",
@@ -132,6 +133,46 @@ def test_maxbrokeroutage_ends_the_query_with_brokers_times_and_the_last_attempt(
     assert all(f"127.0.0.1:{node.port}" in text for node in broker._nodes)
     assert "maxBrokerOutage is 2000 ms. The last attempt, at 20" in text
     assert "ECONNREFUSED" in text or "NodeNotReadyError" in text or "looking for brokers" in text
+
+
+@pytest.mark.parametrize("slow", [{"OffsetCommit": 1.2}, {"Metadata": 0.8, "FindCoordinator": 0.8}])
+def test_brokers_that_are_slow_are_not_given_up_again_and_again(broker, running, monkeypatch, slow):
+    monkeypatch.setattr(patience, "ANY_BROKER_MS", 500)
+    monkeypatch.setattr(patience, "ONE_BROKER_MS", 900)
+    driver = running(**{"kafka.request.timeout.ms": "2400", "kafka.default.api.timeout.ms": "6000"})
+    if "Metadata" in slow:
+        broker.go_away()
+        assert driver.latest_offset(driver.end, LIMIT) == driver.end
+        broker.come_back()
+    broker.takes_s |= slow
+    wait_until(lambda: driver.latest_offset(driver.end, LIMIT) != driver.end, within=20)
+    assert committed(broker) == ends(driver.end)
+    broker.takes_s.clear()
+
+
+def test_a_coordinator_that_goes_away_as_a_join_begins_is_not_taken_for_a_fence(broker, client):
+    coordinator = client._coordinator
+    broker.go_away()
+    coordinator.request_rejoin()
+    # Its connection may end between the look at it and the JoinGroup; nothing outside can hit that moment.
+    begin, coordinator._do_join_and_sync_async = coordinator._do_join_and_sync_async, lambda: gone(coordinator, begin)
+    assert client.join_within(700) is None
+    client.check_not_fenced()
+
+
+async def gone(coordinator, begin):
+    coordinator.coordinator_dead("test")
+    return await begin()
+
+
+def test_brokers_that_come_back_at_other_addresses_are_asked_for_at_the_first_one(broker, running):
+    with broker.entrance() as address:
+        driver = running(**{"kafka.bootstrap.servers": address})
+        broker.go_away()
+        wait_until(lambda: driver.latest_offset(driver.end, LIMIT) == driver.end and away(driver), within=15)
+        broker.come_back(elsewhere=True)
+        wait_until(lambda: driver.latest_offset(driver.end, LIMIT) != driver.end, within=20)
+    assert committed(broker) == ends(driver.end)
 
 
 def test_with_availablenow_the_query_does_not_take_an_outage_for_its_end(broker, driver_of):
