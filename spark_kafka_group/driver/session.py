@@ -207,8 +207,7 @@ class GroupSession:
             self._be_member(self._patience_ms())
             if self._unbegun.aside:
                 self._give_up()
-        batch = replace(self.committer.planned or planned, begun=True)
-        self._unbegun.begins(batch)
+        batch = self._unbegun.begins(replace(self.committer.planned or planned, begun=True))
         self.committer.plan(batch)
         return batch
 

@@ -95,14 +95,21 @@ class Unbegun:
             )
         return self._without(batch, batch.reads_from.keys(), batch.generation)
 
-    def begins(self, batch: Batch) -> None:
-        """`batch` is going to be read: the group must not say otherwise.
+    def begins(self, batch: Batch) -> Batch:
+        """`batch` as it is going to be read: the group must not say otherwise.
 
         Raises
         ------
-        MembershipLostError, CommitError, BrokerError
+        CommitError, BrokerError
         """
-        self._take_back(batch, {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}, batch.generation)
+        unsure = {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}
+        try:
+            self._take_back(batch, unsure, batch.generation)
+        except MembershipLostError:
+            # Nothing is committed under its generation any more, so what the group says now holds.
+            left_out = self.learn(self._client.committed(unsure), batch.end.batch)
+            return self._without(batch, left_out & unsure.keys(), batch.generation)
+        return batch
 
     def learn(self, committed: Mapping[TopicPartition, Committed], batch: int, *planned: int) -> set[TopicPartition]:
         """Take note of, and return, the partitions of which the group says that `batch` has not read them.

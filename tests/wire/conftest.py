@@ -67,10 +67,10 @@ def driver_of(broker):
     """Makes drivers that have not joined yet, and stops them."""
     made = []
 
-    def make(**more):
+    def make(shared=None, **more):
         where = {"kafka.bootstrap.servers": broker.bootstrap_servers}
         options = where | QUICK | {"kafka.heartbeat.interval.ms": "100", "startingOffsets": "earliest"} | more
-        made.append(StreamDriver(Options.parse(options)))
+        made.append(StreamDriver(Options.parse(options), shared))
         return made[-1]
 
     yield make

@@ -1,5 +1,6 @@
 """Brokers that are away, all of them or those that matter: the query waits, says so once, and goes on where it was."""
 
+import contextlib
 import threading
 import time
 
@@ -8,6 +9,7 @@ from scripted import FOREVER
 from test_cells import BILLS, COMMIT, JOIN, ORDERS
 from test_driver_reactions import ALL, LIMIT, committed, ends
 
+from spark_kafka_group.driver.siblings import Siblings
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
@@ -173,6 +175,32 @@ def test_brokers_that_come_back_at_other_addresses_are_asked_for_at_the_first_on
         broker.come_back(elsewhere=True)
         wait_until(lambda: driver.latest_offset(driver.end, LIMIT) != driver.end, within=20)
     assert committed(broker) == ends(driver.end)
+
+
+@pytest.mark.parametrize("arrived", [False, True])
+def test_a_session_that_expires_before_a_batch_begins_does_not_end_a_query_of_several_sources(
+    broker, driver_of, tmp_path, arrived
+):
+    driver = driver_of(tmp_path, **BRIEF)
+    start = driver.initial_offset()
+    end = driver.latest_offset(start, LIMIT)
+    options = driver._options
+    with contextlib.closing(Siblings(tmp_path, options.group_id, "another", options.subscription)):
+        if arrived:  # the group's word that the batch gives way to a rebalance; its answer does not
+            broker.takes_s["OffsetCommit"] = 0.9
+        else:
+            broker.answer(COMMIT, "COORDINATOR_LOAD_IN_PROGRESS", FOREVER)
+        driver._session.member.client.request_rejoin()
+        wait_until(lambda: len(broker.received(COMMIT)) > 1, within=15)
+        broker.remove_member()
+        broker.behave()
+        broker.takes_s.clear()
+        tasks = driver.plan(start, end)
+    assert bool(tasks) is not arrived  # who takes its partitions over starts where the group says
+    following = driver.latest_offset(end, LIMIT)
+    assert GroupOffset.from_json(following).starts(GroupOffset.from_json(end)) == dict.fromkeys(
+        ALL, 0 if arrived else 2
+    )
 
 
 def test_with_availablenow_the_query_does_not_take_an_outage_for_its_end(broker, driver_of):
