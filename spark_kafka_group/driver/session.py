@@ -435,6 +435,7 @@ class GroupSession:
         self._entered(joined)
         planned = self.committer.planned
         if joined is not Joined.NOT_YET and planned is not None and self._unbegun.aside:
+            self._note_held()
             resumed = self._unbegun.resumed(planned, self._positioned, self.member.generation.id)
             if resumed is not None:
                 self.member.use()
@@ -458,9 +459,9 @@ class GroupSession:
             When brokers do not answer: the rebalance has to wait, as long as the group does.
         """
         offsets = {tp: self._position(self._start, tp) for tp in self._unread()}
+        self._note_held()
         try:
             self.committer.correct(offsets, self.member.client, self.member.generation.id, self._start.batch)
-            self._held = max(self._held or 0, self.member.generation.id)
         except (CommitTimeoutError, BrokerTimeoutError):
             raise
         except (MembershipLostError, CommitError, BrokerError) as error:
@@ -769,6 +770,15 @@ class GroupSession:
                 )
         self._held = self.member.generation.id
 
+    def _note_held(self) -> None:
+        """What is going to be committed under this generation is this process's own, also if no answer comes.
+
+        It has been a member all the time since it took the positions that it has.
+        """
+        if self._positioned:
+            generation = self.member.generation.id
+            self._held = generation if self._held is None else max(self._held, generation)
+
     def _position(self, start: GroupOffset, tp: TopicPartition) -> int:
         moved = self._moved.get(tp)
         return start.positions[tp] if moved is None else moved
@@ -814,6 +824,7 @@ class GroupSession:
         ahead = {tp: at for tp, at in back.items() if self.committer.in_group.get(tp, at) > at}
         if ahead:
             self.member.check_may_commit()
+            self._note_held()
             self.committer.correct(ahead, self.member.client, self.member.generation.id, start.batch)
         return back
 

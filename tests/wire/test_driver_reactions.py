@@ -5,6 +5,7 @@ from scripted import FOREVER
 from test_cells import BILLS, COMMIT, HEARTBEAT, JOIN, OFFSET_FETCH, ORDERS, SYNC, cells, joins
 
 from spark_kafka_group.errors import CommitError, FencedError, MembershipError
+from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.reactions import Reaction, Request
@@ -179,3 +180,18 @@ def test_steady_batches_look_up_neither_positions_nor_the_coordinator(broker, dr
     assert len(broker.received(COMMIT)) == 3
     assert broker.received(OFFSET_FETCH) == []
     assert broker.received(Request.FIND_COORDINATOR) == []
+
+
+def test_a_process_that_was_replaced_notices_so_whatever_rebalances_come_before_its_next_trigger(broker, driver_of):
+    driver = driver_of()
+    end = driver.latest_offset(driver.initial_offset(), None)
+    assert driver.latest_offset(end, None) == end
+    broker.remove_member()
+    broker.generation = 4  # its successor came, went on and left
+    broker.committed[ORDERS] = 12, commit_note(end["@group"]["reader"], 4, 3)
+    client = driver._session.member.client
+    wait_until(lambda: client.current().id == 5 and not client.rejoin_needed(), within=10)
+    client.request_rejoin()  # as when others come
+    wait_until(lambda: client.current().id == 6 and not client.rejoin_needed(), within=10)
+    with pytest.raises(FencedError, match="another process went on with this query, up to generation 4"):
+        driver.latest_offset(end, None)
