@@ -25,7 +25,7 @@ from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.group_metrics import OBSERVED, GroupMetrics, ListenersCommits, handled, metrics_of
 from spark_kafka_group.lanes import Lanes
-from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, is_own, left_out, writer_of
+from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, is_own, is_signed, left_out, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 
@@ -92,7 +92,7 @@ class Succeeded:
             group = committed.get(r.tp)
             if group is None or group.offset in (r.start, r.end):
                 continue
-            if is_own(group.metadata, self.reader, self.end.batch):
+            if is_signed(group.metadata, self.reader) and is_own(group.metadata, self.reader, self.end.batch):
                 continue
             if group.offset < r.end or ended:
                 moved[r.tp] = group.offset
@@ -102,7 +102,7 @@ class Succeeded:
         if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
             return False
         writer = writer_of(group.metadata)
-        if writer is None or not writer.is_own(self.reader, self.end.batch):
+        if writer is None or writer.reader != self.reader or not writer.is_own(self.reader, self.end.batch):
             return group.offset == batch.start
         if writer.batch is not None and writer.batch > self.end.batch >= 0:
             return False  # this query has gone on since, and may have had to begin before

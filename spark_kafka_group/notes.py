@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 
@@ -27,14 +29,30 @@ def commit_note(reader: str, generation: int, batch: int | None = None, without:
 def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> str:
     """The metadata that the query `reader` puts in the place of somebody else's: it goes on from there after `batch`.
 
-    Where the other one wrote that a batch went without the partition, the note keeps that.
+    What the other one knew of the offset stays known: where it wrote that a batch went without the partition, or, with
+    those that adopted the offset before, since when it has gone on from there.
     """
     writer = writer_of(metadata)
-    left_by = None
+    left_by: LeftBy | None = None
+    since: dict[str, int | None] = {}
     if writer is not None:
         left_by = writer.left_by if writer.without is None else LeftBy(writer.reader, writer.without)
+        if left_by is None:
+            since = _since(writer)
+        elif left_by.reader == reader and left_by.without > batch:
+            left_by = None  # that batch is going to be planned anew, with the partition
     note = {"reader": reader, "generation": generation, "batch": batch, "adopted": batch}
-    return _json(note | {"left_by": left_by and left_by._asdict()})
+    return _json(note | {"left_by": left_by and left_by._asdict(), "since": since or None})
+
+
+def correcting_note(reader: str, generation: int, batch: int, without: int | None, metadata: str | None) -> str:
+    """As :func:`commit_note`, in the place of `metadata` at the same offset; None at another one.
+
+    An offset that this query has adopted stays one: a checkpoint that ends before does not know it yet.
+    """
+    writer = None if metadata is None else writer_of(metadata)
+    adopted = writer.adopted if writer is not None and writer.reader == reader else None
+    return _json({"reader": reader, "generation": generation, "batch": batch, "without": without, "adopted": adopted})
 
 
 def _json(note: dict[str, Any]) -> str:
@@ -48,8 +66,17 @@ class LeftBy(NamedTuple):
     without: int
 
 
+NO_ONE: Mapping[str, int | None] = MappingProxyType({})
+MOST_NAMED = 16
+"""So many queries a note names at most: Kafka limits its length."""
+
+
 class Writer(NamedTuple):
-    """Who wrote a commit, as its note says; the batches are None where it has none."""
+    """Who wrote a commit, as its note says; the batches are None where it has none.
+
+    `since` names queries that had the offset before: the batch after which each went on from there, None for the one
+    that has committed it.
+    """
 
     reader: str
     generation: int
@@ -57,14 +84,17 @@ class Writer(NamedTuple):
     without: int | None = None
     adopted: int | None = None
     left_by: LeftBy | None = None
+    since: Mapping[str, int | None] = NO_ONE
 
     def is_own(self, reader: str, batch: int) -> bool:
-        """Whether the query `reader` wrote it, for a checkpoint that ends with `batch`.
+        """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, and nobody has moved it.
 
         A checkpoint that ends before the query went on from an adopted offset does not know that offset: for it, the
         offset is still somebody else's.
         """
-        return self.reader == reader and (self.adopted is None or self.adopted < batch)
+        known = [self.adopted] if self.reader == reader else []
+        known += [self.since[reader]] if reader in self.since else []
+        return any(adopted is None or adopted < batch for adopted in known)
 
 
 def writer_of(metadata: str) -> Writer | None:
@@ -74,11 +104,20 @@ def writer_of(metadata: str) -> Writer | None:
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
         without, adopted = _number(note, "without"), _number(note, "adopted")
         left_by = _left_by(note.get("left_by"))
+        since = {str(name): _number(note["since"], name) for name in note.get("since", {})}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
-        return Writer(reader, generation, batch, without, adopted, left_by)
+        return Writer(reader, generation, batch, without, adopted, left_by, since)
     return None
+
+
+def _since(writer: Writer) -> dict[str, int | None]:
+    """Who had the offset by the time that the query `writer` did, the latest last."""
+    before = writer.since.get(writer.reader, writer.adopted)
+    first = None if before is None or writer.adopted is None else min(before, writer.adopted)
+    named = {name: adopted for name, adopted in writer.since.items() if name != writer.reader}
+    return dict([*named.items(), (writer.reader, first)][-MOST_NAMED:])
 
 
 def _left_by(note: Any) -> LeftBy | None:
@@ -116,7 +155,13 @@ def is_signed(metadata: str, reader: str) -> bool:
     return writer is not None and writer.reader == reader
 
 
+def is_known(metadata: str, reader: str, batch: int) -> bool:
+    """Whether the note of the query `reader` is right for a checkpoint that ends with `batch`, or an earlier batch."""
+    writer = writer_of(metadata)
+    return writer is not None and writer.reader == reader and (writer.adopted is None or writer.adopted <= batch)
+
+
 def is_own(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the query `reader` wrote the commit with this metadata, for a checkpoint that ends with `batch`."""
+    """Whether the query `reader` had the offset of this metadata, for a checkpoint that ends with `batch`."""
     writer = writer_of(metadata)
     return writer is not None and writer.is_own(reader, batch)

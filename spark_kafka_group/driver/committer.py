@@ -14,7 +14,7 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.driver.truncation import LeaderEpochs
 from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
-from spark_kafka_group.notes import adopting_note, commit_note, writer_of
+from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
@@ -145,9 +145,10 @@ class Committer:
         """
         if not offsets:
             return set()
+        committed = client.committed(offsets)
         newer = {
             tp: group.offset
-            for tp, group in client.committed(offsets).items()
+            for tp, group in committed.items()
             if group.offset not in (self.in_group.get(tp), offsets[tp])
         }
         if newer:
@@ -155,9 +156,15 @@ class Committer:
                 "group %s: generation %d: left as committed meanwhile: %s",
                 self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(newer.items())),
             )  # fmt: skip
-        wrong = {tp: offset for tp, offset in offsets.items() if tp not in newer}
-        if wrong:
-            self._send(wrong, client, generation, commit_note(self._reader, generation, batch, without))
+        by_note: dict[str, dict[TopicPartition, int]] = {}
+        for tp, offset in offsets.items():
+            group = committed.get(tp)
+            stays = group.metadata if group is not None and group.offset == offset else None
+            note = correcting_note(self._reader, generation, batch, without, stays)
+            if tp not in newer:
+                by_note.setdefault(note, {})[tp] = offset
+        for note, wrong in by_note.items():
+            self._send(wrong, client, generation, note)
             self._noted(wrong, generation)
         return set(newer)
 

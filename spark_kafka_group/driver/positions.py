@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from spark_kafka_group.bounds import WORDS, Bound, Position
 from spark_kafka_group.destinations import delay_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
-from spark_kafka_group.notes import is_own, is_signed, writer_of
+from spark_kafka_group.notes import is_known, is_own, writer_of
 from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed
 
@@ -259,12 +259,16 @@ def adopted(
     committed: Mapping[TopicPartition, Committed],
     corrected: Collection[TopicPartition],
     reader: str,
+    batch: int,
 ) -> dict[TopicPartition, Committed]:
-    """Offsets of somebody else's from which the query `reader` goes on, and that have no note of its own."""
+    """Offsets of somebody else's from which the query `reader` goes on after `batch`, and that do not say so yet.
+
+    What they say may be from after a later batch, where an older checkpoint was restored.
+    """
     return {
         tp: group
         for tp, group in committed.items()
-        if positions.get(tp) == group.offset and tp not in corrected and not is_signed(group.metadata, reader)
+        if positions.get(tp) == group.offset and tp not in corrected and not is_known(group.metadata, reader, batch)
     }
 
 

@@ -577,7 +577,7 @@ class GroupSession:
             )
         wrong = positions.wrong_in_group(starts, committed, start, self.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        adopted = positions.adopted(offsets, committed, corrections, self.reader)
+        adopted = positions.adopted(offsets, committed, corrections, self.reader, start.batch)
         if corrections or adopted:
             self.member.check_may_commit()
         moved = {tp: at for tp, at in (self._moved | offsets).items() if start.positions.get(tp) != at}

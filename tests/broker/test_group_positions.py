@@ -288,6 +288,63 @@ class TestAdopted:
         assert again.latest_offset(following, None) == following
         assert committed(kafka, group) == {(topic, gone): 20, (topic, 1 - gone): 10}
 
+    @pytest.fixture
+    def cut_short(self, kafka, group, driver_of):
+        """A query has committed one batch, to 5, and ends before it commits the next, to 10."""
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        driver = driver_of(kafka, topic, group, **BOTH)
+        end = driver.latest_offset(driver.initial_offset(), 5)
+        following = driver.latest_offset(end, 5)
+        driver.plan(end, following)
+        driver.stop()
+        assert committed(kafka, group) == {(topic, 0): 5}
+        return topic, end, following
+
+    def test_what_a_query_delivered_from_there_does_not_come_again_after_another_has_adopted_it(
+        self, kafka, group, driver_of, cut_short
+    ):
+        topic, _, following = cut_short
+        for _ in range(2):
+            other = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
+            other.latest_offset(other.initial_offset(), None)
+            other.stop()
+        assert committed(kafka, group) == {(topic, 0): 5}
+        again = driver_of(kafka, topic, group, **BOTH)
+        last = again.latest_offset(following, None)
+        assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
+        assert committed(kafka, group) == {(topic, 0): 10}
+
+    def test_nor_that_of_a_batch_planned_anew_after_it_gave_way_and_another_has_adopted_its_start(
+        self, kafka, group, driver_of, cut_short
+    ):
+        topic, end, _ = cut_short
+        commit_for(kafka, group, {(topic, 0): 5}, commit_note(end["@group"]["reader"], 3, 0, without=1))
+        other = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
+        other.latest_offset(other.initial_offset(), None)
+        other.stop()
+        again = driver_of(kafka, topic, group, **BOTH)
+        following = again.latest_offset(end, 5)
+        again.plan(end, following)
+        again.stop()
+        third = driver_of(kafka, topic, group, **BOTH)
+        last = third.latest_offset(following, None)
+        assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
+
+    def test_nor_that_of_a_checkpoint_rolled_back_to_before_it_was_adopted(self, kafka, group, driver_of, cut_short):
+        topic, end, following = cut_short
+        commit_for(kafka, group, {(topic, 0): 3})
+        paused = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
+        assert paused.latest_offset(following, None) == following
+        paused.stop()
+        again = driver_of(kafka, topic, group, **BOTH)
+        following = again.latest_offset(end, 4)
+        assert (moved(following, topic, end), following[topic]) == ({"0": 3}, {"0": 7})
+        again.plan(end, following)
+        again.stop()
+        third = driver_of(kafka, topic, group, **BOTH)
+        last = third.latest_offset(following, None)
+        assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
+
 
 class TestLeft:
     """A query that no longer subscribes to a topic whose last batch it has not committed, and later does again."""

@@ -255,6 +255,34 @@ def test_what_a_batch_went_without_is_not_forgotten_before_the_checkpoint_knows(
         driver.stop()
 
 
+def test_a_reset_is_right_also_after_the_batch_planned_there_has_let_a_rebalance_pass(kafka, group, driver_of, shared):
+    topic, other = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    first = driver_of(kafka, topic, group, shared, **BOTH)
+    end = first.latest_offset(first.initial_offset(), None)
+    assert first.latest_offset(end, None) == end
+    first.stop()
+    commit_for(kafka, group, {(topic, 0): 7})
+    again = driver_of(kafka, topic, group, shared, **BOTH)
+    again.latest_offset(end, None)
+    generation = again._session.member.generation.id
+    # The query fails after its other source has joined, and before Spark has written the batch down.
+    second = driver_of(kafka, other, group, shared, **BOTH)
+    second.latest_offset(second.initial_offset(), None)
+
+    def resumed():
+        at, note = kafka.committed(group)[TopicPartition(topic, 0)]
+        assert at == 7
+        return writer_of(note).generation > generation and writer_of(note).without is None
+
+    wait_until(resumed, within=30)
+    second.stop()
+    again.stop()
+    third = driver_of(kafka, topic, group, shared, **BOTH)
+    following = third.latest_offset(end, None)
+    assert following != end
+    assert GroupOffset.from_json(following).ranges(GroupOffset.from_json(end)) == [(TopicPartition(topic, 0), 7, 20)]
+
+
 def test_a_batch_that_both_sources_read_again(kafka, group, driver_of, drivers_of, shared, logs):
     topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(2)]
     sources = Sources([driver_of(kafka, topic, group, shared, **BOTH) for topic in topics]).start()

@@ -14,7 +14,7 @@ from support import commit_for, committed, committed_epochs, members, name, numb
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.errors import CommitError
 from spark_kafka_group.listener import Succeeded
-from spark_kafka_group.notes import commit_note
+from spark_kafka_group.notes import adopting_note, commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
@@ -337,6 +337,8 @@ class TestLacking:
             (Committed(5, ""), False),
             (Committed(10, ""), True),
             (Committed(10, commit_note("you", 9)), True),
+            (Committed(5, adopting_note("you", 3, 0, commit_note("me", 3, 1))), False),
+            (Committed(10, adopting_note("you", 9, 9, commit_note("me", 3, 1))), True),
             (Committed(30, ""), False),
             # What the query has told since: it was made to begin before, or its batch gave way and was resumed.
             (Committed(5, commit_note("me", 4, 3)), False),

@@ -16,7 +16,7 @@ from spark_kafka_group.driver.positions import (
     without_offset,
 )
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
-from spark_kafka_group.notes import adopting_note, commit_note, left_out_of, writer_of
+from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, is_own, left_out_of, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.wire import Committed
 
@@ -35,10 +35,10 @@ def restart(committed, policy="auto", foreign=False):
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None)
-    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None)
-    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None)
-    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None)
+    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None, {})
+    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None, {})
+    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None, {})
+    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None, {})
     assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
 
 
@@ -48,6 +48,43 @@ def test_what_a_batch_went_without_is_to_be_read_in_the_note_of_who_adopts_the_o
         note = adopting_note(reader, 4, 2, note)
         assert writer_of(note).reader == reader
         assert [left_out_of(note, who) for who in ("first", "second", "third")] == [8, None, None]
+
+
+def test_a_query_that_plans_a_batch_anew_takes_back_that_it_went_without_the_partition():
+    note = adopting_note("second", 4, 2, commit_note("first", 3, 7, without=8))
+    assert left_out_of(adopting_note("first", 5, 7, note), "first") is None
+    assert left_out_of(adopting_note("first", 5, 8, note), "first") == 8
+
+
+def test_an_offset_stays_own_for_those_who_had_it_before():
+    note = adopting_note("second", 4, 2, commit_note("first", 3, 7))
+    note = adopting_note("third", 5, 0, note)
+    assert [is_own(note, who, 2) for who in ("first", "second", "third", "fourth")] == [True, False, True, False]
+    assert is_own(note, "second", 3)
+    note = adopting_note("first", 6, 9, note)
+    assert [is_own(note, who, 3) for who in ("first", "second", "third")] == [True] * 3
+    # Until somebody commits there, or it is known that a batch has not read it.
+    assert not is_own(correcting_note("second", 7, 4, None, note), "first", 9)
+    note = adopting_note("second", 8, 4, commit_note("first", 7, 9, without=10))
+    assert not is_own(note, "first", 10)
+
+
+def test_of_many_who_had_it_the_note_names_the_last():
+    note = ""
+    for reader in range(100):
+        note = adopting_note(f"{reader:032}", 4, 2, note)
+    assert len(note) < 1000
+    assert [is_own(note, f"{reader:032}", 3) for reader in (0, 98, 99)] == [False, True, True]
+
+
+def test_a_correction_at_an_adopted_offset_leaves_it_adopted():
+    adopted = adopting_note("me", 4, 2, "")
+    for without in (None, 3):
+        note = correcting_note("me", 5, 2, without, adopted)
+        assert [is_own(note, "me", batch) for batch in (2, 3)] == [False, True]
+        assert left_out_of(note, "me") == without
+    for other in (None, "", adopting_note("other", 4, 2, "")):
+        assert correcting_note("me", 5, 2, None, other) == commit_note("me", 5, 2)
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
