@@ -34,7 +34,7 @@ def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> st
     """
     writer = writer_of(metadata)
     left_by: LeftBy | None = None
-    since: dict[str, int | None] = {}
+    since: dict[str, Since] = {}
     if writer is not None:
         left_by = writer.left_by if writer.without is None else LeftBy(writer.reader, writer.without)
         if left_by is None:
@@ -42,7 +42,7 @@ def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> st
         elif left_by.reader == reader and left_by.without > batch:
             left_by = None  # that batch is going to be planned anew, with the partition
     note = {"reader": reader, "generation": generation, "batch": batch, "adopted": batch}
-    return _json(note | {"left_by": left_by and left_by._asdict(), "since": since or None})
+    return _json(note | {"left_by": left_by and left_by._asdict(), "since": _told(since)})
 
 
 def correcting_note(reader: str, generation: int, batch: int, without: int | None, metadata: str | None) -> str:
@@ -53,6 +53,10 @@ def correcting_note(reader: str, generation: int, batch: int, without: int | Non
     writer = None if metadata is None else writer_of(metadata)
     adopted = writer.adopted if writer is not None and writer.reader == reader else None
     return _json({"reader": reader, "generation": generation, "batch": batch, "without": without, "adopted": adopted})
+
+
+def _told(since: Mapping[str, Since]) -> dict[str, list[int]] | None:
+    return {name: [number for number in had if number is not None] for name, had in since.items()} or None
 
 
 def _json(note: dict[str, Any]) -> str:
@@ -66,7 +70,14 @@ class LeftBy(NamedTuple):
     without: int
 
 
-NO_ONE: Mapping[str, int | None] = MappingProxyType({})
+class Since(NamedTuple):
+    """Since when a query has an offset that is another one's now; `adopted` is None where it has committed it."""
+
+    generation: int
+    adopted: int | None = None
+
+
+NO_ONE: Mapping[str, Since] = MappingProxyType({})
 MOST_NAMED = 16
 """So many queries a note names at most: Kafka limits its length."""
 
@@ -74,8 +85,7 @@ MOST_NAMED = 16
 class Writer(NamedTuple):
     """Who wrote a commit, as its note says; the batches are None where it has none.
 
-    `since` names queries that had the offset before: the batch after which each went on from there, None for the one
-    that has committed it.
+    `since` names queries that had the offset before, and still have it unless they read on.
     """
 
     reader: str
@@ -84,7 +94,7 @@ class Writer(NamedTuple):
     without: int | None = None
     adopted: int | None = None
     left_by: LeftBy | None = None
-    since: Mapping[str, int | None] = NO_ONE
+    since: Mapping[str, Since] = NO_ONE
 
     def is_own(self, reader: str, batch: int) -> bool:
         """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, and nobody has moved it.
@@ -93,7 +103,7 @@ class Writer(NamedTuple):
         offset is still somebody else's.
         """
         known = [self.adopted] if self.reader == reader else []
-        known += [self.since[reader]] if reader in self.since else []
+        known += [self.since[reader].adopted] if reader in self.since else []
         return any(adopted is None or adopted < batch for adopted in known)
 
 
@@ -104,7 +114,7 @@ def writer_of(metadata: str) -> Writer | None:
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
         without, adopted = _number(note, "without"), _number(note, "adopted")
         left_by = _left_by(note.get("left_by"))
-        since = {str(name): _number(note["since"], name) for name in note.get("since", {})}
+        since = {str(name): Since(*map(int, had)) for name, had in note.get("since", {}).items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
@@ -112,12 +122,15 @@ def writer_of(metadata: str) -> Writer | None:
     return None
 
 
-def _since(writer: Writer) -> dict[str, int | None]:
+def _since(writer: Writer) -> dict[str, Since]:
     """Who had the offset by the time that the query `writer` did, the latest last."""
-    before = writer.since.get(writer.reader, writer.adopted)
-    first = None if before is None or writer.adopted is None else min(before, writer.adopted)
-    named = {name: adopted for name, adopted in writer.since.items() if name != writer.reader}
-    return dict([*named.items(), (writer.reader, first)][-MOST_NAMED:])
+    named = dict(writer.since)
+    before = named.pop(writer.reader, None)
+    adopted = writer.adopted
+    if before is not None and adopted is not None:
+        adopted = None if before.adopted is None else min(before.adopted, adopted)
+    named[writer.reader] = Since(writer.generation, adopted)
+    return dict([*named.items()][-MOST_NAMED:])
 
 
 def _left_by(note: Any) -> LeftBy | None:
@@ -159,6 +172,16 @@ def is_known(metadata: str, reader: str, batch: int) -> bool:
     """Whether the note of the query `reader` is right for a checkpoint that ends with `batch`, or an earlier batch."""
     writer = writer_of(metadata)
     return writer is not None and writer.reader == reader and (writer.adopted is None or writer.adopted <= batch)
+
+
+def generation_of(metadata: str, reader: str) -> int | None:
+    """The generation in which the query `reader` had the offset of this metadata last; None if it never did."""
+    writer = writer_of(metadata)
+    if writer is None:
+        return None
+    if writer.reader == reader:
+        return writer.generation
+    return writer.since[reader].generation if reader in writer.since else None
 
 
 def is_own(metadata: str, reader: str, batch: int) -> bool:

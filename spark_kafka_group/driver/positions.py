@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from spark_kafka_group.bounds import WORDS, Bound, Position
 from spark_kafka_group.destinations import delay_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
-from spark_kafka_group.notes import is_known, is_own, writer_of
+from spark_kafka_group.notes import generation_of, is_known, is_own, writer_of
 from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed
 
@@ -35,9 +35,8 @@ def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held
     A driver that was suspended can find its group empty again: its successor came and went. What tells is a commit with
     its own reader id and a generation later than any it held itself.
     """
-    writers = (writer_of(group.metadata) for group in committed.values())
-    later = [w.generation for w in writers if w is not None and w.reader == reader and w.generation > held]
-    return max(later, default=None)
+    generations = (generation_of(group.metadata, reader) for group in committed.values())
+    return max((generation for generation in generations if generation is not None and generation > held), default=None)
 
 
 @dataclass(frozen=True)

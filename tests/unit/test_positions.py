@@ -69,6 +69,12 @@ def test_an_offset_stays_own_for_those_who_had_it_before():
     assert not is_own(note, "first", 10)
 
 
+def test_a_driver_that_was_replaced_hears_of_it_also_where_another_query_has_adopted_the_offset():
+    group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
+    assert [replaced_in(group, "me", held) for held in (7, 8)] == [8, None]
+    assert replaced_in(group, "other", 8) == 9
+
+
 def test_of_many_who_had_it_the_note_names_the_last():
     note = ""
     for reader in range(100):
