@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ class Joining:
         self._unbroken: frozenset[TopicPartition] = frozenset()
         self._seen: tuple[str, int] | None = None  # member id and generation entered last
         self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
+        self._looked_s = 0.0  # when it was asked last who coordinates the group, or that join began
         self._looked_up: set[str] = set()  # topics that others read and that were asked for
 
     def attach(self, consumer: KafkaConsumer) -> None:
@@ -69,18 +71,19 @@ class Joining:
             patience_ms = left_ms()
             slice_ms = min(patience_ms, LOOK_AGAIN_MS)
             if not (self._take_finished() or self._coordinator.ensure_active_group(timeout_ms=slice_ms)):
+                self._follow_coordinator(slice_ms)
                 if slice_ms == patience_ms:
                     return False
-                self._follow_coordinator()
             elif not self._ended:
                 self._entered()
                 self._follow_up()
         return True
 
-    def _follow_coordinator(self) -> None:
+    def _follow_coordinator(self, waited_ms: float) -> None:
         """Join at another broker, if the one that has not answered yet coordinates the group no more.
 
-        A join waits for other members for minutes, so silence says nothing of a coordinator that is gone.
+        A join waits for other members for minutes, so silence says nothing of a coordinator that is gone. Who waits a
+        little again and again, as between triggers, asks as often as who waits long.
         """
         coordinator, cluster = self._coordinator, self._manager.cluster
         task = coordinator._join_task
@@ -90,7 +93,10 @@ class Joining:
             node = cluster.broker_metadata(coordinator.coordinator_id)
             if node is None:
                 return
-            self._waiting = task, node
+            self._waiting, self._looked_s = (task, node), time.monotonic() - waited_ms / 1000
+        if time.monotonic() - self._looked_s < LOOK_AGAIN_MS / 1000:
+            return
+        self._looked_s = time.monotonic()
         asked = self._waiting[1]
         try:
             now = cluster.broker_metadata(self._run(coordinator._send_group_coordinator_request))

@@ -70,6 +70,19 @@ def test_a_join_that_waits_at_a_broker_that_is_gone_is_made_where_the_group_has_
     assert len(broker.received(JOIN)) == 1
 
 
+def test_a_join_for_which_little_time_is_left_each_time_is_made_where_the_group_has_moved(
+    broker, client_of, monkeypatch
+):
+    monkeypatch.setattr(joining, "LOOK_AGAIN_MS", 500)
+    client = client_of(**BRIEF, **{"kafka.max.poll.interval.ms": "300000"})
+    client.join()
+    broker.silence(1)
+    client.request_rejoin()
+    assert client.join_within(300) is None  # at the silent broker
+    broker.move_coordinator()
+    assert wait_until(lambda: client.join_within(300), within=20).id == 2
+
+
 def test_a_commit_to_brokers_that_are_all_silent_ends_with_the_limit_and_the_last_attempt(broker, client_of):
     client = client_of(**BRIEF | {"kafka.default.api.timeout.ms": "2500"})
     before = client.join()
