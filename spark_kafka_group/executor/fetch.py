@@ -434,7 +434,7 @@ class Fetcher:
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""
         log.info("node %d: %s; connecting again", node_id, error)
-        self._brokers.drop(node_id)
+        self._brokers.give_up(node_id, error)
         for tp in asked:
             self._leaders.pop(tp, None)
         self._refresh = True

@@ -227,7 +227,7 @@ class Search:
             except (OSError, BrokerError) as error:
                 problem = str(error)
                 if node_id is not None:
-                    brokers.drop(node_id)
+                    brokers.give_up(node_id, error)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
                 silent = partition.error is None and not partition.records

@@ -12,12 +12,17 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.consumer import FetchRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.fetched import VERSIONS
 from spark_kafka_group.wire.manager import net_client
+
+CONNECTED_WITHIN_S = 5.0
+"""So long is a connection waited for before the caller may look whether another broker leads meanwhile. The attempt
+goes on, for kafka.socket.connection.setup.timeout.ms, and the next call waits for it again."""
 
 
 class Brokers:
@@ -35,6 +40,7 @@ class Brokers:
         self.retry_backoff_s = options.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
+        self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
 
     def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
         """Node id of the leader of each partition that has one.
@@ -126,6 +132,19 @@ class Brokers:
                 connection = self._connections[node_id] = self._connect(node_id)
         return connection
 
+    def give_up(self, node_id: int, error: Exception) -> None:
+        """Close the connection to a node after an error. If the node was silent, others are asked who leads.
+
+        It may be slow and no more, so over its next connection it gets twice the time.
+        """
+        if isinstance(error, TimeoutError | BrokerTimeoutError):
+            if self._client is not None:
+                self._client._manager.doubt(node_id)
+            connection = self._connections.get(node_id)
+            if connection is not None:
+                self._patience_s[node_id] = min(2 * connection.patience_s, self._options.request_timeout_ms / 1000)
+        self.drop(node_id)
+
     def drop(self, node_id: int) -> None:
         """Close the connection to a node; the next use makes a new one."""
         connection = self._connections.pop(node_id, None)
@@ -156,8 +175,11 @@ class Brokers:
             self._client = client
         return self._client
 
-    def _run(self, call: Callable[[], Any]) -> Any:
-        return run_within(self._bootstrapped()._manager, self._options.request_timeout_ms, call)
+    def _run(self, call: Callable[[], Any], timeout_ms: float | None = None) -> Any:
+        limit_ms = self._options.request_timeout_ms
+        return run_within(
+            self._bootstrapped()._manager, limit_ms if timeout_ms is None else min(timeout_ms, limit_ms), call
+        )
 
     def _connect(self, node_id: int) -> FetchConnection:
         client = self._bootstrapped()
@@ -166,7 +188,10 @@ class Brokers:
         async def connected() -> Any:
             return await manager.get_connection(node_id)
 
-        conn = self._run(connected)
+        try:
+            conn = self._run(connected, CONNECTED_WITHIN_S * 1000)
+        except kafka_errors.KafkaTimeoutError as error:
+            raise BrokerTimeoutError(f"connecting to node {node_id}: it does not answer") from error
         version = conn.broker_version_data.api_version(FetchRequest, max_version=VERSIONS[-1])
         # Take the socket over: kafka-python's loop forgets it, as its own close does, but leaves it open.
         transport = conn.transport
@@ -181,4 +206,7 @@ class Brokers:
         lifetime_ms = conn._reauth.session_lifetime_ms
         conn._reauth.cancel()
         manager._conns.pop(node_id, None)
-        return FetchConnection(sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None)
+        return FetchConnection(
+            sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None,
+            self._patience_s.pop(node_id, 0.0),
+        )  # fmt: skip

@@ -18,6 +18,8 @@ from spark_kafka_group.wire.asking import FetchRequests
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetched import FetchedPartition, fetched
 
+OVERDUE_S = 5.0
+"""A response that has not begun so long after kafka.fetch.max.wait.ms, or pauses for so long, is overdue."""
 KEPT = 1 << 20
 """Bytes of a connection's buffer that are kept, however small responses become."""
 USED_OF_LIFETIME = 0.85
@@ -35,10 +37,24 @@ class FetchConnection:
         Connected and authenticated; an SSLSocket is used like any other.
     lifetime_s
         How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
+    patience_s
+        How long a response may take to begin, where it is known to take longer than usual.
+
+    Attributes
+    ----------
+    patience_s
+        How long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow more is
+        expected only as long as it is.
     """
 
     def __init__(
-        self, sock: socket.socket, options: Options, role: str, version: int, lifetime_s: float | None = None
+        self,
+        sock: socket.socket,
+        options: Options,
+        role: str,
+        version: int,
+        lifetime_s: float | None = None,
+        patience_s: float = 0.0,
     ) -> None:
         self._sock = sock
         self._options = options
@@ -48,11 +64,7 @@ class FetchConnection:
         self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
         if self._whole:
             self._sock.settimeout(None)
-            seconds, ms = divmod(options.request_timeout_ms, 1000)
-            for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", seconds, ms * 1000))
-        else:
-            self._sock.settimeout(options.request_timeout_ms / 1000)
+        self._wait_for(max(patience_s, usual_patience_s(options)))
         self._correlation_id = 0
         self._in_flight: list[int] = []
         self._not_before = 0.0
@@ -105,10 +117,14 @@ class FetchConnection:
 
         Raises
         ------
+        TimeoutError
+            When nothing has come for too long. However slowly bytes come, they are waited for.
         OSError
             When the connection is broken, or what came is no response.
         """
+        began = time.monotonic()
         self._receive_into(memoryview(self._size))
+        waited_s = time.monotonic() - began
         (size,) = struct.unpack(">i", self._size)
         if not 4 <= size <= self._frame_limit:
             raise ConnectionError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
@@ -116,6 +132,9 @@ class FetchConnection:
             self._frame = bytearray(size)
         frame = memoryview(self._frame)[:size]
         self._receive_into(frame)
+        usual_s = usual_patience_s(self._options)
+        if self.patience_s > max(usual_s, 2 * waited_s):
+            self._wait_for(max(usual_s, 2 * waited_s))
         (correlation_id,) = struct.unpack_from(">i", frame)
         if correlation_id != self._in_flight.pop(0):
             raise ConnectionError("the response belongs to another request")
@@ -129,13 +148,22 @@ class FetchConnection:
             raise ConnectionError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
         return partitions
 
+    def _wait_for(self, patience_s: float) -> None:
+        self.patience_s = patience_s
+        if not self._whole:
+            self._sock.settimeout(patience_s)
+            return
+        seconds, part = divmod(patience_s, 1)
+        for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(seconds), int(part * 1_000_000)))
+
     def _receive_into(self, view: memoryview) -> None:
         received, size = 0, len(view)
         while received < size:
             try:
                 count = self._sock.recv_into(view[received:], 0, self._whole)
-            except BlockingIOError as error:
-                raise TimeoutError("timed out") from error
+            except (BlockingIOError, TimeoutError) as error:
+                raise TimeoutError(f"nothing has come for {self.patience_s:.1f} s") from error
             if not count:
                 raise ConnectionError("the broker closed the connection")
             received += count
@@ -143,6 +171,11 @@ class FetchConnection:
     def close(self) -> None:
         """Close the socket; responses still to come are lost."""
         self._sock.close()
+
+
+def usual_patience_s(options: Options) -> float:
+    """How long a broker may take to begin a response, or pause, before it is doubted."""
+    return min(options.fetch_max_wait_ms / 1000 + OVERDUE_S, options.request_timeout_ms / 1000)
 
 
 def readable(connections: Collection[FetchConnection], timeout_s: float = 0) -> list[FetchConnection]:

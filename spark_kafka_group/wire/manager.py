@@ -101,6 +101,18 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._last_failure: str | None = None
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
 
+        everyone = self.cluster.bootstrap_brokers
+        # kafka-python takes any of them at random, again and again one that is silent.
+        self.cluster.bootstrap_brokers = lambda: (
+            [node for node in everyone() if (node.host, node.port) not in self._away] or everyone()
+        )
+
+    def doubt(self, node_id: Any) -> None:
+        """Note that a broker is silent on a connection that is not this manager's: others are asked first."""
+        node = self.cluster.broker_metadata(node_id)
+        if node is not None:
+            self._away.add((node.host, node.port))
+
     @property
     def last_failure(self) -> str | None:
         """Why the last connection could not be made, or ended, with its address."""

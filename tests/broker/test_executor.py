@@ -217,7 +217,7 @@ def test_a_topic_deleted_between_a_refused_offset_and_its_lookup_is_as_gone(kafk
     for fail in (False, True):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         with contextlib.closing(DeletedMeanwhile(skipping(topic, **short))) as brokers:
-            fetcher = Fetcher(brokers, task(topic, (50, 60)).ranges, decode.load("auto").scan, 1, fail)
+            fetcher = Fetcher(brokers, task(topic, (50, 60)).ranges, decode.load("auto").scan, 2, fail)
             if fail:
                 with pytest.raises(OffsetOutOfRangeError, match=rf"{topic}-0: offset 50: .*Set failOnDataLoss=false"):
                     list(fetcher.chunks())
