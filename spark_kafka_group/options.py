@@ -376,7 +376,8 @@ class Options:
     fetch_max_wait_ms: int = _option(
         "kafka.fetch.max.wait.ms",
         parsing.integer(0),
-        "A broker answers a fetch after this long with whatever it has.",
+        "A broker answers a fetch after this long with whatever it has. If it has not begun to 5 s later, the cluster "
+        "is asked who leads by now, and the fetch is sent again over another connection.",
         default=500,
     )
     max_partition_fetch_bytes: int = _option(

@@ -102,6 +102,7 @@ class Fetcher:
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
         self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
+        self._ends_since: dict[TopicPartition, float] = {}  # when a log was first said to end before a range does
         self._stalled_after_s = stalled_after_s
         self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
         self._elections = Elections(brokers, self._epochs, min(DELETED_AFTER_S, stalled_after_s / 2), clock)
@@ -326,9 +327,16 @@ class Fetcher:
 
     def _check_not_at_end(self, fetched: FetchedPartition) -> None:
         """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""
-        if fetched.high_watermark <= self._positions[fetched.tp] and self._stalled():
-            self._lost(fetched.tp, self._ends[fetched.tp], f"the log ends at {fetched.high_watermark}")
-            return
+        if fetched.high_watermark <= self._positions[fetched.tp]:
+            # A leader that was just elected learns later how far its log is committed (KIP-207), and brokers may have
+            # been away until then. So it is believed when it has said so for a while, however long nothing came.
+            since = self._ends_since.setdefault(fetched.tp, self._clock())
+            doubted_for_s = min(DELETED_AFTER_S, self._stalled_after_s / 2)
+            if self._stalled() and self._clock() - since >= doubted_for_s:
+                self._lost(fetched.tp, self._ends[fetched.tp], f"the log ends at {fetched.high_watermark}")
+                return
+        else:
+            self._ends_since.pop(fetched.tp, None)
         position, end, stable = self._positions[fetched.tp], self._ends[fetched.tp], fetched.last_stable_offset
         if stable is not None and stable <= position and self._stalled():
             raise ReadError(

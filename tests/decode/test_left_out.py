@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -552,6 +553,33 @@ def test_an_unknown_error_of_a_broker_is_waited_for_and_then_named(decoder: str)
         served.left = float("inf")
         found = read_all(served, decoder, onCorruptRecord=policy, start=6, **SMALL)
         assert found.left_out == []
+
+
+def test_a_leader_that_does_not_know_yet_how_far_its_log_is_committed_is_no_lost_data() -> None:
+    """Elected after brokers were away for longer than reading may stall, it is asked again: by the next task."""
+    log = written()
+
+    class Elected(Served):
+        away_s = 0.0
+
+        def fetch(self, offset: int, most: int) -> FetchedPartition:
+            time.sleep(self.away_s)
+            answer = super().fetch(offset, most)
+            if len(self.asked) > 1 and not self.away_s:
+                return answer
+            return answer._replace(high_watermark=offset, records=memoryview(b""))
+
+    limits = {"kafkaConsumer.pollTimeoutMs": 200, "failOnDataLoss": "false"}
+    served = Elected(log, 18)
+    served.away_s = 0.3
+    found = read_all(served, "c", **limits)
+    assert out_of_time(found)
+    assert len(served.asked) == 1
+    assert read_all(Elected(log, 18), "c", **limits).rows == list(range(18))
+    served = Elected(log, 18)
+    served.away_s = 0.01
+    assert read_all(served, "c", **limits).error is None  # it says so all the time: the log does end there
+    assert len(served.asked) > 5
 
 
 @SETTINGS
