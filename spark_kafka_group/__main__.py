@@ -36,8 +36,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    # kafka-python warns about every attempt to connect; what matters of it is in the error.
-    logging.basicConfig(handlers=[logging.NullHandler()])
+    # kafka-python warns of much that the error says, too.
+    own = logging.StreamHandler()
+    own.addFilter(logging.Filter("spark_kafka_group"))
+    logging.basicConfig(handlers=[own], format="%(message)s")
     args = parser().parse_args(argv)
     try:
         code: int = args.run(args)

@@ -297,7 +297,9 @@ class Options:
     max_broker_outage_ms: int | None = _option(
         "maxBrokerOutage", parsing.duration_ms,
         "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error; without "
-        "it the query waits for them. Looked at once `kafka.default.api.timeout.ms` is over.",
+        "it the query waits for them. Looked at once `kafka.default.api.timeout.ms` is over, and by tasks that wait in "
+        "the middle of a batch after every attempt. Such a task fails, and Spark runs it again as often as "
+        "`spark.task.maxFailures` says; each run waits for so long.",
         shown="no limit",
     )  # fmt: skip
     metadata_max_age_ms: int = _option(
@@ -315,7 +317,8 @@ class Options:
     )
     poll_timeout_ms: int = _option(
         "kafkaConsumer.pollTimeoutMs", parsing.integer(1),
-        "How long an executor waits for the next record before its task fails and Spark runs it again.",
+        "How long an executor waits for the next record before its task fails and Spark runs it again. In a stream the "
+        "time for which brokers are away does not count (see `maxBrokerOutage`); in a batch read it does.",
         default=120_000,
     )  # fmt: skip
     connections_max_idle_ms: int = _option(
@@ -338,7 +341,7 @@ class Options:
     socket_connection_setup_timeout_ms: int = _option(
         "kafka.socket.connection.setup.timeout.ms", parsing.integer(1),
         "How long one attempt to connect to a broker may take, with TLS and authentication; it doubles with each that "
-        "fails.",
+        "fails. To the group's coordinator it begins with a third of `kafka.session.timeout.ms`, if that is less.",
         default=10_000, passed_on=True,
     )  # fmt: skip
     socket_connection_setup_timeout_max_ms: int = _option(

@@ -147,7 +147,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         return self._started().read_tasks(start, end)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
-        return _read(partition, self._options)
+        return _read(partition, self._options, outlives=True)
 
     def commit(self, end: dict[str, Any]) -> None:
         self._started().commit(end)
@@ -157,11 +157,11 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
             self._driver.stop()
 
 
-def _read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
+def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
     with _no_collection():
         from spark_kafka_group.executor.read import read
 
-    yield from read(task, options)
+    yield from read(task, options, outlives)
     _keep_imports()
 
 

@@ -170,22 +170,36 @@ class Committer:
 
     def adopt(
         self, others: Mapping[TopicPartition, Committed], client: GroupClient, generation: int, batch: int
-    ) -> None:
+    ) -> set[TopicPartition]:
         """Put this query's note on offsets that somebody else wrote, and from which it goes on after `batch`.
 
         Without the note a later start could not tell an offset that this query has gone on from, and whose batch it
         has not committed, from one that somebody wrote after that batch.
 
+        Without membership nothing keeps others from committing meanwhile, so the group is asked once more right before.
+        Kafka has no commit that compares: one that comes in the moment in between is overwritten.
+
+        Returns
+        -------
+        set
+            Partitions that somebody has committed anew. They are left as they are.
+
         Raises
         ------
-        MembershipLostError, FencedError, CommitError
+        MembershipLostError, FencedError, CommitError, BrokerError
         """
+        if not others:
+            return set()
+        now = client.committed(others) if generation < 0 else others
+        newer = {tp for tp, group in others.items() if now.get(tp) != group}
         by_note: dict[str, dict[TopicPartition, int]] = {}
-        for tp, group in others.items():
+        for tp in others.keys() - newer:
+            group = others[tp]
             note = adopting_note(self._reader, generation, batch, group.metadata)
             by_note.setdefault(note, {})[tp] = group.offset
         for note, offsets in by_note.items():
             self._noted(self._sent(offsets, client, generation, note), generation)
+        return newer
 
     def _sent(
         self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, note: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from spark_kafka_group.errors import BrokerTimeoutError, CommitTimeoutError, GroupKafkaError, JoinTimeoutError
+from spark_kafka_group.outlasted import outlasted
 from spark_kafka_group.wire import GroupClient
 
 log = logging.getLogger(__name__)
@@ -128,17 +128,18 @@ class Outage:
         self._last = self._now_s(), str(error)
         away_s = self._clock_s() - self._since[1]
         if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
-            raise BrokerTimeoutError(
-                f"group {self._group_id}: brokers ({', '.join(self._client.brokers())}) have not answered since "
-                f"{_time(self._since[0])}, {away_s:.0f} s ago, in {self._attempts} attempts, and maxBrokerOutage is "
-                f"{self._limit_ms} ms. The last attempt, at {_time(self._last[0])}: {error}"
-            ) from error
+            told = outlasted(
+                self._client.brokers(),
+                self._since[0],
+                away_s,
+                self._attempts,
+                self._limit_ms,
+                self._last[0],
+                str(error),
+            )
+            raise BrokerTimeoutError(f"group {self._group_id}: {told}") from error
 
     def _over(self) -> None:
         if self._since is not None:
             log.info("group %s: brokers answer again, after %.0f s", self._group_id, self._clock_s() - self._since[1])
             self._since = None
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -585,7 +585,7 @@ class GroupSession:
         self._moved |= {tp: at for tp, at in moved.items() if tp not in committed}
         with self.committer.agreed(missing, committed):
             newer = self.committer.correct(corrections, client, generation.id, start.batch)
-            self.committer.adopt(adopted, client, generation.id, start.batch)
+            newer |= self.committer.adopt(adopted, client, generation.id, start.batch)
         self._moved = moved
         self._positioned |= set(offsets) - newer  # whose positions are taken again
         self._known |= set(offsets)

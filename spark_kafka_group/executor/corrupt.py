@@ -28,6 +28,7 @@ from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
     from spark_kafka_group.executor.dead_letters import DeadLetters
+    from spark_kafka_group.executor.outage import Outage
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +87,8 @@ class Remedy:
         Most bytes that a record batch may have.
     connect
         Makes the connections over which the way on is looked for.
+    outage
+        Waits for brokers that are away; None where that is an error.
     """
 
     def __init__(
@@ -95,19 +98,21 @@ class Remedy:
         fetcher: Fetcher,
         largest: int,
         connect: Callable[[Options], Brokers] = Brokers,
+        outage: Outage | None = None,
     ) -> None:
         self._policy = options.on_corrupt_record
         self._scan = twin.scan
         self._fetcher = fetcher
         self._largest = largest
         self._waits_s = options.poll_timeout_ms / 1000
+        self._outage = outage
         self._searching: Search | None = None
-        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect, fetcher.epochs)
+        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect, fetcher.epochs, outage)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters
 
-            self._dead_letters = DeadLetters(options)
+            self._dead_letters = DeadLetters(options, outage)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
         self._looked_back: set[tuple[TopicPartition, int]] = set()
         self._searched: set[tuple[TopicPartition, int]] = set()
@@ -283,6 +288,8 @@ class Remedy:
                 target = frames.found_again(seen.records, its, found.header)
                 if target and not self._hidden(seen, its, its + target, least, first):
                     return found, seen, its, target
+            if self._outage is not None:
+                began = max(began, self._outage.over_at)
             waited_s = time.monotonic() - began
             if waited_s >= self._waits_s:
                 raise BrokerTimeoutError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark import TaskContext
@@ -9,8 +10,10 @@ from pyspark import TaskContext
 from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.executor.outage import Outage, outlived
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.produce import Headers, Producer
 
 if TYPE_CHECKING:
     from spark_kafka_group.executor.corrupt import LeftOut
@@ -26,8 +29,9 @@ class DeadLetters:
     dead letters, with the first offset that was not read, and :data:`NEXT_OFFSET`.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, outage: Outage | None = None) -> None:
         self._options = options
+        self._outage = outage
         self._producer: Producer | None = None
 
     def send(self, left_out: LeftOut) -> None:
@@ -45,6 +49,19 @@ class DeadLetters:
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
         topic = dead_letter_topic(main_topic(tp.topic, self._options.retry_delays_ms))
+        key, going = (
+            TopicPartition(topic, tp.partition),
+            partial(self._sent, topic, tp.partition, left_out.raw, headers),
+        )
+        try:
+            outlived(self._outage, key, going)
+        except BrokerError as problem:
+            raise BrokerError(
+                f"{left_out}, which cannot be read ({error.problem}), could not be handed on to {topic}, as "
+                f"onCorruptRecord=deadLetter wants: {problem}"
+            ) from problem
+
+    def _sent(self, topic: str, partition: int, raw: bytes, headers: Headers) -> None:
         refused = list[BrokerError]()
 
         def settled(problem: BrokerError | None) -> None:
@@ -54,17 +71,16 @@ class DeadLetters:
         try:
             if self._producer is None:
                 self._producer = Producer(self._options)
-            self._producer.send(topic, tp.partition, None, left_out.raw, headers, settled)
+            self._producer.send(topic, partition, None, raw, headers, settled)
             self._producer.flush()
         except BrokerError as problem:
             refused.append(problem)
         if refused:
-            raise BrokerError(
-                f"{left_out}, which cannot be read ({error.problem}), could not be handed on to {topic}, as "
-                f"onCorruptRecord=deadLetter wants: {refused[0]}"
-            ) from refused[0]
+            self.close()  # what it has not sent by now is sent by the next one, if it is
+            raise refused[0]
 
     def close(self) -> None:
         """Close connections."""
         if self._producer is not None:
             self._producer.close()
+            self._producer = None

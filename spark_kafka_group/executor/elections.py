@@ -79,6 +79,10 @@ class Elections:
         elif self._clock() - self._ahead_since.setdefault(tp, self._clock()) >= self._doubted_for_s:
             self._ask.add(tp)
 
+    def unreached(self, tp: TopicPartition) -> None:
+        """A leader has not answered: what it said before is no longer for how long it has said so."""
+        self._ahead_since.pop(tp, None)
+
     def told(self) -> list[Elected]:
         """What leaders say that had to be asked; all at a time, as a broker that goes leaves many to others.
 

@@ -22,8 +22,9 @@ from spark_kafka_group.errors import (
     ReadError,
 )
 from spark_kafka_group.executor.elections import Elected, Elections
+from spark_kafka_group.executor.outage import Outage, outlived
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, unreached
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,8 @@ class Fetcher:
         Finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
     stalled_after_s
         Without a new record for this long, reading fails; Spark then tries the task again.
+    outage
+        Waits for brokers that are away, and this time does not count; None where it does.
     largest
         Most bytes that a record batch may have.
     epochs
@@ -89,8 +92,10 @@ class Fetcher:
         largest: int = LARGEST_BATCH,
         clock: Callable[[], float] = time.monotonic,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        outage: Outage | None = None,
     ) -> None:
         self._brokers = brokers
+        self._outage = outage
         self._scan = scan
         self._largest = largest
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
@@ -175,16 +180,13 @@ class Fetcher:
     def _ask(self) -> None:
         """Send a request to every leader that has something to send and none under way."""
         self._compare_logs()
-        while True:
-            lacking = [tp for tp in self._positions if tp not in self._leaders]
-            if not lacking:
-                break
+        while lacking := self._lacking():
             try:
                 found = self._brokers.leaders(lacking, self._refresh)
             except LASTING:
                 raise
             except BrokerError as error:
-                self._wait(str(error))
+                self._missed(lacking, error)
                 continue
             self._leaders |= found
             if len(found) == len(lacking):
@@ -193,10 +195,21 @@ class Fetcher:
             if self._give_up_deleted(lacking):
                 time.sleep(self._brokers.retry_backoff_s)  # not stalled: soon it is known whether they are gone
             else:
-                self._wait("no leader")
-        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions):
+                self._missed([tp for tp in lacking if tp in self._positions and tp not in found], "no leader")
+        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions if tp in self._leaders):
             if node_id not in self._asked:
                 self._send(node_id)
+
+    def _lacking(self) -> list[TopicPartition]:
+        """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
+        lacking = [tp for tp in self._positions if tp not in self._leaders]
+        if self._outage is None or not self._outage.away:
+            return lacking
+        now = [tp for tp in lacking if not self._outage.put_off(tp)]
+        if lacking and not now and not self._asked and not any(tp in self._leaders for tp in self._positions):
+            self._outage.wait()
+            return lacking
+        return now
 
     def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
         """Partitions missing for a while are gone; a broker that just started may not know them yet.
@@ -205,6 +218,8 @@ class Fetcher:
         """
         now = self._clock()
         missing = self._brokers.missing(lacking)
+        if self._outage is not None:
+            self._outage.answered(missing)
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
         gone = {tp for tp in missing if now - self._missing_since[tp] >= self._deleted_after_s}
         for tp in sorted(gone):
@@ -235,6 +250,8 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, asked, error)
             return []
+        if self._outage is not None:
+            self._outage.answered(asked)
         chunks: list[Chunk] = []
         moved = False
         for partition in fetched:
@@ -350,7 +367,7 @@ class Fetcher:
         """Take note of a partition's error; True when it is worth asking again."""
         tp, position = fetched.tp, self._positions[fetched.tp]
         if fetched.error == "OffsetOutOfRangeError":
-            bounds = self._brokers.log_bounds(tp)
+            bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
             if bounds is None:  # deleted meanwhile, it seems
                 self._look_for_leader(tp, fetched.error)
                 return True
@@ -446,7 +463,22 @@ class Fetcher:
         for tp in asked:
             self._leaders.pop(tp, None)
         self._refresh = True
-        self._wait(f"node {node_id}: {error}")
+        self._missed(asked, error, f"node {node_id}: ")
+
+    def _missed(self, tps: Collection[TopicPartition], problem: Exception | str, where: str = "") -> None:
+        """Wait for leaders: as long as brokers are away, or, if they answer, as for records."""
+        if not tps:
+            return
+        told = f"{where}{problem}"
+        if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
+            self._wait(told)
+            return
+        self._last_problem = told
+        for tp in tps:  # what a leader said before it went is no longer for how long it has said so
+            for since in (self._missing_since, self._ends_since, self._silent_since):
+                since.pop(tp, None)
+            self._elections.unreached(tp)
+        self._outage.missed(tps, problem)
 
     def _wait(self, problem: str) -> None:
         self._last_problem = problem
@@ -454,7 +486,12 @@ class Fetcher:
         time.sleep(self._brokers.retry_backoff_s)
 
     def _stalled(self) -> bool:
-        return self._clock() - self._last_progress >= self._stalled_after_s
+        since = self._last_progress
+        if self._outage is not None:
+            if self._outage.away:
+                return False
+            since = max(since, self._outage.over_at)
+        return self._clock() - since >= self._stalled_after_s
 
     def _check_stalled(self) -> None:
         if not self._stalled():

@@ -13,6 +13,7 @@ from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
+from spark_kafka_group.executor.outage import Outage
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
@@ -26,8 +27,14 @@ ARROW_BATCH_BYTES = 4 * 1024 * 1024
 """Size at which a RecordBatch is handed to Spark: its fixed cost vanishes, and it still fits into caches."""
 
 
-def read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
+def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
     """Records of the task's ranges, as interceptors left them; small partitions share a RecordBatch.
+
+    Parameters
+    ----------
+    outlives
+        Whether brokers that are away are waited for, as streams do, up to maxBrokerOutage if that is set; else up to
+        kafkaConsumer.pollTimeoutMs.
 
     Raises
     ------
@@ -36,12 +43,18 @@ def read(task: ReadTask, options: Options) -> Iterator[pa.RecordBatch]:
         onCorruptRecord=fail.
     BrokerError, InterceptorError
     """
-    batches = records(task, options, brokers_for(options))
+    brokers = brokers_for(options)
+    brokers.speak(not outlives)  # who waits says it for itself
+    batches = records(task, options, brokers, outage=Outage(options, brokers) if outlives else None)
     return consumed(batches, options.interceptors) if options.interceptors else batches
 
 
 def records(
-    task: ReadTask, options: Options, brokers: Brokers, others: Callable[[Options], Brokers] = Brokers
+    task: ReadTask,
+    options: Options,
+    brokers: Brokers,
+    others: Callable[[Options], Brokers] = Brokers,
+    outage: Outage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """As :func:`read`, before interceptors.
 
@@ -49,6 +62,8 @@ def records(
     ----------
     others
         Makes connections of their own for whoever looks for a way on after a record batch that cannot be read.
+    outage
+        Waits for brokers that are away; None where that is an error once reading stalls.
     """
     twin = decode.load(options.decoder)
     largest = max(LARGEST_BATCH, options.fetch_max_bytes)
@@ -60,7 +75,7 @@ def records(
     )
     fetcher = Fetcher(
         brokers, task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss, largest,
-        epochs=task.leader_epochs,
+        epochs=task.leader_epochs, outage=outage,
     )  # fmt: skip
     with contextlib.ExitStack() as opened:
 
@@ -68,7 +83,7 @@ def records(
         def remedy() -> Remedy:
             from spark_kafka_group.executor.corrupt import Remedy  # seldom needed
 
-            return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others)))
+            return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others, outage)))
 
         try:
             for chunk in fetcher.chunks():

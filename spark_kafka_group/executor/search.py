@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
-from spark_kafka_group.errors import LASTING, BrokerError, CorruptRecordError, ReadError
+from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.executor.elections import FENCED
 from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT, UNKNOWN
+from spark_kafka_group.executor.outage import Outage, outlived
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
@@ -94,6 +95,8 @@ class Search:
         Makes them.
     epochs
         Of the leaders whose records are looked for; where none is given, any leader's will do.
+    outage
+        Waits for brokers that are away; None where that is an error.
 
     Attributes
     ----------
@@ -108,8 +111,11 @@ class Search:
         twin: decode.Decoder,
         connect: Callable[[Options], Brokers],
         epochs: Mapping[TopicPartition, int],
+        outage: Outage | None = None,
     ) -> None:
         self._twin = twin
+        self._outage = outage
+        self._refresh = False
         self._epochs = epochs
         self.unanswered = False
         least = replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0)
@@ -118,6 +124,9 @@ class Search:
         self._wide = connect(
             replace(least, max_partition_fetch_bytes=wide, fetch_max_bytes=max(wide, options.fetch_max_bytes))
         )
+        if outage is not None:
+            self._brokers.speak(False)
+            self._wide.speak(False)
 
     def first_from(self, tp: TopicPartition, first: int, end: int, least: int) -> Found | None:
         """The first record batch with an offset from `first` on that can be found, in the whole log if none before
@@ -140,7 +149,7 @@ class Search:
 
         found = first_found(first, end, look)
         if found is None or found.start >= end:
-            bounds = self._brokers.log_bounds(tp)
+            bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
             found = None if bounds is None else first_found(max(first, end), bounds[1], look)
         return found
 
@@ -213,21 +222,12 @@ class Search:
         for attempt in range(ATTEMPTS):
             if attempt:
                 time.sleep(brokers.retry_backoff_s)
-            node_id = None
             try:
-                node_id = brokers.leaders([tp], attempt > 0).get(tp)
-                if node_id is None:
-                    problem = "it has no leader"
-                    continue
-                connection = brokers.connection(node_id)
-                connection.send({tp: offset}, self._epochs)
-                fetched = [partition for partition in connection.receive() if partition.tp == tp]
+                fetched = outlived(self._outage, tp, lambda: self._sent(brokers, tp, offset))
             except LASTING:
                 raise
             except (OSError, BrokerError) as error:
                 problem = str(error)
-                if node_id is not None:
-                    brokers.give_up(node_id, error)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
                 silent = partition.error is None and not partition.records
@@ -238,7 +238,25 @@ class Search:
                     return partition._replace(records=memoryview(b""))
                 if partition.error is None:
                     return partition
-                problem = partition.error
+                problem, self._refresh = partition.error, True
                 if not partition.retriable:
                     raise ReadError(tp.topic, tp.partition, offset, f"the broker refuses to send records: {problem}")
         raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")
+
+    def _sent(self, brokers: Brokers, tp: TopicPartition, offset: int) -> list[FetchedPartition]:
+        """What the leader sends; after an error it is looked up anew."""
+        node_id = None
+        refresh, self._refresh = self._refresh, True
+        try:
+            node_id = brokers.leaders([tp], refresh).get(tp)
+            if node_id is None:
+                raise (BrokerError if brokers.missing([tp]) else BrokerTimeoutError)("it has no leader")
+            connection = brokers.connection(node_id)
+            connection.send({tp: offset}, self._epochs)
+            fetched = [partition for partition in connection.receive() if partition.tp == tp]
+        except (OSError, BrokerError) as error:
+            if node_id is not None:
+                brokers.give_up(node_id, error)
+            raise
+        self._refresh = False
+        return fetched

@@ -98,5 +98,5 @@ def check_topics(settings: Settings) -> None:
     if missing:
         raise OptionError(
             f"records that fail go to topics that the cluster does not have: {', '.join(missing)}. Create them, retry "
-            f"topics with as many partitions as the topic has they are of"
+            f"topics with as many partitions as the topic that they belong to"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from spark_kafka_group.errors import BrokerTimeoutError, OptionError
+from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.options import Options
 from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
@@ -46,3 +46,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
             f"no broker answered at {args.bootstrap_server} within {options.request_timeout_ms} ms: check "
             f"--bootstrap-server, or raise request.timeout.ms in --command-config: {error}"
         ) from error
+    except BrokerError as error:
+        if isinstance(error, AuthenticationError):
+            raise
+        raise ToolError(str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")) from error

@@ -17,6 +17,7 @@ from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetch import FetchConnection, readable
 from spark_kafka_group.wire.fetched import FetchedPartition
+from spark_kafka_group.wire.reached import unreached
 
 if TYPE_CHECKING:
     from spark_kafka_group.wire.epochs import EpochAsked
@@ -35,6 +36,7 @@ __all__ = [
     "GroupMember",
     "Strategy",
     "readable",
+    "unreached",
 ]
 
 _DRIVERS = {"GroupClient": "group", "EpochAsked": "epochs"} | dict.fromkeys(

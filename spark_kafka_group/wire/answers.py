@@ -31,6 +31,14 @@ SENT_AT = {Request.JOIN: 1, Request.SYNC: 1, Request.HEARTBEAT: 1, Request.COMMI
 """Which of their arguments says when the request was sent, by time.monotonic()."""
 MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
 """How every new dynamic member's first JoinGroup is answered: part of joining, and no failure."""
+UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
+UNKNOWN_FOR_S = 5.0
+"""A coordinator learns of a new topic much sooner. When it has refused commits for so long, the topic is deleted,
+or the controller does not reach it: the caller can look which, and need not ask again for as long as calls may take."""
+
+
+class LongUnknownError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """Raised for a commit that was refused with UNKNOWN_TOPIC_OR_PARTITION for so long that it is not sent again."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +107,14 @@ class Answers:
         self.heartbeats_refused: Refusal | None = None
         self.timings = {request: Timing() for request in SENT_AT}
         self.failed_rebalances = 0
+        self._unknown_since: float | None = None  # when a commit was first refused as its topic is not known
         for request, handler in HANDLERS.items():
             setattr(coordinator, handler, self._listening(request, getattr(coordinator, handler)))
 
     def forget(self) -> None:
         """Before a call: errors of calls before it say nothing about it."""
         self.last = None
+        self._unknown_since = None
 
     def last_described(self) -> str | None:
         """`last` as text."""
@@ -117,6 +127,8 @@ class Answers:
                 return handle(*arguments)
             except kafka_errors.KafkaError as error:
                 refusal = error.refusal = _refusal(error, request, arguments[-1])
+                if request is Request.COMMIT and refusal.error == UNKNOWN_TOPIC:
+                    self._check_unknown(refusal, error)
                 raise
             finally:
                 self._count(request, arguments, refusal)
@@ -128,6 +140,13 @@ class Answers:
                     self.last = None
 
         return heard
+
+    def _check_unknown(self, refusal: Refusal, error: Exception) -> None:
+        now_s = time.monotonic()
+        if self._unknown_since is None:
+            self._unknown_since = now_s
+        elif now_s >= self._unknown_since + UNKNOWN_FOR_S:
+            raise LongUnknownError(refusal.describe(self.facts)) from error
 
     def _count(self, request: Request, arguments: tuple[Any, ...], refusal: Refusal | None) -> None:
         if refusal is None and request in SENT_AT:

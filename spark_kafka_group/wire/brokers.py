@@ -37,10 +37,27 @@ class Brokers:
     def __init__(self, options: Options, role: str = "executor") -> None:
         self._options = options
         self._role = role
+        self._speaks = role != "driver"
         self.retry_backoff_s = options.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
         self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
+
+    def speak(self, speaks: bool) -> None:
+        """Have it be said, or not, when no broker can be reached."""
+        self._speaks = speaks
+        if self._client is not None:
+            self._client._manager.speak(speaks)
+
+    def known(self) -> list[str]:
+        """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
+        told = [] if self._client is None else self._client.cluster.brokers()
+        return sorted(f"{broker.host}:{broker.port}" for broker in told) or self._options.bootstrap_servers.split(",")
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+        return None if self._client is None else self._client._manager.last_failure
 
     def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
         """Node id of the leader of each partition that has one.
@@ -166,7 +183,10 @@ class Brokers:
 
     def _bootstrapped(self) -> KafkaNetClient:
         if self._client is None:
-            client = net_client(**connection_configs(self._options, self._role))
+            # The driver has reached the cluster before, and says for itself when it cannot any more.
+            client = net_client(
+                resolved_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
+            )
             try:
                 client._manager.bootstrap(self._options.request_timeout_ms)
             except BaseException:

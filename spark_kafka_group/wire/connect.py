@@ -22,10 +22,10 @@ from spark_kafka_group.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.answers import Answers, refusal_of
+from spark_kafka_group.wire.answers import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
 from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.liveness import noticing
-from spark_kafka_group.wire.manager import RefusedError, UnsupportedError, net_client
+from spark_kafka_group.wire.manager import RefusedError, UnresolvedError, UnsupportedError, net_client
 from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
 from spark_kafka_group.wire.security import security_configs
 
@@ -76,8 +76,12 @@ def _ours(
 ) -> GroupKafkaError:
     if isinstance(error, UnsupportedError):
         return UnsupportedVersionError(f"{doing}: {error}")
+    if isinstance(error, UnresolvedError):
+        return BrokerError(f"{doing}: {error}")
     if isinstance(error, RefusedError):
         return AuthenticationError(f"{doing}: {error}")
+    if isinstance(error, LongUnknownError):
+        return BrokerTimeoutError(f"{doing}: {error.args[0]}", UNKNOWN_TOPIC)
     facts = Facts() if answers is None else answers.facts
     refusal = refusal_of(error)
     reaction = None if refusal is None else refusal.reaction

@@ -17,6 +17,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.wire.asking import FetchRequests
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetched import FetchedPartition, fetched
+from spark_kafka_group.wire.reached import AnswerError
 
 OVERDUE_S = 5.0
 """A response that has not begun so long after kafka.fetch.max.wait.ms, or pauses for so long, is overdue."""
@@ -127,7 +128,7 @@ class FetchConnection:
         waited_s = time.monotonic() - began
         (size,) = struct.unpack(">i", self._size)
         if not 4 <= size <= self._frame_limit:
-            raise ConnectionError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
+            raise AnswerError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
         if not size <= len(self._frame) <= max(KEPT, 4 * size):  # too small, or left over from one large record
             self._frame = bytearray(size)
         frame = memoryview(self._frame)[:size]
@@ -137,15 +138,15 @@ class FetchConnection:
             self._wait_for(max(usual_s, 2 * waited_s))
         (correlation_id,) = struct.unpack_from(">i", frame)
         if correlation_id != self._in_flight.pop(0):
-            raise ConnectionError("the response belongs to another request")
+            raise AnswerError("the response belongs to another request")
         try:
             throttle_ms, error_code, partitions = fetched(frame[4:], self._version, self._options.committed_only)
         except (ValueError, struct.error) as error:
-            raise ConnectionError(f"not a fetch response: {error}") from error
+            raise AnswerError(f"not a fetch response: {error}") from error
         if throttle_ms:
             self._not_before = time.monotonic() + throttle_ms / 1000
         if error_code:
-            raise ConnectionError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
+            raise AnswerError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
         return partitions
 
     def _wait_for(self, patience_s: float) -> None:

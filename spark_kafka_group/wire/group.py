@@ -291,12 +291,13 @@ class GroupClient:
             wanted = [KafkaTopicPartition(*tp) for tp in existing]
             try:
                 found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
-            except kafka_errors.KafkaTimeoutError:
+            except kafka_errors.KafkaTimeoutError as error:
                 if left_ms <= slice_ms:
                     raise
                 self._run(self._manager.cluster.refresh_metadata)
                 existing[:] = self._of_known_topics(existing)
-                raise kafka_errors.RequestTimedOutError(f"{existing}") from None  # once more, of those that are left
+                # Once more, of those that are left; if there is no time, this is what is said.
+                raise kafka_errors.RequestTimedOutError(*error.args) from None
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
         return self._again_and_again(f"{doing} of {_named(tps)}", look_up) if tps else {}

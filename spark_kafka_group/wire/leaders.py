@@ -1,6 +1,8 @@
 """Lookups of log offsets that answer for all partitions they were asked for: those without a leader are waited for.
 
-kafka-python leaves such partitions out where others have leaders, and its callers take that for "no such record".
+kafka-python leaves such partitions out where others have leaders, and its callers take that for "no such record". Of a
+partition that has another leader by now it asks the old one, again and again, without a pause, until its metadata
+is renewed for another reason.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
         by_node = fetcher._group_list_offset_requests(timestamps)
         if sum(map(len, by_node.values())) < len(timestamps):
             raise kafka_errors.StaleMetadata
-        return await send(timestamps)
+        found, again = await send(timestamps)
+        if again:  # these brokers do not lead, or do not know the topic
+            cluster.request_update()
+            await fetcher._manager._net.sleep(fetcher.config["retry_backoff_ms"] / 1000)
+        return found, again
 
     async def look_up_or_say_why(timestamps: Mapping[Any, int], timeout_ms: float | None = None) -> Any:
         try:

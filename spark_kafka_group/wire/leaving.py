@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 from kafka.protocol.consumer import LeaveGroupRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError
-from spark_kafka_group.wire.connect import ms_until, run_within, translated
+from spark_kafka_group.wire.connect import ms_until, retried, run_within, translated
 from spark_kafka_group.wire.members import described
 
 log = logging.getLogger(__name__)
@@ -21,6 +21,11 @@ NAMED_WITHIN_MS = 2_000
 """So long a member that leaves during its first join waits to hear by which id the group knows it."""
 LOOK_EVERY_S = 0.1
 
+RETRIED_WITHIN_MS = 15_000
+"""So long a coordinator that is gone is looked for anew: a cluster notices after 9 s that a broker was killed."""
+FIND_MS = 1_000
+"""After so long it is asked again whether any broker can be reached."""
+
 
 class Leaving:
     """How one member leaves its group; no JoinGroup may be sent any more.
@@ -28,36 +33,54 @@ class Leaving:
     Parameters
     ----------
     timeout_ms
-        Answers of a dead coordinator are waited for no longer.
+        Answers, and a coordinator instead of a dead one, are waited for no longer.
     """
 
     def __init__(self, group_id: str, consumer: KafkaConsumer, timeout_ms: float) -> None:
         self._group_id = group_id
         self._coordinator = consumer._coordinator
         self._manager = consumer._client._manager
-        self._timeout_ms = timeout_ms
+        self._timeout_ms = min(timeout_ms, RETRIED_WITHIN_MS)
 
     def leave(self) -> None:
         """Leave the group now, static or not.
 
         kafka-python never sends LeaveGroup for a static member. The request names member id and instance id, so that
         a driver that was replaced cannot throw out its successor.
+
+        A broker that has gone, or coordinates the group no more, keeps nobody in it: 1. the group's next coordinator
+        takes the member for one that is there, 2. whoever joins waits for it until its session times out. So that one
+        is asked, too. A second request is harmless: who has left is not known any more.
         """
-        coordinator = self._coordinator
-        if coordinator.coordinator_unknown():
-            return
+        deadline = time.monotonic() + self._timeout_ms / 1000
         try:
             with translated(f"leaving group {self._group_id}"):
                 member_id = self._member_id()
                 if not member_id:
                     return
-                identity = LeaveGroupRequest.MemberIdentity(
-                    member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
-                )
-                self._ask(LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity]))
+                retried(deadline, lambda left_ms: self._leave_as(member_id, left_ms))
         except (BrokerError, MembershipError) as error:
             log.warning("group %s: could not leave, the session will time out: %s", self._group_id, error)
-        coordinator.reset_generation()
+        self._coordinator.reset_generation()
+
+    def _leave_as(self, member_id: str, left_ms: float) -> None:
+        deadline = time.monotonic() + left_ms / 1000
+        coordinator = self._coordinator
+        if not coordinator.ensure_coordinator_ready(timeout_ms=min(FIND_MS, left_ms)):
+            if self._manager.reaches_none:
+                raise BrokerError(f"no broker can be reached: {self._manager.last_failure}")
+            raise kafka_errors.KafkaTimeoutError("no coordinator was found")
+        identity = LeaveGroupRequest.MemberIdentity(
+            member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
+        )
+        request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity])
+        try:
+            error = kafka_errors.for_code(self._ask(request, ms_until(deadline)).error_code)
+            if issubclass(error, kafka_errors.RetriableError):
+                raise error
+        except kafka_errors.RetriableError as gone:
+            coordinator.coordinator_dead(gone)
+            raise
 
     def _member_id(self) -> str:
         """By which id the group knows this member; empty when it does not.
@@ -69,6 +92,8 @@ class Leaving:
         place, the join would have been answered (FENCED_INSTANCE_ID) before the look-up. 3. So it is waited a little,
         and while the join has no answer, the id is this member's own.
         """
+        if not self._known() and self._coordinator.coordinator_unknown():
+            return ""
         deadline = time.monotonic() + min(self._timeout_ms, NAMED_WITHIN_MS) / 1000
         seen: str | None = None
         while not self._known() and self._join_under_way() and time.monotonic() < deadline:

@@ -8,6 +8,7 @@ AuthenticationException does in Java; what may pass is told when time is over.
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 import socket
 import ssl
@@ -19,15 +20,29 @@ import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience
+from spark_kafka_group.wire import connection_log
+from spark_kafka_group.wire.connection_log import Selector
+from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience, connecting_ms
+from spark_kafka_group.wire.reach import Reach
 from spark_kafka_group.wire.versions import why_not
+
+connection_log.install()
 
 HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
+COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
+
+SAY_AFTER_S = 3.0
+"""A first attempt that takes so long without an answer is no secret."""
+NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
+"""So long names of which none has an address are looked up again: wrong ones, and ones no name server answers about."""
+
+NO_ADDRESS = "this name has no address"
+NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
+"""Where nobody listens, no listener is of the wrong kind."""
 
 
 class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
@@ -39,6 +54,10 @@ class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
 
 class UnsupportedError(RefusedError):
     """A broker of a version that cannot be read from."""
+
+
+class UnresolvedError(RefusedError):
+    """No name in kafka.bootstrap.servers has an address."""
 
 
 class LastWordsMixin:
@@ -91,15 +110,31 @@ class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
-    """kafka-python's connection manager, with reasons."""
+    """kafka-python's connection manager, with reasons.
 
-    def __init__(self, net: Any, **configs: Any) -> None:
+    Parameters
+    ----------
+    resolved_before
+        Another client of the same query has reached the cluster: a name that is not found now is an outage, not a typo.
+    speaks
+        As of :class:`Reach`.
+    """
+
+    def __init__(self, net: Any, resolved_before: bool = False, speaks: bool = True, **configs: Any) -> None:
         super().__init__(net, **configs)
         # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
         self.cluster.config["allow_auto_create_topics"] = False
-        self._patience = Patience(self.config["request_timeout_ms"], configs.get("session_timeout_ms"))
+        self._session_timeout_ms = configs.get("session_timeout_ms")
+        self._patience = Patience(self.config["request_timeout_ms"], self._session_timeout_ms)
+        self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
         self._last_failure: str | None = None
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
+
+        group_id = configs.get("group_id")
+        self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
+        self._resolved_before = resolved_before
+        self._unresolved: dict[str, Exception] = {}  # why, by host
+        self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
 
         everyone = self.cluster.bootstrap_brokers
         # kafka-python takes any of them at random, again and again one that is silent.
@@ -107,11 +142,32 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             [node for node in everyone() if (node.host, node.port) not in self._away] or everyone()
         )
 
+        refresh = self.cluster.refresh_metadata
+
+        async def refresh_now(node_id: Any = None) -> None:
+            # kafka-python takes the answer of a request that is under way, which may have been sent before topics were
+            # set, or to a broker that is not to be asked.
+            if self.cluster.metadata_refresh_in_progress:
+                with contextlib.suppress(kafka_errors.KafkaError):
+                    await self.cluster._refresh_future
+            await refresh(node_id)
+
+        self.cluster.refresh_metadata = refresh_now
+
     def doubt(self, node_id: Any) -> None:
         """Note that a broker is silent on a connection that is not this manager's: others are asked first."""
         node = self.cluster.broker_metadata(node_id)
         if node is not None:
             self._away.add((node.host, node.port))
+
+    def speak(self, speaks: bool) -> None:
+        """Have it be said, or not, when no broker can be reached."""
+        self._reach.speaks = speaks
+
+    @property
+    def reaches_none(self) -> bool:
+        """Whether the last attempts to reach each of the known brokers have failed."""
+        return self._reach.none
 
     @property
     def last_failure(self) -> str | None:
@@ -160,24 +216,74 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return node is not None and (node.host, node.port) in self._away
 
     async def _do_bootstrap(self, deadline: float | None) -> Any:
+        self._bootstrap = time.monotonic(), math.inf if deadline is None else deadline
+        late = self._net.call_later(SAY_AFTER_S, lambda: self._reach.nobody(self._everyone(), self._goes_on()))
         try:
             return await super()._do_bootstrap(deadline)
         except kafka_errors.KafkaTimeoutError as error:
             if self._last_failure is None:
                 raise
             raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
+        finally:
+            self._bootstrap = None
+            if not late.is_done:
+                self._net.cancel(late)
+
+    def _everyone(self) -> set[str]:
+        """Addresses of all brokers that are known."""
+        known = self.cluster.brokers() if self._bootstrap is None else ()
+        return {f"{node.host}:{node.port}" for node in known or self.cluster.bootstrap_brokers()}
+
+    def _goes_on(self) -> str:
+        """For how long it is tried."""
+        if self._bootstrap is None:
+            return "Attempts go on"
+        until = min(self._bootstrap[1], self._names_until())
+        left = "" if until == math.inf else f" for {max(0.0, until - time.monotonic()):.0f} s"
+        return f"Attempts go on{left}: are host and port right in kafka.bootstrap.servers?"
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         by = time.monotonic() + TCP_CONNECT_S
         connected_by = by if timeout_at is None else min(by, timeout_at)
-        sock = await create_connection(
-            self._net, node.host, node.port, self.config["socket_options"], self.config["proxy_url"], connected_by
-        )
+        sock = await self._connected(node, connected_by)
         if not self.ssl_enabled:
             return TcpTransport(self._net, sock, host=node.host)
         transport = TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
         await transport.handshake_until(timeout_at)
         return transport
+
+    async def _connected(self, node: Any, by: float) -> Any:
+        """A TCP connection to a broker."""
+        options, proxy_url = self.config["socket_options"], self.config["proxy_url"]
+        try:
+            return await create_connection(self._net, node.host, node.port, options, proxy_url, by)
+        except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
+            why = None if proxy_url else _why_unresolved(node.host, node.port)
+            if why is None:
+                self._unresolved.pop(node.host, None)
+                raise
+            self._unresolved[node.host] = why
+            self._check_names()
+            raise kafka_errors.KafkaConnectionError(_unresolved(why)) from error
+
+    def _check_names(self) -> None:
+        """Give up while bootstrapping, when no name has had an address for a while; Java gives up at once.
+
+        Raises
+        ------
+        UnresolvedError
+        """
+        if time.monotonic() >= self._names_until():
+            whys = "; ".join(f"{host}: {_unresolved(why)}" for host, why in sorted(self._unresolved.items()))
+            raise UnresolvedError(f"{whys}. Correct kafka.bootstrap.servers, or the name service of this machine")
+
+    def _names_until(self) -> float:
+        """When names of which none has an address are given up, by time.monotonic()."""
+        hosts = {node.host for node in self.cluster.bootstrap_brokers()}
+        if self._bootstrap is None or self._resolved_before or not hosts <= self._unresolved.keys():
+            return math.inf
+        silent = any(getattr(why, "errno", None) == socket.EAI_AGAIN for why in self._unresolved.values())
+        return self._bootstrap[0] + (NO_ANSWER_ABOUT_NAME_S if silent else NO_SUCH_NAME_S)
 
     async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
         await super()._connect(node, conn, **how)
@@ -189,6 +295,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         known = self._conns.get(node_id)
         # Given all the time there is, as bootstrapping gives it, a server that does not answer would use it up.
         setup_ms = self.socket_connection_setup_timeout_ms(node_id)
+        if str(node_id).startswith(COORDINATOR):
+            setup_ms = connecting_ms(setup_ms, self._session_timeout_ms, self._not_greeted.get(node_id, 0))
         timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
         conn = super().get_connection(node_id, timeout_ms, **how)
         if conn is not known:
@@ -199,22 +307,31 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
-        where = f"{node.host}:{node.port}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
+        address = f"{node.host}:{node.port}"
+        where = f"{address}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
 
         def explained(error: Exception | None) -> None:
             if error is not None:
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
                 self._away.add((node.host, node.port))
                 if conn.initializing and not conn.init_future.is_done:
+                    self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
                     error = self._explained(where, error)
                     self._last_failure = str(error.args[0])
+                    if not isinstance(error, RefusedError) and not self.closed:
+                        self._reach.failed(address, self._last_failure, self._everyone(), self._goes_on())
                 elif conn.connected:
                     told = error.args[0] if error.args else error
                     self._last_failure = f"{where}: {told}{'' if silent else self._suspicion()}"
             lost(error)
 
+        def reached(_: Any) -> None:
+            self._away.discard((node.host, node.port))
+            self._not_greeted.pop(node.node_id, None)
+            self._reach.reached(address)
+
         conn.connection_lost = explained
-        conn.init_future.add_callback(lambda _: self._away.discard((node.host, node.port)))
+        conn.init_future.add_callback(reached)
 
     def _explained(self, where: str, error: Exception) -> Any:
         """`error`, which ended an attempt to connect, as one that says what to change."""
@@ -231,7 +348,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if isinstance(cause, ssl.SSLEOFError):
             cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
         told = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
-        return kafka_errors.KafkaConnectionError(f"{where}: {told}{self._suspicion()}")
+        suspicion = "" if any(words in str(told) for words in NOT_THERE) else self._suspicion()
+        return kafka_errors.KafkaConnectionError(f"{where}: {told}{suspicion}")
 
     def _suspicion(self) -> str:
         """What a connection that just ends may mean."""
@@ -293,6 +411,19 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
 
 
+def _why_unresolved(host: str, port: int) -> Exception | None:
+    """Why a name has no address; None if it has one."""
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        return error
+    return None
+
+
+def _unresolved(why: Exception) -> str:
+    return f"{NO_ADDRESS} ({why.args[-1] if why.args else why})"
+
+
 def _check_version(conn: Any, where: str) -> None:
     """Have `conn` not be made to a broker that cannot be read from."""
     ask = conn._get_api_versions
@@ -306,7 +437,7 @@ def _check_version(conn: Any, where: str) -> None:
     conn._get_api_versions = checked
 
 
-def net_client(**configs: Any) -> KafkaNetClient:
-    """kafka-python's client, over a :class:`Manager`."""
-    net = NetworkSelector(**configs)
-    return KafkaNetClient(net=net, manager=Manager(net, **configs))
+def net_client(resolved_before: bool = False, speaks: bool = True, **configs: Any) -> KafkaNetClient:
+    """kafka-python's client, over a :class:`Manager`, which has the parameters."""
+    net = Selector(**configs)
+    return KafkaNetClient(net=net, manager=Manager(net, resolved_before, speaks, **configs))

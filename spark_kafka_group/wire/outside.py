@@ -64,7 +64,7 @@ class OutsideCommitter:
         self._coordinator: int | None = None
         configs = connection_configs(options, "listener")
         configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
-        self._client = net_client(**configs)
+        self._client = net_client(resolved_before=True, **configs)  # by the query
         self._manager = self._client._manager
         try:
             with translated(f"connecting to {options.bootstrap_servers}"):

@@ -51,6 +51,16 @@ def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: flo
     return patience
 
 
+def connecting_ms(setup_ms: float, session_timeout_ms: float | None, failed: int) -> float:
+    """How long an attempt to connect to the coordinator may take, after so many that failed; at most `setup_ms`.
+
+    Heartbeats wait for it. A process that hangs takes connections, as its kernel does that, and greets nobody.
+    """
+    if session_timeout_ms is None:
+        return setup_ms
+    return min(setup_ms, max(LEAST_HEARTBEAT_MS, session_timeout_ms / PART_OF_TIMEOUT) * float(LONGER**failed))
+
+
 class Patience:
     """How long brokers may take, each for each kind of request: longer where one was given up. For one thread."""
 

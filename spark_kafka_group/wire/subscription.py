@@ -22,7 +22,7 @@ COOPERATIVE_STICKY = "cooperative-sticky"
 CLAIMING = (STICKY, COOPERATIVE_STICKY)
 NO_GENERATION = -1
 
-_PLAIN, _WITH_GENERATION = 0, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
+_PLAIN, _WITH_OWNED, _WITH_GENERATION = 0, 1, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
 UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
 
 
@@ -56,7 +56,9 @@ def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = 
         return ConsumerProtocolSubscription(
             _WITH_GENERATION, sorted(topics), struct.pack(">i", claim.generation), owned, claim.generation
         )
-    return ConsumerProtocolSubscription(_PLAIN, sorted(topics), b"again" if marked else b"")
+    # Not by user data: a librdkafka leader copies it into the assignment, and Kafka refuses a group with that to
+    # consumers of its newer protocol.
+    return ConsumerProtocolSubscription(_WITH_OWNED if marked else _PLAIN, sorted(topics), b"")
 
 
 def decode(strategy: str, subscription: Any) -> Claim:

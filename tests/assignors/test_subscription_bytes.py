@@ -86,3 +86,12 @@ def test_no_user_data_makes_a_leader_fail(noise, cut, strategy):
     for user_data in (noise, good[:cut] + noise, noise + good[cut:]):
         claim = decode(strategy, subscription(user_data))
         assert all(isinstance(topic, str) and isinstance(number, int) for topic, number in claim.owned)
+
+
+@pytest.mark.parametrize("strategy", ["range", "roundrobin", "of-my-own"])
+def test_a_marked_subscription_is_other_bytes_without_user_data_that_a_leader_could_copy(strategy):
+    plain, marked = (encode(strategy, ["t"], Claim(), marked=marked) for marked in (False, True))
+    assert plain.encode() != marked.encode()
+    for subscription in (plain, marked):
+        read = ConsumerProtocolSubscription.decode(subscription.encode())
+        assert (list(read.topics), read.user_data or b"") == (["t"], b"")

@@ -1,6 +1,10 @@
-"""Log offsets of partitions that have no leader for a while: waited for, never taken for an empty log."""
+"""Log offsets of partitions that have no leader for a while, or another one: never taken for those of an empty log."""
+
+import contextlib
+import time
 
 import pytest
+from kafka import TopicPartition as KafkaTopicPartition
 from support import Record, name, options, produce
 
 from spark_kafka_group import BrokerTimeoutError
@@ -13,6 +17,7 @@ from spark_kafka_group.wire.admin import GroupAdmin
 
 FIRST_MS = 1_700_000_000_000
 IMPATIENT = {"kafka.request.timeout.ms": 1200, "kafka.fetch.max.wait.ms": 100, "fetchOffset.numRetries": 1}
+FOLLOWED_WITHIN_S = 3.0  # a fifth of kafka.request.timeout.ms is 6 s
 
 
 def leaders(kafka, topic):
@@ -56,3 +61,21 @@ def test_lookups_wait_for_a_leader_and_name_the_partition_that_has_none(kafka3):
         patient.close()
         node.start()
         kafka3.wait_until_ready()
+
+
+def test_a_lookup_follows_a_leader_that_has_moved_without_a_connection_being_lost(kafka3):
+    topic = name("moved")
+    kafka3.create_topic(topic, partitions=1)
+    produce(kafka3, topic, [Record(0, None, b"x", timestamp_ms=FIRST_MS + n) for n in range(5)])
+    tp, old = TopicPartition(topic, 0), leaders(kafka3, topic)[0]
+    others = [node.number for node in kafka3.nodes if node.number != old]
+    with contextlib.closing(GroupClient(Options.parse(options(kafka3, topic)))) as client:
+        assert client.end_offsets([tp]) == {tp: 5}
+        kafka3.admin.alter_partition_reassignments({KafkaTopicPartition(*tp): [*others, old]})
+        wait_until(lambda: not kafka3.admin.list_partition_reassignments(), within=30)
+        kafka3.admin.elect_leaders(0, {topic: [0]})  # the preferred one
+        wait_until(lambda: leaders(kafka3, topic) == {0: others[0]}, within=30)
+        for lookup in (client.end_offsets, lambda tps: client.offsets_at(dict.fromkeys(tps, FIRST_MS + 5))):
+            asked = time.monotonic()
+            assert lookup([tp]) in ({tp: 5}, {tp: None})
+            assert time.monotonic() - asked < FOLLOWED_WITHIN_S

@@ -10,8 +10,10 @@ from support import commit_for, committed, members, name, numbered, options, pro
 from spark_kafka_group import MembershipError
 from spark_kafka_group.driver import session
 from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.driver.unmanaged import Unmanaged
 from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.notes import commit_note
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
@@ -146,6 +148,29 @@ class TestAssign:
         assert driver.latest_offset(end, None) == end
         assert f"{topic}-0: offset 1 was committed by somebody else" in caplog.text
         assert committed(kafka, group) == {(topic, 0): 3}
+
+    def test_an_offset_that_somebody_commits_while_positions_are_taken_is_where_it_starts(
+        self, kafka, group, made, monkeypatch
+    ):
+        topic = topic_with(kafka, numbered(5, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): 1})
+        check = Unmanaged.check_may_commit
+
+        def somebody_commits_meanwhile(member):  # nothing outside can hit the moment
+            check(member)
+            if committed(kafka, group) == {(topic, 0): 1}:
+                commit_for(kafka, group, {(topic, 0): 3})
+
+        monkeypatch.setattr(Unmanaged, "check_may_commit", somebody_commits_meanwhile)
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})}, startingOffsets="group")
+        start = driver.initial_offset()
+        end = wait_until(lambda: (planned := driver.latest_offset(start, None)) != start and planned, within=10)
+        assert GroupOffset.from_json(end).ranges(GroupOffset.from_json(start)) == [
+            OffsetRange(TopicPartition(topic, 0), 3, 5)
+        ]
+        assert committed(kafka, group) == {(topic, 0): 3}
+        driver.latest_offset(end, None)
+        assert committed(kafka, group) == {(topic, 0): 5}
 
     def test_partitions_that_do_not_exist_are_named(self, kafka, group, made):
         topic = topic_with(kafka, numbered(3, 1), partitions=1)

@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "destinations", "error_headers", "errors", "notes", "offsets", "options", "parsing", "plugins", "refused",
-    "schema", "security", "subscription", "task", "timing",
+    "bounds", "destinations", "error_headers", "errors", "notes", "offsets", "options", "outlasted", "parsing",
+    "plugins", "refused", "schema", "security", "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "errors": set(),
@@ -35,6 +35,7 @@ ALLOWED = {
         "security",
         "subscription",
     },
+    "outlasted": set(),
     "schema": set(),
     "notes": set(),
     "offsets_topic": {"offsets"},
@@ -122,8 +123,8 @@ OF_A_WORKER = {
     "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
-    "answers", "asking", "brokers", "connect", "fetch", "fetched", "leaders", "liveness", "manager", "patience",
-    "quiet", "reactions", "security", "versions",
+    "answers", "asking", "brokers", "connect", "connection_log", "fetch", "fetched", "leaders", "liveness", "manager",
+    "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
 }  # fmt: skip
 
 

@@ -167,6 +167,8 @@ class ScriptedBroker:
         with self._lock:
             self._received.append(message)
             answer = getattr(self, f"_{kind}")
+            if kind == "LeaveGroup" and node != self.coordinator:
+                return {"error_code": CODES["NOT_COORDINATOR"]}
             if kind not in {request.value for request in Request}:
                 return answer(message)
             scripted = self._script[kind].popleft() if self._script[kind] else None

@@ -15,11 +15,18 @@ from support import commit_for, committed, members, name, numbered, options, top
 
 from spark_kafka_group.driver.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.errors import BrokerError, CommitError, FencedError, MembershipError, MembershipLostError
+from spark_kafka_group.errors import (
+    BrokerError,
+    CommitError,
+    CommitTimeoutError,
+    FencedError,
+    MembershipError,
+    MembershipLostError,
+)
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import GroupClient, answers
 
 LARGEST_GROUP = 2
 NOBODY_IS_ROOT = {
@@ -134,6 +141,17 @@ def test_a_commit_for_a_deleted_topic_names_it_and_what_was_committed(kafka, top
     with pytest.raises(CommitError, match=rf"last answer: UNKNOWN_TOPIC_OR_PARTITION for {gone}-0 \({topic}-0 .* comm"):
         commit(client, owned)
     assert committed(kafka, group) == {(topic, p): 1 for p in range(3)}
+
+
+def test_a_commit_for_a_deleted_topic_does_not_wait_as_long_as_a_call_may_take(kafka, group, client_of, monkeypatch):
+    monkeypatch.setattr(answers, "UNKNOWN_FOR_S", 0.5)
+    gone = kafka.create_topic(name("gone"))
+    client = client_of(kafka, gone, group, **{"kafka.default.api.timeout.ms": 600_000})
+    owned = client.join().assignment
+    kafka.delete_topic(gone)
+    with pytest.raises(CommitTimeoutError, match=f"group {group}: UNKNOWN_TOPIC_OR_PARTITION for {gone}-0") as raised:
+        commit(client, owned)
+    assert raised.value.answer == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def test_a_static_member_that_is_replaced_is_fenced_whatever_it_asks(kafka, topic, group, client_of):

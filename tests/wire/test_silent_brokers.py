@@ -57,6 +57,22 @@ def test_a_heartbeat_without_an_answer_is_sent_again_within_a_third_of_the_sessi
     assert not client.rejoin_needed()
 
 
+def test_a_coordinator_that_hangs_and_is_replaced_late_does_not_cost_a_short_session(broker, client_of):
+    client = client_of(**{"kafka.session.timeout.ms": "3000", "kafka.heartbeat.interval.ms": "100"})
+    before = client.join()
+    wait_until(lambda: broker.received(HEARTBEAT), within=5)
+    broker.forget_received()
+    broker.silence(1)
+    # 1. The heartbeat is given up. 2. The other broker still names the silent one. 3. That takes a connection.
+    wait_until(lambda: broker.received(FIND), within=10)
+    broker.move_coordinator()
+    broker.forget_received()
+    # An attempt of 1 s and one of 2 s, instead of kafka.socket.connection.setup.timeout.ms.
+    wait_until(lambda: broker.received(HEARTBEAT), within=3 + 2)
+    assert client.current() == before
+    assert not client.rejoin_needed()
+
+
 def test_a_join_that_waits_at_a_broker_that_is_gone_is_made_where_the_group_has_moved(broker, client_of, monkeypatch):
     monkeypatch.setattr(joining, "LOOK_AGAIN_MS", 500)
     client = client_of(**BRIEF, **{"kafka.max.poll.interval.ms": "300000"})

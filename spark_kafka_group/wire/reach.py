@@ -1,0 +1,65 @@
+"""Whether brokers can be reached: said once when none can, and once when one can again."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+
+log = logging.getLogger(__name__)
+
+
+class Reach:
+    """What one client's attempts to connect came to. For one thread.
+
+    A connection that ends says nothing yet: the next attempt may work.
+
+    Parameters
+    ----------
+    who
+        Whose brokers they are, for the text.
+    speaks
+        False where the caller says it, and for a client next to another one of the same query, which meets the same.
+
+    Attributes
+    ----------
+    none
+        Whether the last attempts to reach each of the brokers have failed.
+    """
+
+    def __init__(self, who: str, speaks: bool = True, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._who = who
+        self.speaks = speaks
+        self._clock_s = clock_s
+        self._failed: dict[str, str] = {}  # why, by address
+        self._since_s = clock_s()
+        self._said = False
+        self.none = False
+
+    def failed(self, address: str, why: str, everyone: Collection[str], goes_on: str) -> None:
+        """Take note of an attempt that failed; `everyone` has the addresses that matter."""
+        if not self._failed:
+            self._since_s = self._clock_s()
+        self._failed[address] = why
+        self.none = set(everyone) <= self._failed.keys()
+        if self.none:
+            self.nobody(everyone, goes_on)
+
+    def nobody(self, everyone: Collection[str], goes_on: str) -> None:
+        """Say that none of `everyone` can be reached, unless that was said."""
+        if self._said or not self.speaks:
+            return
+        self._said = True
+        whys = "; ".join(self._failed.get(address, f"{address}: no answer yet") for address in sorted(everyone))
+        log.warning("%s: no broker can be reached: %s. %s", self._who, whys, goes_on)
+
+    def reached(self, address: str) -> None:
+        """Take note of a connection that was made."""
+        self._failed.clear()
+        self.none = False
+        if self._said:
+            self._said = False
+            log.warning(
+                "%s: brokers can be reached again, after %.0f s (%s)",
+                self._who, self._clock_s() - self._since_s, address,
+            )  # fmt: skip

@@ -1,0 +1,157 @@
+"""Brokers that are away in the middle of a micro-batch: its tasks wait for them and go on, however long it takes.
+
+One outage serves all tests: of the only broker, while several tasks read.
+"""
+
+import logging
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+import pytest
+from support import Record, name, numbered, options, topic_with
+
+from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.corrupt import LeftOut
+from spark_kafka_group.executor.dead_letters import DeadLetters
+from spark_kafka_group.executor.outage import Outage
+from spark_kafka_group.executor.search import Search
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
+from spark_kafka_group.task import ReadTask
+from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire import Brokers
+
+COUNT = 3000
+BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}
+
+
+class Said(logging.Handler):
+    """Warnings of tasks that wait."""
+
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        if record.levelno == logging.WARNING:
+            self.lines.append(record.getMessage())
+
+    def of(self, topic, text):
+        return [line for line in self.lines if topic in line and text in line]
+
+    def __enter__(self):
+        logging.getLogger(Outage.__module__).addHandler(self)
+        return self
+
+    def __exit__(self, *_):
+        logging.getLogger(Outage.__module__).removeHandler(self)
+
+
+def of(topic, partitions=1, count=COUNT):
+    return ReadTask(tuple(OffsetRange(TopicPartition(topic, p), 0, count) for p in range(partitions)))
+
+
+def offsets(batches, partition=0):
+    rows = [row for batch in batches for row in batch.select(["partition", "offset"]).to_pylist()]
+    return [row["offset"] for row in rows if row["partition"] == partition]
+
+
+def ended(batches):
+    """How a read ends: its error, and how long it took."""
+    began = time.monotonic()
+    with pytest.raises(BrokerTimeoutError) as raised:
+        list(batches)
+    return str(raised.value), time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def outage():
+    """Topics, what was said, and what came of each call that was under way when the broker was killed."""
+    made = []
+
+    def told(kafka, topic, **more):
+        more = BRIEF | {"kafka.client.id": name("client")} | more  # a thread shares connections with no other
+        made.append(Options.parse(options(kafka, topic) | {key: str(value) for key, value in more.items()}))
+        return made[-1]
+
+    with KafkaCluster() as kafka, Said() as said, ThreadPoolExecutor() as at_once:
+        big = topic_with(kafka, [Record(p, None, b"x" * 5000) for p in (0, 1) for _ in range(COUNT)], partitions=2)
+        small, limited = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+        kafka.create_topic(f"{small}-dlt")
+        stream = GroupKafkaStreamReader(told(kafka, big, **{"kafka.max.partition.fetch.bytes": 50_000})).read(
+            of(big, 2)
+        )
+        batch = GroupKafkaReader(told(kafka, big)).read(of(big))
+        first, _ = [next(stream)], next(batch)
+        searching, sending = told(kafka, small), told(kafka, small)
+        search = Search(searching, decode.load("auto"), Brokers, {}, Outage(searching, brokers_for(searching)))
+        letters = DeadLetters(sending, Outage(sending, brokers_for(sending)))
+        damage = LeftOut(TopicPartition(small, 0), 3, 4, CorruptRecordError(small, 0, 3, "a flipped bit"), b"bytes")
+        short = GroupKafkaStreamReader(told(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
+        kafka.node(0).kill()
+        calls = {
+            "stream": at_once.submit(lambda: first + list(stream)),
+            "batch": at_once.submit(ended, batch),
+            "short": at_once.submit(ended, short),
+            "search": at_once.submit(search.first_from, TopicPartition(small, 0), 0, 10, 0),
+            "letter": at_once.submit(letters.send, damage),
+        }
+        try:
+            wait_until(lambda: calls["batch"].done() and calls["short"].done(), within=60)
+            wait_until(lambda: [len(said.of(t, "brokers are away")) for t in (big, small)] == [1, 2], within=30)
+        finally:
+            kafka.node(0).start()
+        came = {call: future.exception(60) or future.result() for call, future in calls.items()}
+        kafka.wait_until_ready()
+        rows = list(GroupKafkaReader(told(kafka, small)).read(of(f"{small}-dlt", count=1)))
+        try:
+            yield SimpleNamespace(kafka=kafka, said=said, big=big, small=small, limited=limited, dead=rows, **came)
+        finally:
+            search.close()
+            letters.close()
+            for settings in made:
+                brokers_for(settings).close()
+
+
+def test_a_task_outlives_an_outage_that_is_longer_than_the_poll_timeout(outage):
+    assert [offsets(outage.stream, p) for p in (0, 1)] == [list(range(COUNT))] * 2
+
+
+def test_an_outage_is_one_warning_of_a_task_and_one_when_it_is_over(outage):
+    (away,) = outage.said.of(outage.big, "brokers are away")
+    assert f"{outage.big}-0, {outage.big}-1: brokers are away" in away
+    assert "ECONNREFUSED" in away
+    # Of the read, the search and the dead letter; that with maxBrokerOutage had ended.
+    assert len(outage.said.of("", "brokers answer again")) == 3
+
+
+def test_a_search_behind_damage_outlives_an_outage(outage):
+    assert outage.search.start == 0
+
+
+def test_a_dead_letter_of_a_task_outlives_an_outage(outage):
+    assert outage.letter is None
+    assert [value.as_py() for batch in outage.dead for value in batch.column("value")] == [b"bytes"]
+
+
+def test_maxbrokeroutage_ends_a_task_with_brokers_times_and_the_last_attempt(outage):
+    text, took_s = outage.short
+    words = re.fullmatch(
+        rf"{outage.limited}-0: brokers \({outage.kafka.bootstrap_servers}\) have not answered since 20\S+, (\d+) s "
+        r"ago, in (\d+) attempts, and maxBrokerOutage is 3000 ms\. The last attempt, at 20\S+: .*ECONNREFUSED.*",
+        text,
+    )
+    assert words, text
+    assert 3 <= int(words[1]) <= took_s + 1
+    assert 2 <= int(words[2]) <= 5 + took_s  # pauses grow up to kafka.reconnect.backoff.max.ms
+
+
+def test_a_batch_read_fails_after_the_poll_timeout(outage):
+    text, took_s = outage.batch
+    assert "for 2 s (kafkaConsumer.pollTimeoutMs): node 1: " in text or "looking up leaders" in text
+    assert took_s < 30

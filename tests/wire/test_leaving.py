@@ -1,0 +1,34 @@
+"""A member that leaves while its coordinator goes: nobody waits for it until its session times out."""
+
+import time
+
+
+def test_a_member_leaves_at_the_coordinator_that_the_group_has_by_then(broker, client):
+    broker.move_coordinator()
+    client.leave()
+    assert broker.member_id == ""
+
+
+def test_a_member_leaves_although_its_coordinator_has_died(broker, client):
+    broker.move_coordinator()
+    broker._nodes[0].stop()
+    client.leave()
+    assert broker.member_id == ""
+
+
+def test_a_member_leaves_although_it_has_just_heard_that_its_coordinator_is_none(broker, client):
+    broker.move_coordinator()
+    client.heartbeat()
+    assert not client.knows_coordinator()
+    client.leave()
+    assert broker.member_id == ""
+
+
+def test_who_leaves_when_no_broker_can_be_reached_is_not_held_up(broker, client_of, caplog):
+    client = client_of(**{"kafka.request.timeout.ms": "30000", "kafka.default.api.timeout.ms": "30000"})
+    client.join()
+    broker.go_away()
+    began = time.monotonic()
+    client.leave()
+    assert time.monotonic() - began < 10
+    assert "could not leave, the session will time out: no broker can be reached: 127.0.0.1:" in caplog.text

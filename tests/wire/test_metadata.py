@@ -1,0 +1,41 @@
+"""Metadata that are asked for now, while kafka-python has just asked for others."""
+
+import pytest
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire.admin import GroupAdmin
+
+
+@pytest.fixture
+def asking(broker):
+    """Sends a request for metadata of the topics known so far, whose answer takes a while."""
+
+    def ask(client):
+        manager = client._manager
+        broker.takes_s["Metadata"] = 0.5
+        manager.call_soon(manager.cluster.refresh_metadata)
+        wait_until(
+            lambda: any(connection.in_flight_requests for connection in list(manager._conns.values())), within=10
+        )
+
+    return ask
+
+
+def test_partitions_of_a_topic_are_known_although_metadata_without_it_were_under_way(broker, asking):
+    options = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"})
+    client = GroupClient(options)
+    try:
+        asking(client)
+        assert client.partitions(options.subscription) == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+    finally:
+        client.close()
+
+
+def test_leaders_of_a_topic_are_known_although_metadata_without_it_were_under_way(broker, asking):
+    options = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"})
+    with GroupAdmin(options) as admin:
+        asking(admin)
+        assert set(admin.leaders(["bills"])) == {TopicPartition("bills", 0)}

@@ -1,0 +1,128 @@
+"""Brokers that cannot be reached: said once, within seconds, by one line and not by one for every attempt."""
+
+import logging
+import time
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.errors import KafkaError
+from test_driver_reactions import LIMIT
+from test_outages import BRIEF
+
+from spark_kafka_group.__main__ import main
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import Brokers, GroupClient, manager
+from spark_kafka_group.wire.admin import GroupAdmin
+
+NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
+ORDERS = [TopicPartition("orders", 0)]
+
+
+def parsed(servers, **more):
+    return Options.parse({"kafka.bootstrap.servers": servers, "subscribe": "orders"} | BRIEF | more)
+
+
+def lines(caplog, logger):
+    return [r.getMessage() for r in caplog.records if r.name.startswith(logger) and r.levelno >= logging.WARNING]
+
+
+def attempts(caplog):
+    return [r for r in caplog.records if r.getMessage().startswith("Connection failed")]
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Names are given up soon."""
+    monkeypatch.setattr(manager, "NO_SUCH_NAME_S", 0.3)
+    monkeypatch.setattr(manager, "NO_ANSWER_ABOUT_NAME_S", 0.3)
+
+
+@pytest.mark.parametrize("servers", [NO_NAME, f"{NO_NAME},kafka..invalid:9092"])
+@pytest.mark.parametrize("kind", [GroupClient, GroupAdmin])
+def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind):
+    began = time.monotonic()
+    with pytest.raises(
+        BrokerError, match=r"kafka.invalid: this name has no address \(.*Correct kafka.bootstrap"
+    ) as raised:
+        kind(parsed(servers, **{"kafka.request.timeout.ms": "30000"}))
+    assert time.monotonic() - began < 10
+    assert not isinstance(raised.value, BrokerTimeoutError)
+    assert [line.count("this name has no address") for line in lines(caplog, "spark_kafka_group")] == [
+        servers.count(",") + 1
+    ]
+
+
+def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):
+    assert main(["describe", "--bootstrap-server", NO_NAME, "--group", "billing"]) == 1
+    assert "Correct --bootstrap-server" in capsys.readouterr().err
+
+
+def test_a_name_that_the_driver_could_resolve_is_looked_up_as_long_as_brokers_are_tried(hasty):
+    brokers = Brokers(parsed(NO_NAME), "executor")
+    with pytest.raises(BrokerTimeoutError, match="this name has no address"):
+        brokers.leaders(ORDERS, refresh=False)
+    brokers.close()
+
+
+def test_a_name_without_an_address_does_no_harm_beside_one_that_has_one(hasty, broker):
+    client = GroupClient(parsed(f"{NO_NAME},{broker.bootstrap_servers}"))
+    try:
+        assert client.end_offsets(ORDERS) == {ORDERS[0]: 10}
+    finally:
+        client.close()
+
+
+def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
+    began = time.time()
+    with pytest.raises(
+        BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*ECONNREFUSED$"
+    ):
+        GroupClient(parsed(NOWHERE))
+    (warning,) = lines(caplog, "spark_kafka_group")
+    assert (
+        f"no broker can be reached: {NOWHERE}: 111 ECONNREFUSED. Attempts go on for 1 s: are host and port" in warning
+    )
+    said = next(r.created for r in caplog.records if r.getMessage() == warning)
+    assert said - began < 0.5
+    assert lines(caplog, "kafka") == []
+
+
+def test_brokers_that_are_silent_from_the_start_are_named_while_they_are_waited_for(broker, caplog, monkeypatch):
+    monkeypatch.setattr(manager, "SAY_AFTER_S", 0.2)
+    broker.silence(1, 2)
+    with pytest.raises(BrokerTimeoutError):
+        GroupClient(parsed(broker.bootstrap_servers))
+    (warning,) = lines(caplog, "spark_kafka_group")
+    assert all(f"{address}: no answer yet" in warning for address in broker.bootstrap_servers.split(","))
+
+
+def test_an_outage_is_two_lines_one_at_its_beginning_and_one_at_its_end(broker, driver_of, caplog):
+    caplog.set_level(logging.DEBUG, "kafka.net.manager")
+    driver = driver_of()
+    end = driver.latest_offset(driver.initial_offset(), LIMIT)
+    assert lines(caplog, "") == []
+    broker.go_away()
+    wait_until(lambda: len(attempts(caplog)) >= 5, within=10)
+    broker.come_back()
+    wait_until(lambda: driver.latest_offset(end, LIMIT) != end, within=15)
+    began, ended = wait_until(lambda: len(found := lines(caplog, "spark_kafka_group")) > 1 and found, within=10)
+    assert "no broker can be reached: 127.0.0.1:" in began
+    assert "brokers can be reached again, after" in ended
+    assert lines(caplog, "kafka") == []
+
+
+def test_who_logs_at_debug_has_every_attempt(caplog):
+    caplog.set_level(logging.DEBUG, "kafka.net.manager")
+    with pytest.raises(BrokerTimeoutError):
+        GroupClient(parsed(NOWHERE))
+    assert len(attempts(caplog)) > 1
+    assert {r.levelname for r in attempts(caplog)} == {"DEBUG"}
+
+
+def test_another_client_in_the_same_process_keeps_its_lines(caplog):
+    with pytest.raises(KafkaError):
+        KafkaConsumer(bootstrap_servers=NOWHERE, bootstrap_timeout_ms=300)
+    assert any("Connection failed" in line for line in lines(caplog, "kafka.net.manager"))
