@@ -25,8 +25,16 @@ def parsed(servers, **more):
     return Options.parse({"kafka.bootstrap.servers": servers, "subscribe": "orders"} | BRIEF | more)
 
 
+SLOW_MACHINE = "kafka.net.selector"
+"""It warns of its own tasks when they take 0.1 s, as on a busy machine."""
+
+
 def lines(caplog, logger):
-    return [r.getMessage() for r in caplog.records if r.name.startswith(logger) and r.levelno >= logging.WARNING]
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith(logger) and record.levelno >= logging.WARNING and record.name != SLOW_MACHINE
+    ]
 
 
 def attempts(caplog):
@@ -76,7 +84,6 @@ def test_a_name_without_an_address_does_no_harm_beside_one_that_has_one(hasty, b
 
 
 def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
-    began = time.time()
     with pytest.raises(
         BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*ECONNREFUSED$"
     ):
@@ -86,7 +93,7 @@ def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
         f"no broker can be reached: {NOWHERE}: 111 ECONNREFUSED. Attempts go on for 1 s: are host and port" in warning
     )
     said = next(r.created for r in caplog.records if r.getMessage() == warning)
-    assert said - began < 0.5
+    assert time.time() - said > float(BRIEF["kafka.request.timeout.ms"]) / 2000
     assert lines(caplog, "kafka") == []
 
 
