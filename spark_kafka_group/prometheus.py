@@ -23,7 +23,7 @@ PARTITION_LABELS = (*LABELS, "topic", "partition")
 WRITE_EVERY_S = 15.0
 """How old the file becomes while nothing happens: ages in it are as of then."""
 AT_MOST_EVERY_S = 1.0
-PIP = "pip install 'spark-kafka-group[prometheus]'"
+PIP = "pip install prometheus_client"
 
 
 def prometheus_name(name: str) -> str:

@@ -118,7 +118,7 @@ def _pkcs12(
     except ImportError:
         raise OptionError(
             f"{option} ({location}) is PKCS12, for which the package cryptography has to be installed on the driver "
-            f"and executors: pip install 'spark-kafka-group[pkcs12]'. Or make PEM of it, which needs no package: "
+            f"and executors: pip install cryptography. Or make PEM of it, which needs no package: "
             f"openssl pkcs12 -in {quote(location)} -out {quote(str(Path(location).with_suffix('.pem')))}"
         ) from None
     try:
