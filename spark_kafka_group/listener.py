@@ -156,7 +156,7 @@ class GroupKafkaListener(StreamingQueryListener):
     prometheus_port
         Port on which Prometheus may scrape, from :meth:`attach` to :meth:`close`; 0 takes any free one.
     prometheus_address
-        Address it is on; all of this machine's if not given.
+        Address it listens on; only this machine can scrape if not given, every host that reaches it with ``0.0.0.0``.
     prometheus_file
         File with the same text, for node_exporter's textfile collector, which reads names that end in ``.prom``.
         Replaced as a whole when there are new numbers, and every 15 seconds; removed by :meth:`close`.
@@ -184,7 +184,7 @@ class GroupKafkaListener(StreamingQueryListener):
         after_ms: int = 1_000,
         *,
         prometheus_port: int | None = None,
-        prometheus_address: str = "0.0.0.0",
+        prometheus_address: str = "127.0.0.1",
         prometheus_file: str | Path | None = None,
     ) -> None:
         if not hasattr(spark, "_jsparkSession"):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.group_metrics import COUNTER, METRICS, PARTITION_METRICS, GroupMetrics, Metric
+from spark_kafka_group.scraped import ScrapedPort
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -71,15 +72,15 @@ class Exporter:
         self._port = port
         self._address = address
         self._file = file
-        self._server: Any = None
-        self._threads: list[threading.Thread] = []
+        self._server: ScrapedPort | None = None
+        self._writing: threading.Thread | None = None
         self._changed = threading.Event()
         self._closed = threading.Event()
 
     @property
     def port(self) -> int | None:
         """The port listened on; None when there is none, and before :meth:`start` and after :meth:`close`."""
-        return None if self._server is None else self._server.server_port
+        return None if self._server is None else self._server.port
 
     def start(self) -> None:
         """Listen and write.
@@ -89,7 +90,7 @@ class Exporter:
         OSError
             When the port is taken, or the file cannot be written.
         """
-        from prometheus_client import CollectorRegistry, start_http_server, write_to_textfile
+        from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
 
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
@@ -97,30 +98,30 @@ class Exporter:
             write_to_textfile(str(self._file), registry)
         if self._port is not None:
             try:
-                self._server, serving = start_http_server(self._port, self._address, registry)
+                self._server = ScrapedPort(self._address, self._port, MetricsHandler.factory(registry))
             except OSError as error:
                 self._remove_file()
                 raise OSError(error.errno, f"prometheus_port={self._port} on {self._address}: {error}") from error
-            self._threads.append(serving)
+            self._server.start()
         if self._file is not None:
-            writing = threading.Thread(target=self._write, args=(registry,), name="groupkafka-prometheus", daemon=True)
-            writing.start()
-            self._threads.append(writing)
+            self._writing = threading.Thread(
+                target=self._write, args=(registry,), name="groupkafka-prometheus", daemon=True
+            )
+            self._writing.start()
 
     def changed(self) -> None:
         """There are new numbers, so the file is to be written soon."""
         self._changed.set()
 
     def close(self) -> None:
-        """Free the port and remove the file: nobody keeps it up to date. Harmless when repeated."""
+        """Free the port, end its connections, and remove the file, which would grow old. Harmless when repeated."""
         self._closed.set()
         self._changed.set()
         server, self._server = self._server, None
         if server is not None:
-            server.shutdown()
-            server.server_close()
-        while self._threads:
-            self._threads.pop().join()
+            server.close()
+        if self._writing is not None:
+            self._writing.join()
         self._remove_file()
 
     def collect(self) -> Iterator[Family]:

@@ -146,7 +146,7 @@ def test_what_prometheus_needs_is_said_before_the_query_starts(spark, tmp_path, 
     file = tmp_path / "x.prom"
     with GroupKafkaListener(spark, prometheus_port=0) as listener:
         taken = listener.prometheus_port
-        with pytest.raises(OSError, match=f"prometheus_port={taken} on 0.0.0.0: .*in use"):
+        with pytest.raises(OSError, match=f"prometheus_port={taken} on 127.0.0.1: .*in use"):
             GroupKafkaListener(spark, prometheus_port=taken, prometheus_file=file).attach()
         assert not file.exists()
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
