@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.executor.fetch import SILENCE, Chunk, Fetcher
-from spark_kafka_group.executor.search import Found, Search, Seen
+from spark_kafka_group.executor.search import Found, LeaderChangedError, Search, Seen
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import DEAD_LETTER, FAIL, Options
 from spark_kafka_group.wire import Brokers
@@ -152,6 +152,16 @@ class Remedy:
             _, first = self._scan(tp.topic, tp.partition, records[begin:position])
             at = first if first > start else -1  # record batches before `start` were hopped over, bad ones too
         first = max(first, start, self._read_to.get(tp, 0))
+        try:
+            return self._way_on(chunk, position, bad, at, first, error)
+        except LeaderChangedError:
+            self._ask_next_leader(tp, first)
+            return None
+
+    def _way_on(
+        self, chunk: Chunk, position: int, bad: frames.Frame | None, at: int, first: int, error: CorruptRecordError
+    ) -> WayOn | None:
+        tp, records = chunk.tp, chunk.records
         if first >= chunk.end or (not records and self._can_be_reached(tp, first)):
             return None
         if self._policy == FAIL:
@@ -180,6 +190,13 @@ class Remedy:
         ------
         BrokerError, ReadError
         """
+        try:
+            return self._shown(silent)
+        except LeaderChangedError:
+            self._ask_next_leader(silent.tp, silent.start)
+            return None
+
+    def _shown(self, silent: Chunk) -> Chunk | None:
         tp, first = silent.tp, silent.start
         problem, position = None, 0
         chunk = silent._replace(silent=False)
@@ -211,6 +228,13 @@ class Remedy:
         if not within or self._hidden(chunk, position, position + within, first + 1, first):
             return None
         return f"a batch reaches beyond the one that begins {within} bytes behind it"
+
+    def _ask_next_leader(self, tp: TopicPartition, first: int) -> None:
+        """Have the fetcher ask the next leader, once their logs are compared: that one may be undamaged."""
+        self._asked_again = {key: asked for key, asked in self._asked_again.items() if key[0] != tp}
+        self._looked_back = {key for key in self._looked_back if key[0] != tp}
+        self._searched = {key for key in self._searched if key[0] != tp}
+        self._fetcher.go_on(tp, first, first)
 
     def close(self) -> None:
         """Close connections."""

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.elections import FENCED
+from spark_kafka_group.executor.elections import AHEAD, FENCED
 from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT, UNKNOWN
 from spark_kafka_group.executor.outage import Outage, outlived
 from spark_kafka_group.offsets import TopicPartition
@@ -28,6 +28,12 @@ WIDE_BYTES = 8 << 20
 """Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""
 ATTEMPTS = 5
 """How often a question is sent that was not answered, or with an error that may pass."""
+LED_BY_ANOTHER = {FENCED, AHEAD, "NotLeaderForPartitionError"}
+"""kafka-python's names of what a broker answers when another leader was elected, or is about to be."""
+
+
+class LeaderChangedError(Exception):
+    """Raised when another leader was elected during a search, whose log may differ; stays in the executor."""
 
 
 class Seen(NamedTuple):
@@ -139,7 +145,7 @@ class Search:
 
         Raises
         ------
-        BrokerError, ReadError
+        BrokerError, ReadError, LeaderChangedError
             When brokers do not answer, or not because of what is in their logs; nothing is known then.
         """
         self.unanswered = False
@@ -169,7 +175,7 @@ class Search:
 
         Raises
         ------
-        BrokerError, ReadError
+        BrokerError, ReadError, LeaderChangedError
         """
         return len(self._fetched(self._brokers, tp, offset).records) > 0
 
@@ -194,7 +200,7 @@ class Search:
 
         Raises
         ------
-        BrokerError, ReadError
+        BrokerError, ReadError, LeaderChangedError
         """
         fetched = self._fetched(self._wide, tp, offset)
         return Seen(offset, memoryview(bytes(fetched.records)), fetched.aborted)
@@ -230,8 +236,12 @@ class Search:
                 problem = str(error)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
+                if partition.error in LED_BY_ANOTHER:
+                    self._refresh = True
+                    time.sleep(brokers.retry_backoff_s)
+                    raise LeaderChangedError
                 silent = partition.error is None and not partition.records
-                if silent or partition.error in (UNKNOWN, FENCED):  # a later leader may have other records there
+                if silent or partition.error == UNKNOWN:
                     self.unanswered = True
                     return partition._replace(records=memoryview(b""))
                 if partition.error in REFUSED_AS_CORRUPT:

@@ -5,12 +5,14 @@ One outage serves all tests: of the only broker, while several tasks read.
 
 import logging
 import re
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
-from support import Record, name, numbered, options, topic_with
+from damage import DAMAGES, batches
+from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
@@ -18,6 +20,7 @@ from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.corrupt import LeftOut
 from spark_kafka_group.executor.dead_letters import DeadLetters
 from spark_kafka_group.executor.outage import Outage
+from spark_kafka_group.executor.read import records
 from spark_kafka_group.executor.search import Search
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -69,6 +72,20 @@ def ended(batches):
     return str(raised.value), time.monotonic() - began
 
 
+def damaged_topic(kafka):
+    """Six record batches of three records, of which the broker cannot tell where the third ends."""
+    topic = kafka.create_topic(name("damaged"), configs={"index.interval.bytes": "1"})
+    for first in range(0, 18, 3):
+        produce(kafka, topic, numbered(3, 1, first), linger_ms=1000)
+    file = kafka.node(0).directory / "data" / f"{topic}-0" / f"{0:020}.log"
+    log = bytearray(file.read_bytes())
+    where = batches(bytes(log))
+    assert [batch.base_offset for batch in where] == list(range(0, 18, 3))
+    DAMAGES["length of 0"](log, where[2])
+    file.write_bytes(log)
+    return topic
+
+
 @pytest.fixture(scope="module")
 def outage():
     """Topics, what was said, and what came of each call that was under way when the broker was killed."""
@@ -93,13 +110,28 @@ def outage():
         letters = DeadLetters(sending, Outage(sending, brokers_for(sending)))
         damage = LeftOut(TopicPartition(small, 0), 3, 4, CorruptRecordError(small, 0, 3, "a flipped bit"), b"bytes")
         short = GroupKafkaStreamReader(told(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
-        kafka.node(0).kill()
+        began, gone = threading.Event(), threading.Event()
+
+        def connect_for_the_search(settings):
+            began.set()
+            gone.wait(60)
+            return Brokers(settings)
+
+        skipping = told(kafka, damaged_topic(kafka), onCorruptRecord="skip")
+        planned = ReadTask((OffsetRange(TopicPartition(skipping.topics[0], 0), 0, 18),), epochs=(0,))
+        connected = brokers_for(skipping)
+        skipped = records(planned, skipping, connected, connect_for_the_search, Outage(skipping, connected))
+        left_out = at_once.submit(lambda: offsets(skipped))
+        assert began.wait(60)
+        kafka.node(0).stop()  # killed, it would cut its logs off at the damage when it starts
+        gone.set()
         calls = {
             "stream": at_once.submit(lambda: first + list(stream)),
             "batch": at_once.submit(ended, batch),
             "short": at_once.submit(ended, short),
             "search": at_once.submit(search.first_from, TopicPartition(small, 0), 0, 10, 0),
             "letter": at_once.submit(letters.send, damage),
+            "left_out": left_out,
         }
         try:
             wait_until(lambda: calls["batch"].done() and calls["short"].done(), within=60)
@@ -126,12 +158,16 @@ def test_an_outage_is_one_warning_of_a_task_and_one_when_it_is_over(outage):
     (away,) = outage.said.of(outage.big, "brokers are away")
     assert f"{outage.big}-0, {outage.big}-1: brokers are away" in away
     assert "ECONNREFUSED" in away
-    # Of the read, the search and the dead letter; that with maxBrokerOutage had ended.
-    assert len(outage.said.of("", "brokers answer again")) == 3
+    # Of the read, two searches and the dead letter; that with maxBrokerOutage had ended.
+    assert len(outage.said.of("", "brokers answer again")) == 4
 
 
 def test_a_search_behind_damage_outlives_an_outage(outage):
     assert outage.search.start == 0
+
+
+def test_a_search_behind_damage_goes_on_with_the_leader_that_was_elected_after_the_outage(outage):
+    assert outage.left_out == [*range(6), *range(9, 18)]
 
 
 def test_a_dead_letter_of_a_task_outlives_an_outage(outage):
