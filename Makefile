@@ -7,6 +7,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
+PUBLISHED := .venv-published
+# What a user can ask for beside the package itself.
+EXTRAS := prometheus,pkcs12,processing
 SECONDS_EACH ?= 180
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
@@ -55,6 +58,30 @@ wheel: $(VENV)/.dependencies  ## build the wheel for a cluster into dist/
 	rm -rf build && $(BIN)/pip wheel -q --no-deps -w dist .
 	@ls dist/*.whl
 
+# Without what an earlier build left: setuptools puts into an sdist whatever an egg-info of before names.
+.PHONY: sdist
+sdist: $(VENV)/.dependencies  ## build the sdist into dist/
+	rm -rf build *.egg-info dist/*.tar.gz
+	$(BIN)/python setup.py -q sdist
+	@ls dist/*.tar.gz
+
+# The wheel is built from the sdist, and both are right when it decodes records in a Python that has nothing else.
+.PHONY: dist
+dist: sdist  ## build the sdist and the wheel from it into dist/, and try the wheel in an empty environment
+	rm -f dist/*.whl
+	$(BIN)/pip wheel -q --no-deps -w dist dist/*.tar.gz
+	$(PYTHON) -m venv --clear --without-pip $(PUBLISHED)
+	$(BIN)/pip --python $(PUBLISHED)/bin/python install -q "$$(ls dist/*.whl)[$(EXTRAS)]"
+	$(PUBLISHED)/bin/python -I tests/cluster/decode_captured.py
+	@ls dist/*.tar.gz dist/*.whl
+
+.PHONY: sbom
+sbom: dist  ## write the dependencies of the wheel and its extras, as CycloneDX JSON, into dist/
+	$(PYTHON) -m venv --clear $(PUBLISHED)-sbom
+	$(PUBLISHED)-sbom/bin/pip install -q 'cyclonedx-bom>=7.5,<8'
+	sbom=$$(ls dist/*.tar.gz | sed 's/tar.gz$$/cdx.json/') && $(PUBLISHED)-sbom/bin/cyclonedx-py environment --pyproject pyproject.toml \
+	  --mc-type library --output-reproducible --validate --of JSON -o $$sbom $(PUBLISHED)/bin/python && ls $$sbom
+
 .PHONY: lint
 lint: $(VENV)/.installed  ## ruff and mypy
 	$(BIN)/ruff format --check .
@@ -102,6 +129,6 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 
 .PHONY: clean
 clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
-	rm -rf $(VENV) $(NEWEST) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so

@@ -15,8 +15,6 @@ DECODE = "spark_kafka_group/executor/decode"
 def extensions() -> list[Extension]:
     if os.environ.get("SPARK_KAFKA_GROUP_NO_EXTENSION") == "1":
         return []
-    from Cython.Build import cythonize
-
     flags = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"]
     if os.environ.get("SPARK_KAFKA_GROUP_WERROR") == "1":
         flags.append("-Werror")
@@ -27,7 +25,8 @@ def extensions() -> list[Extension]:
         include_dirs=[DECODE],
         extra_compile_args=flags,
     )
-    return cythonize([module], language_level=3)
+    # setuptools hands it to Cython when it builds it, so that an sdist has the source and not the C that was generated
+    return [module]
 
 
 setup(ext_modules=extensions())

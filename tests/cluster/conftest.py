@@ -3,14 +3,20 @@
 import daemons
 import pytest
 from deployed import SETTINGS, Deployed
-from installation import Installation, build_wheel
+from installation import Installation, build_sdist, build_wheel
 
 
 @pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
+def sdist(tmp_path_factory):
     """Built from the source tree as it is."""
     pytest.importorskip("Cython")
-    return build_wheel(tmp_path_factory.mktemp("wheel"))
+    return build_sdist(tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory, sdist):
+    """Built from the sdist."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"), sdist)
 
 
 @pytest.fixture(scope="session")

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from source_tree import copy_of_sources
 
-ROOT = Path(__file__).parents[2]
 INHERITED = ("HOME", "JAVA_HOME", "LANG", "PATH", "TMPDIR")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For the ten JVMs of these tests, which spend most of their time on compiling otherwise."""
 
 
-def build_wheel(directory: Path) -> Path:
-    """Build the wheel, compiled decoder included, from a copy of the source tree."""
-    tree = directory / "tree"
-    built_here = shutil.ignore_patterns("*.so", "_decode_c.c", "__pycache__")
-    for package in ("spark_kafka_group", "pyspark_groupkafka"):
-        shutil.copytree(ROOT / package, tree / package, ignore=built_here)
-    for file in ("setup.py", "pyproject.toml", "README.md"):
-        shutil.copy(ROOT / file, tree)
-    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", directory, tree)
+def build_sdist(directory: Path) -> Path:
+    """Build the sdist from a copy of the source tree, in which the decoder's C lies about."""
+    tree = copy_of_sources(directory)
+    (tree / "spark_kafka_group/executor/decode/_decode_c.c").write_text("#error generated elsewhere\n")
+    build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
+    _run(sys.executable, "-c", build, directory, cwd=tree)
+    return next(directory.glob("*.tar.gz"))
+
+
+def build_wheel(directory: Path, sdist: Path) -> Path:
+    """Build the wheel, compiled decoder included, from the sdist."""
+    _run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", directory, sdist)
     return next(directory.glob("*.whl"))
 
 
@@ -86,6 +88,6 @@ def _link(found: Distribution, packages: Path) -> None:
             (packages / top).symlink_to(place)
 
 
-def _run(*command: object) -> None:
-    told = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
+def _run(*command: object, cwd: Path | None = None) -> None:
+    told = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, cwd=cwd)
     assert told.returncode == 0, told.stdout + told.stderr

@@ -1,26 +1,19 @@
 """setup.py: pure Python when asked for, and no silent fall-back when the compiler fails."""
 
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
 import pytest
+from source_tree import copy_of_sources
 
 pytest.importorskip("Cython")
-ROOT = Path(__file__).parents[2]
 
 
 def build(tmp_path, **environment):
     """Build a wheel from a copy of the sources; returns pip's result and the names in the wheel."""
-    tree = tmp_path / "tree"
-    skipped = shutil.ignore_patterns("*.so", "_decode_c.c", "__pycache__")
-    for package in ("spark_kafka_group", "pyspark_groupkafka"):
-        shutil.copytree(ROOT / package, tree / package, ignore=skipped)
-    for file in ("setup.py", "pyproject.toml", "README.md"):
-        shutil.copy(ROOT / file, tree)
+    tree = copy_of_sources(tmp_path)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     told = subprocess.run(
         [*pip, "-w", str(tmp_path), str(tree)],

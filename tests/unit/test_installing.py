@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = {
     canonicalize_name(Requirement(text).name)
-    for texts in (PROJECT["dependencies"], *EXTRAS.values(), ["pip"])
+    for texts in (PROJECT["dependencies"], *EXTRAS.values(), ["pip", "cyclonedx-bom"])
     for text in texts
 }
 FOLDERS = ("spark_kafka_group", "pyspark_groupkafka", "jobs", "conf", "benchmarks")
@@ -71,3 +71,8 @@ def test_every_install_that_a_text_names_works():
     found = [(file, operand) for file in TEXTS if file.is_file() for c in commands(file.read_text()) for operand in c]
     assert len(found) >= 10
     assert [f"{file}: {operand}: {why_not(operand)}" for file, operand in found if why_not(operand)] == []
+
+
+def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
+    (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "test"}

@@ -1,0 +1,66 @@
+"""What is published: an sdist that builds, and a wheel with what runs and nothing else."""
+
+import subprocess
+import tarfile
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+DECODE = "spark_kafka_group/executor/decode"
+SCRIPT = Path(__file__).parent / "decode_captured.py"
+
+
+@pytest.fixture(scope="module")
+def in_sdist(sdist):
+    """Names below the sdist's one folder."""
+    with tarfile.open(sdist) as archive:
+        return {name.partition("/")[2] for name in archive.getnames()}
+
+
+@pytest.fixture(scope="module")
+def in_wheel(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def modules(names):
+    return {name for name in names if name.endswith(".py") and name.startswith(("spark_", "pyspark_"))}
+
+
+def test_the_sdist_has_the_sources_of_the_decoder_and_not_its_generated_c(in_sdist):
+    assert {f"{DECODE}/_decode_c.pyx", f"{DECODE}/_decode_c.pyi", f"{DECODE}/crc32c.h"} <= in_sdist
+    assert {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"} <= in_sdist
+    assert not [name for name in in_sdist if name.endswith((".c", ".so", ".pyc")) or name.startswith("tests")]
+
+
+def test_the_wheel_has_what_runs_and_nothing_it_was_built_from(in_sdist, in_wheel):
+    assert modules(in_wheel) == modules(in_sdist)
+    rest = {Path(name).suffix for name in in_wheel - modules(in_wheel) if ".dist-info/" not in name}
+    assert rest == {".json", ".pyi", ".so", ".typed"}
+    assert {name.partition("/")[0].partition("-")[0] for name in in_wheel} == {
+        "spark_kafka_group",
+        "pyspark_groupkafka",
+    }
+
+
+def test_the_metadata_names_the_licence_and_who_made_it(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (folder,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
+        metadata = message_from_bytes(archive.read(f"{folder}/METADATA"))
+        licence = archive.read(f"{folder}/licenses/LICENSE").decode()
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert "Apache License" in licence
+    assert "END OF TERMS AND CONDITIONS" in licence
+    assert metadata["Author"] == "The groupkafka authors"
+    assert "Operating System :: POSIX" in metadata.get_all("Classifier")
+    assert {"pyspark<5,>=4.2", "kafka-python<3.1,>=3.0.12"} <= set(metadata.get_all("Requires-Dist"))
+
+
+def test_the_compiled_decoder_of_the_wheel_reads_records(installed, tmp_path):
+    ran = subprocess.run(
+        [installed.python, "-I", SCRIPT], capture_output=True, text=True, check=False, cwd=tmp_path
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith(str(installed.packages))
