@@ -8,6 +8,9 @@ Letters go to the topic and partition they came from, with the key, value and he
 the dead-letter topic; a consumer group remembers which have been sent, so the same command sends a letter once however
 often it is run. A run that dies before its commit is repeated by the next one: its letters may then be there twice.
 Other filters are another group, unless --group says otherwise.
+
+A letter of orders-dlt goes to orders, and to its retry topics; one whose headers name another topic stays, as the
+producer of the record may have chosen it. With --origin it goes there, but never to an internal topic (__*).
 """
 
 import argparse
@@ -23,7 +26,7 @@ from spark_kafka_group import group_batch, replay, submit
 
 def arguments() -> argparse.Namespace:
     parser = submit.parser(__doc__, group="remembers what was sent (default: one for these filters)")
-    parser.add_argument("--origin", help="only letters that came from this topic")
+    parser.add_argument("--origin", help="only letters that came from this topic, whatever topic they are in")
     parser.add_argument("--exception", help="only letters with this exception, with its module or without")
     parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
     parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")
@@ -48,6 +51,8 @@ def show(letters: list[replay.Letters], sent: bool) -> None:
     for of in letters:
         outcome = ("sent" if sent else "would be sent") if of.outcome == replay.WANTED else f"stays: {of.outcome}"
         print(f"{of.records:>10,}  {of.topic or '?':<30}  {of.exception or '?':<40}  {outcome}")
+    if refused := sum(of.records for of in letters if of.outcome in replay.REFUSED):
+        print(f"{refused} refused: read them, and name the topic with --origin if they are to go there")
     print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
 
 

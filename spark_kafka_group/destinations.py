@@ -5,7 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-RETRY = re.compile(r"(?P<topic>.+)-retry-(?P<delay_ms>[0-9]+)")
+RETRY = re.compile(r"(?P<topic>.+)-retry-(?P<delay_ms>[1-9][0-9]*)")
+TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
+INTERNAL = "__"
+"""With it begin the names of Kafka's own topics, such as ``__consumer_offsets``, and those of many a vendor."""
+
+
+def is_topic_name(text: str) -> bool:
+    """Whether Kafka takes it for a topic's name."""
+    return TOPIC_NAME.fullmatch(text) is not None
+
+
+def is_internal(topic: str) -> bool:
+    """Whether applications have no business in it."""
+    return topic.startswith(INTERNAL)
 
 
 def retry_topic(topic: str, delay_ms: int) -> str:
@@ -16,6 +29,12 @@ def retry_topic(topic: str, delay_ms: int) -> str:
 def dead_letter_topic(topic: str) -> str:
     """Where a record of `topic` ends that nobody tries again: ``orders-dlt``."""
     return f"{topic}-dlt"
+
+
+def sends_dead_letters_to(dead: str, topic: str) -> bool:
+    """Whether `dead` is where the dead letters of `topic` go; those of a retry topic go where its main topic's do."""
+    named = RETRY.fullmatch(topic)
+    return dead in (dead_letter_topic(topic), dead_letter_topic(named["topic"]) if named else None)
 
 
 def delay_of(topic: str, delays_ms: Collection[int]) -> int | None:

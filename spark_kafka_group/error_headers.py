@@ -4,14 +4,20 @@ Three dialects: ``connect`` (``DeadLetterQueueReporter``: UTF-8 texts), ``spring
 big-endian integers) and ``kip1191`` (the brokers' own dead letters of share groups: UTF-8 texts). Whatever the dialect,
 Spring's ``retry_topic-`` headers count attempts. A hop replaces what the one before wrote, so headers do not grow, and
 topic, partition and offset stay those of the record's first topic.
+
+Whoever sends a record chooses its headers. Reading them never raises: what cannot be right says nothing. What can be
+right need not be true, so callers ask who may have written it.
 """
 
 from __future__ import annotations
 
+import re
 import struct
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from spark_kafka_group.destinations import is_topic_name
 
 DIALECTS = ("connect", "spring", "kip1191")
 CONNECT, SPRING, KIP1191, RETRY = "__connect.errors.", "kafka_dlt-", "__dlq.errors.", "retry_topic-"
@@ -20,8 +26,12 @@ ATTEMPTS = f"{RETRY}attempts"
 ORIGINAL_TIMESTAMP = f"{RETRY}original-timestamp"
 BACKOFF_TIMESTAMP = f"{RETRY}backoff-timestamp"
 MOST_ATTEMPTS = 2**15 - 1
-MOST_TRACE = 8192
-"""Characters of a stack trace that are kept, its end: headers count for a topic's max.message.bytes."""
+MOST_TEXT = 8192
+"""Characters that are kept of a message, its beginning, and of a stack trace, its end: headers count for a topic's
+max.message.bytes."""
+MOST_NAME = 500
+"""Characters of an exception's name; what is longer is none."""
+DIGITS = re.compile(rb"[0-9]{1,19}")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 SOURCE = "groupkafka source"
 """The handler that headers name where the source itself could not read a record."""
@@ -67,8 +77,9 @@ class Failure:
     @classmethod
     def of(cls, error: BaseException, fatal: bool = False) -> Failure:
         cause = error.__cause__ or error.__context__
-        trace = "".join(traceback.format_exception(error))[-MOST_TRACE:]
-        return cls(full_name(type(error)), str(error), trace, None if cause is None else full_name(type(cause)), fatal)
+        trace = "".join(traceback.format_exception(error))[-MOST_TEXT:]
+        named = None if cause is None else full_name(type(cause))
+        return cls(full_name(type(error)), str(error)[:MOST_TEXT], trace, named, fatal)
 
 
 @dataclass(frozen=True)
@@ -91,26 +102,28 @@ def full_name(kind: type) -> str:
 
 
 def attempts_made(headers: Headers) -> int:
-    """How often handlers were given a record before this time: 0 for one that is not from a retry topic."""
-    value = last(headers, ATTEMPTS)
+    """How often handlers were given a record before this time: 0 for one that is not from a retry topic.
+
+    To be believed of records from retry topics only.
+    """
+    value = _only(headers, ATTEMPTS)
     attempt = int.from_bytes(value) if value is not None and len(value) in (1, 4) else 1  # a byte in older Springs
     return attempt - 1 if 1 <= attempt <= MOST_ATTEMPTS else 0
 
 
 def origin_of(headers: Headers, here: Origin) -> Origin:
-    """Where a record was first read, which is `here` if its headers do not say anything else."""
-    text = {name: value.decode(errors="replace") for name, value in headers if value is not None}
-    for prefix in (CONNECT, KIP1191):
-        topic, partition, offset = (text.get(f"{prefix}{name}") for name in ("topic", "partition", "offset"))
-        if topic and (partition or "").isdecimal() and (offset or "").isdecimal():
-            return Origin(topic, int(partition or 0), int(offset or 0), _first_timestamp(headers, here), 0)
-    topic = text.get(f"{SPRING}original-topic")
-    partition_bytes, offset_bytes = (last(headers, f"{SPRING}original-{name}") for name in ("partition", "offset"))
-    if topic and partition_bytes and len(partition_bytes) == 4 and offset_bytes and len(offset_bytes) == 8:
-        kind = text.get(f"{SPRING}original-timestamp-type")
-        kinds = [number for number, name in TIMESTAMP_TYPES.items() if name == kind] or [0]
-        partition_number, offset_number = int.from_bytes(partition_bytes), int.from_bytes(offset_bytes)
-        return Origin(topic, partition_number, offset_number, _first_timestamp(headers, here), kinds[0])
+    """Where a record was first read, as its headers say; `here` where they do not, or cannot be right.
+
+    They cannot where one of them is there twice, the topic is no name of one, or a number is below 0 or beyond Kafka's
+    types. Whether they are true is the caller's matter.
+    """
+    for prefix, number in ((CONNECT, _of_digits), (KIP1191, _of_digits), (f"{SPRING}original-", _of_bytes)):
+        topic = _topic(_only(headers, f"{prefix}topic"))
+        partition = number(_only(headers, f"{prefix}partition"), 4)
+        offset = number(_only(headers, f"{prefix}offset"), 8)
+        if topic is not None and partition is not None and offset is not None:
+            kind = _timestamp_type(_only(headers, f"{prefix}timestamp-type"))
+            return Origin(topic, partition, offset, _first_timestamp(headers, here), kind)
     return here
 
 
@@ -136,9 +149,9 @@ def handed_on(
 def exception_of(headers: Headers) -> str | None:
     """The class of the exception that the headers name, whichever dialect they are of; KIP-1191 names none."""
     for name in (f"{CONNECT}exception.class.name", f"{SPRING}exception-fqcn"):
-        value = last(headers, name)
-        if value is not None:
-            return value.decode(errors="replace")
+        text = _text(last(headers, name))
+        if text and len(text) <= MOST_NAME and text.isprintable():
+            return text
     return None
 
 
@@ -195,6 +208,40 @@ def _texts(prefix: str, origin: Origin, more: dict[str, str]) -> list[tuple[str,
     """What :func:`origin_of` reads, and more, as UTF-8."""
     where = {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
     return [(f"{prefix}{name}", text.encode(errors="replace")) for name, text in (where | more).items()]
+
+
+def _only(headers: Headers, name: str) -> bytes | None:
+    """Value of the header with this name; None where there are several, of which the sender may have added one."""
+    values = [value for key, value in headers if key == name]
+    return values[0] if len(values) == 1 else None
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _topic(value: bytes | None) -> str | None:
+    text = _text(value)
+    return text if text is not None and is_topic_name(text) else None
+
+
+def _of_digits(value: bytes | None, size: int) -> int | None:
+    """A number from 0 on in ASCII digits that fits an integer of so many bytes."""
+    number = int(value) if value is not None and DIGITS.fullmatch(value) else -1
+    return number if 0 <= number < 1 << (8 * size - 1) else None
+
+
+def _of_bytes(value: bytes | None, size: int) -> int | None:
+    """A number from 0 on as a big-endian integer of so many bytes."""
+    number = int.from_bytes(value, signed=True) if value is not None and len(value) == size else -1
+    return number if number >= 0 else None
+
+
+def _timestamp_type(value: bytes | None) -> int:
+    return next((number for number, name in TIMESTAMP_TYPES.items() if name.encode() == value), 0)
 
 
 def _first_timestamp(headers: Headers, here: Origin) -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from spark_kafka_group.bounds import WORDS, AtTime, Bound, Position
+from spark_kafka_group.destinations import is_topic_name
 from spark_kafka_group.offsets import EARLIEST, TopicPartition
 
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -85,7 +86,7 @@ def topics(raw: str) -> tuple[str, ...]:
 
 
 def _check_topic(topic: str) -> None:
-    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic) or topic in (".", ".."):
+    if not is_topic_name(topic):
         raise ValueError(f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them")
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_group.destinations import is_internal, sends_dead_letters_to
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 SCHEMA = "topic string, exception string, outcome string, records bigint"
 WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unreadable batch"
+INTERNAL, FOREIGN = "internal topic", "dead letters of that topic go elsewhere"
+REFUSED = (INTERNAL, FOREIGN)
+"""Headers name a topic that a producer may have chosen, to have it written to by those who replay."""
 NOWHERE = Origin("", -1, -1, -1, -1)
 
 
@@ -35,7 +39,9 @@ class Letters:
         Where they came from, and the class of what their handler raised; None if their headers do not say.
     outcome
         ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from),
-        ``unreadable batch`` (what option onCorruptRecord left out, which is not a record).
+        ``unreadable batch`` (what option onCorruptRecord left out, which is not a record), ``internal topic`` (its
+        headers name one of Kafka's own), ``dead letters of that topic go elsewhere`` (than where it was found, and
+        nobody has named the topic).
     """
 
     topic: str | None
@@ -50,6 +56,8 @@ class Wanted:
 
     Attributes
     ----------
+    topic
+        Where they came from. None: the topic whose dead letters go to where a letter was found, and its retry topics.
     exception
         Name of the exception's class, with its module or without.
     """
@@ -57,7 +65,7 @@ class Wanted:
     topic: str | None = None
     exception: str | None = None
 
-    def outcome(self, origin: Origin, exception: str | None, handler: str | None) -> str:
+    def outcome(self, found_in: str, origin: Origin, exception: str | None, handler: str | None) -> str:
         if origin is NOWHERE:
             return UNKNOWN
         if handler == SOURCE:
@@ -65,7 +73,9 @@ class Wanted:
         named = exception is not None and self.exception in (exception, exception.rpartition(".")[2])
         if self.topic not in (None, origin.topic) or not (self.exception is None or named):
             return FILTERED
-        return WANTED
+        if is_internal(origin.topic):
+            return INTERNAL
+        return WANTED if self.topic is not None or sends_dead_letters_to(found_in, origin.topic) else FOREIGN
 
 
 def survey(df: DataFrame, wanted: Wanted) -> list[Letters]:
@@ -116,7 +126,7 @@ def _task(wanted: Wanted, options: Options | None, batches: Iterable[pa.RecordBa
             for record in records_of(batch):
                 origin = origin_of(record.headers, NOWHERE)
                 exception = exception_of(record.headers)
-                outcome = wanted.outcome(origin, exception, handler_of(record.headers))
+                outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
                 if outcome == WANTED and sender is not None:
                     sender.send(record, origin)
                 found[origin.topic or None, exception, outcome] += 1

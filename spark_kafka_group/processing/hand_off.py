@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from spark_kafka_group.destinations import main_topic
 from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.processing.board import Settled
@@ -51,13 +52,12 @@ class HandOff:
                 f"{record}: the handler {self._settings.handler_name} failed: {failure.exception}: {failure.message}. "
                 f"Nothing is committed. Set dead_letter_topic, and such records go there"
             )
-        here = Origin(record.topic, record.partition, record.offset, record.timestamp, record.timestamp_type)
-        attempts = attempts_made(record.headers) + 1
+        origin, made = history_of(record, self._settings)
+        attempts = made + 1
         due_ms = None if delay_ms is None else int(time.time() * 1000) + delay_ms
         headers = handed_on(
-            record.headers, self._settings.error_headers, origin_of(record.headers, here), failure, self._reader,
-            attempts, due_ms,
-        )  # fmt: skip
+            record.headers, self._settings.error_headers, origin, failure, self._reader, attempts, due_ms
+        )
         counter = "dead" if delay_ms is None else "retried"
         log.warning(
             "%s: attempt %d failed, sent to %s: %s: %s",
@@ -73,6 +73,20 @@ class HandOff:
                 assert self._settings.options is not None, "checked with the settings"
                 self._producer = Producer(self._settings.options)
             return self._producer
+
+
+def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
+    """Where a record was first read, and how many attempts were made before.
+
+    Its headers say so if this query has sent it: if it is from a retry topic, and of the topic that this belongs to. In
+    any other topic they are the producer's, who may name one that it may not write to.
+    """
+    here = Origin(record.topic, record.partition, record.offset, record.timestamp, record.timestamp_type)
+    main = main_topic(record.topic, settings.retry_topics)
+    if main == record.topic:
+        return here, 0
+    origin = origin_of(record.headers, here)
+    return (origin, attempts_made(record.headers)) if origin.topic == main else (here, 0)
 
 
 def check_topics(settings: Settings) -> None:

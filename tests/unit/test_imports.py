@@ -16,11 +16,11 @@ VALUES = {
 ALLOWED = {
     "errors": set(),
     "destinations": set(),
-    "error_headers": set(),
+    "error_headers": {"destinations"},
     "offsets": {"errors"},
     "subscription": {"destinations", "offsets"},
     "bounds": {"errors", "offsets"},
-    "parsing": {"bounds", "offsets"},
+    "parsing": {"bounds", "destinations", "offsets"},
     "plugins": {"errors"},
     "security": {"errors", "plugins"},
     "refused": set(),
