@@ -9,7 +9,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 from support import name, options
 
-from spark_kafka_group.error_headers import attempts_made
+from spark_kafka_group.error_headers import DIALECTS, Origin, attempts_made, origin_of
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
@@ -105,6 +105,48 @@ def test_a_record_goes_through_its_retry_topics_to_the_dead_letters_and_its_head
             found.key, found.value, destination, found.partition, found.offset, found.timestamp, 0, tuple(found.headers)
         )
     assert headers[0] == headers[1] == headers[2]
+
+
+def naming(topic, partition, offset, prefix="__connect.errors."):
+    """Headers by which a producer says where its record was first read."""
+    return [(f"{prefix}topic", topic), (f"{prefix}partition", partition), (f"{prefix}offset", offset)]
+
+
+IMPOSSIBLE = [
+    naming(b"payments", b"0", b"9" * 5_000),
+    naming(b"payments", b"99999999999", b"9" * 20),
+    naming(b"payments", b"\xff" * 4, b"\xff" * 8, "kafka_dlt-original-"),
+]
+COUNTED = [("retry_topic-attempts", b"\0\0\0\x63"), ("retry_topic-original-timestamp", b"\1")]
+
+
+def said(record):
+    """What the headers of a record say: topic, partition and offset of its origin, and attempts."""
+    origin = origin_of(record.headers, Origin("nowhere", -1, -1, -1, -1))
+    return origin.topic, origin.partition, origin.offset, attempts_made(record.headers)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_headers_of_a_producer_do_not_say_where_its_record_was_first_read(kafka, dialect):
+    topic = name("orders")
+    for made in (f"{topic}-retry-100", f"{topic}-dlt"):
+        kafka.create_topic(made, partitions=1)
+    settings = settings_for(kafka, topic, retry_topics=(100,), error_headers=dialect)
+    sent = [*IMPOSSIBLE, naming(b"payments", b"0", b"1") + COUNTED]
+    records = [Record(b"k", b"v", topic, 0, n, 5, 0, tuple(headers)) for n, headers in enumerate(sent)]
+    assert process(fails, records, settings).retried == len(sent)
+    found = everything_in(kafka, f"{topic}-retry-100")
+    assert sorted(map(said, found)) == [(topic, 0, n, 1) for n in range(len(sent))]
+
+
+def test_headers_in_a_retry_topic_count_if_they_name_the_topic_that_it_belongs_to(kafka):
+    topic = name("orders")
+    retry = f"{topic}-retry-100"
+    kafka.create_topic(f"{topic}-dlt", partitions=1)
+    named = [naming(main, b"0", b"1") + COUNTED for main in (topic.encode(), b"payments")]
+    records = [Record(b"k", b"v", retry, 0, n, 5, 0, tuple(headers)) for n, headers in enumerate(named)]
+    assert process(fails, records, settings_for(kafka, topic, retry_topics=(100,))).dead == 2
+    assert sorted(map(said, everything_in(kafka, f"{topic}-dlt"))) == [(topic, 0, 1, 99), (retry, 0, 1, 1)]
 
 
 def test_a_fatal_exception_goes_past_the_retry_topics(kafka):

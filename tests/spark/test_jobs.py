@@ -177,16 +177,27 @@ def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(s
     assert [row.headers for row in sent] == [None, None]  # as they had none
 
 
-def letter(topic, number, timestamp_ms):
+def letter(topic, number, timestamp_ms=1_767_225_600_000):
     """A dead letter that came from `topic`, as a handler's failure makes it; older than itself."""
     failure, reader = Failure.of(ValueError("no")), Reader("billing", "shop:charge", 0)
     headers = handed_on((), "connect", Origin(topic, 0, number, 1_000, 0), failure, reader, 1, None)
     return Record(0, b"k", b"v%d" % number, tuple(headers), timestamp_ms)
 
 
+def with_dead_letters(kafka, prefix):
+    """A new topic, and one for its dead letters."""
+    topic = kafka.create_topic(name(prefix))
+    kafka.create_topic(f"{topic}-dlt")
+    return topic
+
+
+def values_in(spark, kafka, topic):
+    return [bytes(r.value) for r in spark.read.format("groupkafka").options(**options(kafka, topic)).load().collect()]
+
+
 @pytest.fixture
 def replay(spark, kafka, monkeypatch, capsys):
-    """Runs jobs/replay_dead_letters.py; returns what it says last."""
+    """Runs jobs/replay_dead_letters.py; returns the lines that it prints."""
     monkeypatch.syspath_prepend(str(ROOT / "jobs"))
     import replay_dead_letters
 
@@ -195,25 +206,24 @@ def replay(spark, kafka, monkeypatch, capsys):
             sys, "argv", ["replay", "--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic, *arguments]
         )
         replay_dead_letters.run(spark, replay_dead_letters.arguments())
-        return capsys.readouterr().out.splitlines()[-1]
+        return capsys.readouterr().out.splitlines()
 
     return run
 
 
 def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka, replay):
-    orders, bills = kafka.create_topic(name("orders")), kafka.create_topic(name("bills"))
+    orders, bills = with_dead_letters(kafka, "orders"), with_dead_letters(kafka, "bills")
+    dead = f"{orders}-dlt,{bills}-dlt"
     minutes = {1: "2026-01-01T00:01:00Z", 2: "2026-01-01T01:02:00+01:00", 3: "2026-01-01T00:03:00Z"}
     at_ms = {minute: 1_767_225_600_000 + 60_000 * minute for minute in minutes}
-    letters = [letter(topic, minute, at_ms[minute]) for minute in minutes for topic in (orders, bills)]
-    dead = topic_with(kafka, letters, partitions=1)
+    for topic in (orders, bills):
+        produce(kafka, f"{topic}-dlt", [letter(topic, minute, at_ms[minute]) for minute in minutes])
 
     def sent(topic):
-        return [
-            bytes(r.value) for r in spark.read.format("groupkafka").options(**options(kafka, topic)).load().collect()
-        ]
+        return values_in(spark, kafka, topic)
 
     def would(*arguments):
-        return int(replay(dead, *arguments).split()[0])
+        return int(replay(dead, *arguments)[-1].split()[0])
 
     assert would() == 6
     assert would("--origin", orders) == 3
@@ -221,11 +231,33 @@ def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka,
     assert would("--until", minutes[2]) == 2  # and not
     assert would("--since", minutes[2], "--until", minutes[3], "--origin", "none") == 0
     filters = ["--origin", orders, "--since", minutes[2], "--until", minutes[3]]
-    assert replay(dead, *filters, "--send") == "1 dead letters sent back"
+    assert replay(dead, *filters, "--send")[-1] == "1 dead letters sent back"
     assert (sent(orders), sent(bills)) == ([b"v2"], [])
-    assert replay(dead, *filters, "--send") == "0 dead letters sent back"
-    assert replay(dead, "--origin", bills, "--until", minutes[2], "--send") == "1 dead letters sent back"
+    assert replay(dead, *filters, "--send")[-1] == "0 dead letters sent back"
+    assert replay(dead, "--origin", bills, "--until", minutes[2], "--send")[-1] == "1 dead letters sent back"
     assert (sent(orders), sent(bills)) == ([b"v2"], [b"v1"])
+
+
+def test_letters_that_name_a_topic_of_others_stay_unless_it_is_asked_for_and_hold_up_no_other_letter(
+    spark, kafka, replay
+):
+    orders, payments = with_dead_letters(kafka, "orders"), kafka.create_topic(name("payments"))
+    internal, dead = "__consumer_offsets", f"{orders}-dlt"
+    digits = [("__connect.errors.topic", orders.encode()), ("__connect.errors.partition", b"0")]
+    digits += [("__connect.errors.offset", b"9" * 5_000)]
+    letters = [letter(payments, 1), letter(internal, 2), letter(orders, 3), Record(0, b"k", b"v4", tuple(digits))]
+    produce(kafka, dead, letters)
+
+    *lines, refused, last = replay(dead, "--send")
+    assert {line.split()[1]: re.split("  +", line)[-1] for line in lines} == {
+        payments: "stays: dead letters of that topic go elsewhere", internal: "stays: internal topic", orders: "sent",
+        "?": "stays: not a dead letter",
+    }  # fmt: skip
+    assert refused == "2 refused: read them, and name the topic with --origin if they are to go there"
+    assert last == "1 dead letters sent back"
+    assert (values_in(spark, kafka, orders), values_in(spark, kafka, payments)) == ([b"v3"], [])
+    assert replay(dead, "--origin", payments, "--send")[-1] == "1 dead letters sent back"
+    assert values_in(spark, kafka, payments) == [b"v1"]
 
 
 @pytest.mark.parametrize(("orders", "complete"), [([0, 1, 2], True), ([0, 2], False), ([0, 1, 1], False)])
