@@ -16,11 +16,14 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.asking import FetchRequests
 from spark_kafka_group.wire.connect import LARGEST_BATCH
+from spark_kafka_group.wire.deadline import Deadline
 from spark_kafka_group.wire.fetched import FetchedPartition, fetched
 from spark_kafka_group.wire.reached import AnswerError
 
 OVERDUE_S = 5.0
 """A response that has not begun so long after kafka.fetch.max.wait.ms, or pauses for so long, is overdue."""
+SHORTEST_S = 0.001
+"""Sockets take no limit of less than a microsecond for one, and 0 for none."""
 KEPT = 1 << 20
 """Bytes of a connection's buffer that are kept, however small responses become."""
 USED_OF_LIFETIME = 0.85
@@ -65,7 +68,9 @@ class FetchConnection:
         self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
         if self._whole:
             self._sock.settimeout(None)
-        self._wait_for(max(patience_s, usual_patience_s(options)))
+        self.patience_s = max(patience_s, usual_patience_s(options))
+        self._limit_s = 0.0
+        self._limit(self.patience_s)
         self._correlation_id = 0
         self._in_flight: list[int] = []
         self._not_before = 0.0
@@ -86,8 +91,8 @@ class FetchConnection:
 
     @property
     def throttled_s(self) -> float:
-        """How long the broker wants the next request to wait (KIP-219)."""
-        return max(0.0, self._not_before - time.monotonic())
+        """How long the broker wants the next request to wait (KIP-219): at most kafkaConsumer.pollTimeoutMs."""
+        return min(max(0.0, self._not_before - time.monotonic()), self._options.poll_timeout_ms / 1000)
 
     def fileno(self) -> int:
         """Of the socket, for selectors."""
@@ -106,11 +111,16 @@ class FetchConnection:
         """Ask for records from each position on; the broker fills the response in this order.
 
         Where `epochs` has a partition's, only a leader of this epoch sends records.
+
+        Raises
+        ------
+        TimeoutError
+            When the broker does not take the request for too long, or not all of it within kafka.request.timeout.ms.
         """
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._sock.sendall(self._requests.encoded(positions, self._correlation_id, epochs))
+        self._send_all(memoryview(self._requests.encoded(positions, self._correlation_id, epochs)))
         self._in_flight.append(self._correlation_id)
 
     def receive(self) -> list[FetchedPartition]:
@@ -119,12 +129,13 @@ class FetchConnection:
         Raises
         ------
         TimeoutError
-            When nothing has come for too long. However slowly bytes come, they are waited for.
+            When nothing has come for too long, or not all of it within kafka.request.timeout.ms.
         OSError
             When the connection is broken, or what came is no response.
         """
         began = time.monotonic()
-        self._receive_into(memoryview(self._size))
+        deadline = self._deadline()
+        self._receive_into(memoryview(self._size), deadline)
         waited_s = time.monotonic() - began
         (size,) = struct.unpack(">i", self._size)
         if not 4 <= size <= self._frame_limit:
@@ -132,10 +143,10 @@ class FetchConnection:
         if not size <= len(self._frame) <= max(KEPT, 4 * size):  # too small, or left over from one large record
             self._frame = bytearray(size)
         frame = memoryview(self._frame)[:size]
-        self._receive_into(frame)
+        self._receive_into(frame, deadline)
         usual_s = usual_patience_s(self._options)
         if self.patience_s > max(usual_s, 2 * waited_s):
-            self._wait_for(max(usual_s, 2 * waited_s))
+            self.patience_s = max(usual_s, 2 * waited_s)
         (correlation_id,) = struct.unpack_from(">i", frame)
         if correlation_id != self._in_flight.pop(0):
             raise AnswerError("the response belongs to another request")
@@ -149,25 +160,60 @@ class FetchConnection:
             raise AnswerError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
         return partitions
 
-    def _wait_for(self, patience_s: float) -> None:
-        self.patience_s = patience_s
-        if not self._whole:
-            self._sock.settimeout(patience_s)
-            return
-        seconds, part = divmod(patience_s, 1)
-        for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-            self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(seconds), int(part * 1_000_000)))
+    def _deadline(self) -> Deadline:
+        """Of a request that is sent, or a response that is read; the socket waits as long as its broker may."""
+        if self._limit_s != self.patience_s:
+            self._limit(self.patience_s)
+        return Deadline(self._options.request_timeout_ms / 1000)
 
-    def _receive_into(self, view: memoryview) -> None:
+    def _limit(self, seconds: float) -> None:
+        """Let the socket wait so long for a byte to come, or to go."""
+        self._limit_s = seconds
+        if not self._whole:
+            self._sock.settimeout(seconds)
+            return
+        whole, part = divmod(seconds, 1)
+        for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(whole), int(part * 1_000_000)))
+
+    def _send_all(self, request: memoryview) -> None:
+        deadline, size = self._deadline(), len(request)
+        while request:
+            try:
+                request = request[self._sock.send(request) :]
+            except (BlockingIOError, TimeoutError) as error:
+                raise TimeoutError(f"{size} bytes of a request are not taken") from error
+            if request and not self._goes_on(deadline):
+                raise TimeoutError(f"{size} bytes of a request are not taken within kafka.request.timeout.ms")
+
+    def _receive_into(self, view: memoryview, deadline: Deadline) -> None:
         received, size = 0, len(view)
         while received < size:
             try:
                 count = self._sock.recv_into(view[received:], 0, self._whole)
             except (BlockingIOError, TimeoutError) as error:
+                if self._limit_s < self.patience_s:
+                    raise self._too_slow(received, size) from error
                 raise TimeoutError(f"nothing has come for {self.patience_s:.1f} s") from error
             if not count:
                 raise ConnectionError("the broker closed the connection")
             received += count
+            if received < size and not self._goes_on(deadline):
+                raise self._too_slow(received, size)
+
+    def _goes_on(self, deadline: Deadline) -> bool:
+        """Whether there is time left; if it is little, the socket waits no longer than that."""
+        left_s = deadline.left_s
+        if 0 < left_s < self._limit_s:
+            self._limit(max(left_s, SHORTEST_S))
+        return left_s > 0
+
+    def _too_slow(self, received: int, size: int) -> TimeoutError:
+        return TimeoutError(
+            f"{received} of {size} bytes have come within kafka.request.timeout.ms "
+            f"({self._options.request_timeout_ms}): if the network is slow, raise it, or lower kafka.fetch.max.bytes "
+            f"({self._options.fetch_max_bytes}) and kafka.max.partition.fetch.bytes"
+        )
 
     def close(self) -> None:
         """Close the socket; responses still to come are lost."""

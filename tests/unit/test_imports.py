@@ -124,8 +124,8 @@ OF_A_WORKER = {
     "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
-    "answers", "asking", "brokers", "connect", "connection_log", "fetch", "fetched", "leaders", "liveness", "manager",
-    "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
+    "answers", "asking", "brokers", "connect", "connection_log", "deadline", "fetch", "fetched", "leaders", "liveness",
+    "manager", "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
-"""What comes over a connection slowly is waited for; what does not come is not, a little longer each time."""
+"""What comes slowly is waited for until the request's time is over; what does not come, a little longer each time."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -26,6 +27,31 @@ def broker(monkeypatch):
     yield theirs, connection
     connection.close()
     theirs.close()
+
+
+@pytest.fixture
+def hurried(broker):
+    """As `broker`, with a request timeout of half a second, and what sends bytes one by one until the test ends."""
+    theirs, connection = broker
+    options = Options.parse(QUICK | {"kafka.request.timeout.ms": "500"})
+    ended = threading.Event()
+    threads = []
+
+    def drip(what):
+        def send():
+            with contextlib.suppress(OSError):
+                for at in range(len(what)):
+                    theirs.sendall(what[at : at + 1])
+                    if ended.wait(PATIENCE_S / 3):
+                        return
+
+        threads.append(threading.Thread(target=send))
+        threads[-1].start()
+
+    yield theirs, FetchConnection(connection._sock, options, "executor", VERSION), drip
+    ended.set()
+    for thread in threads:
+        thread.join()
 
 
 def response(correlation_id, size=0):
@@ -72,3 +98,56 @@ def test_patience_with_a_broker_that_is_slow_lasts_as_long_as_it_is(broker):
         threading.Timer(pause_s, theirs.sendall, [response(number)]).start()
         assert slow.receive()
         assert slow.patience_s == pytest.approx(max(2 * pause_s, PATIENCE_S), rel=0.5)
+
+
+@pytest.mark.parametrize("whole", [0, 500], ids="{} bytes at once".format)
+def test_a_response_of_which_a_byte_comes_now_and_then_ends_with_the_request_timeout(hurried, whole):
+    theirs, connection, drip = hurried
+    connection.send(POSITIONS)
+    sent = response(1, size=1000)
+    theirs.sendall(sent[:whole])
+    drip(sent[whole:])
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"bytes have come within kafka.request.timeout.ms .500.: .*fetch.max.bytes"):
+        connection.receive()
+    assert 0.5 <= time.monotonic() - began < 5
+
+
+def test_after_a_response_that_just_made_it_the_next_one_has_all_its_time(hurried):
+    theirs, connection, _ = hurried
+    connection.send(POSITIONS)
+    connection._limit(0.001)  # what was left for it
+    timer = threading.Timer(PATIENCE_S / 3, theirs.sendall, [response(1)])
+    timer.start()
+    assert connection.receive()
+    timer.join()
+
+
+def test_a_request_that_is_taken_a_little_at_a_time_ends_with_the_request_timeout(hurried):
+    theirs, connection, _ = hurried
+    for end in (theirs, connection._sock):
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    ended = threading.Event()
+
+    def sip():
+        while not ended.wait(PATIENCE_S / 3):
+            theirs.recv(64)
+
+    thread = threading.Thread(target=sip)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(TimeoutError, match="bytes of a request are not taken"):
+        connection.send({TopicPartition("orders", number): 5 for number in range(20_000)})
+    assert time.monotonic() - began < 5
+    ended.set()
+    thread.join()
+
+
+def test_a_pause_that_a_broker_asks_for_is_as_long_as_a_task_may_wait(broker):
+    theirs, connection = broker
+    connection.send(POSITIONS)
+    throttled = bytearray(response(1))
+    struct.pack_into(">i", throttled, 8, 2**31 - 1)
+    theirs.sendall(throttled)
+    connection.receive()
+    assert connection.throttled_s == 120
