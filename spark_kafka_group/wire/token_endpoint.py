@@ -1,0 +1,160 @@
+"""A POST to a token endpoint: one deadline for all of it, and a limit for its answer.
+
+urllib's timeout is one for each read: an endpoint that sends a byte now and then would keep the caller for ever, and
+that may be the thread that sends heartbeats.
+"""
+
+from __future__ import annotations
+
+import http.client
+import queue
+import socket
+import ssl
+import threading
+import urllib.request
+from typing import Any
+
+from spark_kafka_group.wire.deadline import Deadline
+
+LARGEST = 1 << 20
+"""Bytes that an answer may have; tokens have some thousand."""
+
+
+class TooLargeError(Exception):
+    """Raised when an answer has more than LARGEST bytes."""
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Leaves a redirect what it is, an answer without a token: following it would send credentials on."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> bytes:
+    """The body of the answer.
+
+    Raises
+    ------
+    urllib.error.HTTPError
+        An answer that is none of success; :func:`body` reads it.
+    OSError
+        When nobody answers, or not all within this time.
+    http.client.HTTPException
+        When what is answered is not HTTP.
+    TooLargeError
+    """
+    request = urllib.request.Request(url, data=form, headers=headers)
+    opener = urllib.request.build_opener(_NoRedirects, *_handlers(Deadline(within_s)))
+    with opener.open(request, timeout=within_s) as response:
+        return body(response)
+
+
+def body(response: Any) -> bytes:
+    """What an answer has in it.
+
+    Raises
+    ------
+    OSError, http.client.HTTPException, TooLargeError
+    """
+    found: bytes = response.read(LARGEST + 1)
+    if len(found) > LARGEST:
+        raise TooLargeError
+    if response.length:  # of what was announced, still to come
+        raise http.client.IncompleteRead(found, response.length)
+    return found
+
+
+def _handlers(deadline: Deadline) -> list[urllib.request.BaseHandler]:
+    """Of HTTP and HTTPS, whose sockets wait until then and no longer."""
+    plain, tls = (
+        type(kind.__name__, (_Timed, kind), {"deadline": deadline}) for kind in (socket.socket, ssl.SSLSocket)
+    )
+
+    def connected(address: tuple[str, int], *_: Any) -> socket.socket:
+        return _connected(address, plain, deadline)
+
+    class Connection(http.client.HTTPConnection):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self._create_connection = connected
+
+    class TlsConnection(http.client.HTTPSConnection):
+        def __init__(self, *args: Any, **more: Any) -> None:
+            super().__init__(*args, **more)
+            self._create_connection = connected
+
+    class Http(urllib.request.HTTPHandler):
+        def http_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Connection, request)
+
+    class Https(urllib.request.HTTPSHandler):
+        def https_open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
+            context = ssl.create_default_context()
+            context.sslsocket_class = tls
+            return self.do_open(TlsConnection, request, context=context)
+
+    return [Http(), Https()]
+
+
+class _Timed:
+    """A socket, each of whose calls has the time that is left for all."""
+
+    deadline: Deadline
+
+    def _wait_for_the_rest(self) -> None:
+        left_s = self.deadline.left_s
+        if not left_s:
+            raise TimeoutError("timed out")
+        self.settimeout(left_s)  # type: ignore[attr-defined]
+
+    def do_handshake(self, *args: Any) -> None:
+        self._wait_for_the_rest()
+        super().do_handshake(*args)  # type: ignore[misc]
+
+    def recv_into(self, *args: Any) -> int:
+        self._wait_for_the_rest()
+        return super().recv_into(*args)  # type: ignore[misc,no-any-return]
+
+    def sendall(self, *args: Any) -> None:
+        self._wait_for_the_rest()
+        super().sendall(*args)  # type: ignore[misc]
+
+
+def _connected(address: tuple[str, int], kind: Any, deadline: Deadline) -> socket.socket:
+    """A connection to the first of a name's addresses that takes one; each has its share of the time left."""
+    addresses = _addresses(*address, deadline)
+    problem: OSError = OSError("this name has no address")
+    for number, (family, sort, protocol, _, where) in enumerate(addresses):
+        sock: socket.socket = kind(family, sort, protocol)
+        try:
+            sock.settimeout(max(deadline.left_s, 0.001) / (len(addresses) - number))
+            sock.connect(where)
+        except OSError as error:
+            sock.close()
+            problem = error
+        else:
+            return sock
+    raise problem
+
+
+def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
+    """What a name stands for. The system's resolver knows no limit, so it is left alone when time is over."""
+    found: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
+
+    def look_up() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            found.put(error)
+
+    threading.Thread(target=look_up, name="groupkafka-token-endpoint", daemon=True).start()
+    try:
+        answer = found.get(timeout=deadline.left_s)
+    except queue.Empty:
+        raise TimeoutError("no name server answers") from None
+    if isinstance(answer, UnicodeError):
+        raise http.client.InvalidURL
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
