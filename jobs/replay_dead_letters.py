@@ -52,7 +52,7 @@ def show(letters: list[replay.Letters], sent: bool) -> None:
         outcome = ("sent" if sent else "would be sent") if of.outcome == replay.WANTED else f"stays: {of.outcome}"
         print(f"{of.records:>10,}  {of.topic or '?':<30}  {of.exception or '?':<40}  {outcome}")
     if refused := sum(of.records for of in letters if of.outcome in replay.REFUSED):
-        print(f"{refused} refused: read them, and name the topic with --origin if they are to go there")
+        print(f"{refused} refused: a producer may have chosen their topic. --origin sends them there, if not internal")
     print(f"{wanted} dead letters {'sent back' if sent else 'would be sent back: --send does it'}")
 
 
