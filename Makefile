@@ -11,6 +11,9 @@ PUBLISHED := .venv-published
 # What a user can ask for beside the package itself.
 EXTRAS := prometheus,pkcs12,processing
 SECONDS_EACH ?= 180
+# How long `make fuzz` looks, and for what of tests/fuzz/targets.py; all of it by default.
+SECONDS ?= 3600
+TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
@@ -110,6 +113,10 @@ soak: $(VENV)/.installed  ## minutes of members that come, go and die, with ever
 	done
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	$(BIN)/pytest -m soak
+
+.PHONY: fuzz
+fuzz: $(VENV)/.installed  ## bytes of others, changed at random, on the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
+	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: hosts
 hosts: $(VENV)/.installed  ## brokers on hosts of their own, whose links are cut under a query; as root, with network namespaces

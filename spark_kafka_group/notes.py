@@ -115,7 +115,7 @@ def writer_of(metadata: str) -> Writer | None:
         without, adopted = _number(note, "without"), _number(note, "adopted")
         left_by = _left_by(note.get("left_by"))
         since = {str(name): Since(*map(int, had)) for name, had in note.get("since", {}).items()}
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
         return Writer(reader, generation, batch, without, adopted, left_by, since)

@@ -74,12 +74,18 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
                 f"{what}: the value of {topic!r} must map partitions to offsets, not {partitions!r}"
             )
         for partition, offset in partitions.items():
-            if not (isinstance(partition, str) and partition.isdecimal()):
+            if not (isinstance(partition, str) and _is_partition(partition)):
                 raise OffsetFormatError(f"{what}: {partition!r} of {topic!r} is not a partition number")
-            if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
+            if not isinstance(offset, int) or isinstance(offset, bool) or not EARLIEST <= offset < 2**63:
                 raise OffsetFormatError(f"{what}: {topic}-{partition} has {offset!r} where an offset must be")
             positions[TopicPartition(topic, int(partition))] = offset
     return positions
+
+
+def _is_partition(number: str) -> bool:
+    """Whether it is one, in the only way to write it: two that mean the same would be one."""
+    possible = number.isascii() and number.isdecimal() and len(number) <= 10
+    return possible and str(int(number)) == number and int(number) < 2**31
 
 
 def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:

@@ -96,7 +96,7 @@ def pattern(raw: str) -> str:
     scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
     try:
         re.compile(scoped)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(f"is not a regular expression: {error}") from None
     return scoped
 
@@ -140,7 +140,11 @@ def delays_ms(raw: str) -> tuple[int, ...]:
 def writable_file(raw: str) -> str:
     """Path of a file in a directory that exists."""
     path = Path(text(raw))
-    if path.is_dir() or not path.absolute().parent.is_dir():
+    try:
+        possible = path.absolute().parent.is_dir() and not path.is_dir()
+    except OSError as error:  # such as a name that is too long
+        raise ValueError(f"must be a file in a directory that exists: {error.strerror}") from None
+    if not possible:
         raise ValueError("must be a file in a directory that exists")
     return str(path.absolute())
 
@@ -231,7 +235,7 @@ def _json(raw: str, expected: str) -> object:
 
     try:
         return json.loads(raw, object_pairs_hook=distinct)
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{expected}: {error}") from None
 
 
@@ -240,7 +244,7 @@ DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000,
 
 def duration_ms(raw: str) -> int:
     """A duration as Spark writes it, 15m or 200ms; a bare number is milliseconds."""
-    match = re.fullmatch(r"(\d+)\s*([a-z]*)", raw.strip().lower())
+    match = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", raw.strip().lower())
     if match is None or (match[2] or "ms") not in DURATIONS_MS:
         raise ValueError(f"must be a duration such as 200ms, 30s or 15m (units: {', '.join(DURATIONS_MS)})")
     return int(match[1]) * DURATIONS_MS[match[2] or "ms"]

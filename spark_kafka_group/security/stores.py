@@ -86,12 +86,12 @@ def read(option: str, location: str) -> bytes:
     ------
     OptionError
     """
-    path = _found(Path(location))
     try:
-        return path.read_bytes()
-    except OSError as error:
+        return _found(Path(location)).read_bytes()
+    except (OSError, ValueError) as error:  # the latter for what cannot be a path
+        why = error.strerror if isinstance(error, OSError) else error
         raise OptionError(
-            f"{option} ({location}) cannot be read: {error.strerror}. It has to be on the driver and on each executor, "
+            f"{option} ({location}) cannot be read: {why}. It has to be on the driver and on each executor, "
             f"under the same path, or sent along with spark-submit --files"
         ) from None
 

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from spark_kafka_group.errors import OffsetFormatError
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
 from spark_kafka_group.tools.errors import ToolError
 
@@ -36,6 +35,6 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
         try:
             for line in sources:
                 found |= GroupOffset.from_json(json.loads(line)).positions
-        except (json.JSONDecodeError, OffsetFormatError) as error:
+        except (ValueError, RecursionError) as error:
             raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
     return found

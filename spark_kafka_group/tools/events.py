@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,8 @@ from typing import Any
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.errors import ToolError
+
+MOST_MS = 2**63
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def parse(line: str, where: str = "") -> Event:
     if not isinstance(obj, dict):
         raise ValueError("not a JSON object")
     time_ms = _get(obj, "time_ms", float, int)
-    if not math.isfinite(time_ms):
+    if not abs(time_ms) < MOST_MS:  # nor is NaN
         raise ValueError(f"'time_ms' is {time_ms}")
     event = Event(
         time_ms=time_ms,

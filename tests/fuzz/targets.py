@@ -1,0 +1,314 @@
+"""What is fuzzed: for each target how inputs are made and changed, and what has to hold for each of them.
+
+To add one: write a function that takes bytes and raises for whatever must not happen, and name it in TARGETS.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+import re
+import struct
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import large
+import mutate
+import twins
+from twins import DisagreementError
+
+from spark_kafka_group import error_headers, notes, offsets_topic
+from spark_kafka_group.errors import OffsetFormatError, OptionError
+from spark_kafka_group.offsets import GroupOffset
+from spark_kafka_group.options import OPTION_NAMES, Options, check_for_batch
+from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
+from spark_kafka_group.tools import events, history, invariants
+from spark_kafka_group.tools.errors import ToolError
+from spark_kafka_group.wire import fetched
+
+READER = "5f0c"
+NUMBERS = (b"-1", b"0", b"1", b"2147483648", b"9223372036854775808", b"1e999", b"NaN", b"0.5", b"1" * 400, b"9" * 5000)
+JSON_WORDS = (
+    *NUMBERS,
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b":",
+    b",",
+    b"null",
+    b"true",
+    b'"\\ud800"',
+    b"[" * 2000,
+    b'{"a":' * 2000,
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Something that reads bytes of others.
+
+    Attributes
+    ----------
+    run
+        Reads an input; whatever it raises is a finding.
+    generate, change
+        Make an input, and change one with the help of another one. Without them an input is one of the corpus,
+        changed with `words` put in.
+    share
+        How many parts of the time it gets.
+    cpu_s, memory_mb
+        Most that one input may take.
+    cases
+        Inputs in place of random ones: each is run once, in a process of its own.
+    sanitized
+        Whether it runs on the decoder that was built with sanitizers, which makes Python slow as well.
+    """
+
+    run: Callable[[bytes], None]
+    words: tuple[bytes, ...] = ()
+    generate: Callable[[Random], bytes] | None = None
+    change: Callable[[Random, bytes, bytes], bytes] | None = None
+    share: int = 1
+    cpu_s: float = 5.0
+    memory_mb: int = 200
+    cases: tuple[bytes, ...] = ()
+    sanitized: bool = False
+
+    def changed(self, rng: Random, data: bytes, other: bytes) -> bytes:
+        if self.change is not None:
+            return self.change(rng, data, other)
+        return mutate.mutate_bytes(rng, data, self.words, other)
+
+
+def may_raise(read: Callable[..., Any], *documented: type[Exception]) -> Callable[..., Any]:
+    """`read`, giving None for the errors that it says it raises."""
+
+    def run(*given: Any) -> Any:
+        try:
+            return read(*given)
+        except documented:
+            return None
+
+    return run
+
+
+def _text(data: bytes) -> str:
+    """Any text: surrogates too, as JSON and Python's arguments may have them."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _fetch_response(data: bytes) -> None:
+    """The first byte is the version; all parts of a response are inside it."""
+    if not data:
+        return
+    version = fetched.VERSIONS[data[0] % len(fetched.VERSIONS)]
+    response = memoryview(data)[1:]
+    for committed_only in (False, True):
+        found = may_raise(fetched.fetched, ValueError, struct.error)(response, version, committed_only)
+        size = sum(len(partition.records) for partition in found[2]) if found else 0
+        if size > len(response):
+            raise DisagreementError(f"{size} bytes of records in a response of {len(response)}")
+
+
+def _headers(data: bytes) -> Iterator[tuple[str, bytes | None]]:
+    """Of a record: name, tab, value, separator; null without a tab. The decoder makes UTF-8 of all names."""
+    for line in data.split(b"\x1e"):
+        name, tab, value = line.partition(b"\t")
+        yield name.decode("utf-8", "replace"), value if tab else None
+
+
+def _error_headers(data: bytes) -> None:
+    """They never raise, and what one hop hands on is what the next one reads."""
+    headers = list(_headers(data))
+    here = error_headers.Origin("here", 1, 2, 3, 0)
+    origin = error_headers.origin_of(headers, here)
+    error_headers.exception_of(headers)
+    error_headers.handler_of(headers)
+    attempts = error_headers.attempts_made(headers) + 1
+    failure = error_headers.Failure("ValueError", "why", "trace")
+    reader = error_headers.Reader("group", "module:function", 7)
+    for dialect in error_headers.DIALECTS:
+        handed_on = error_headers.handed_on(headers, dialect, origin, failure, reader, attempts, 5)
+        again = error_headers.origin_of(handed_on, here)
+        if (again.topic, again.partition, again.offset) != (origin.topic, origin.partition, origin.offset):
+            raise DisagreementError(f"{dialect}: {origin} is read back as {again}")
+        if error_headers.without(handed_on) != error_headers.without(headers):
+            raise DisagreementError(f"{dialect}: the record's own headers have changed")
+
+
+def _jaas(data: bytes) -> None:
+    """An error never shows a value."""
+    text = _text(data)
+    try:
+        module = login_module(text)
+    except ValueError as error:
+        if "hunter2" in str(error):
+            raise DisagreementError(f"a password is in the error {error}") from None
+        return
+    for name in module.names():
+        module.get(name)
+        module.shown(name)
+    if "hunter2" in repr(module.options) and not any("hunter2" in name for name in module.names()):
+        raise DisagreementError("a password is in a repr")
+
+
+def _offsets_topic(data: bytes) -> None:
+    """Key and value behind the length of the key; `decode` raises nothing, the others ValueError."""
+    size = data[0] if data else 0
+    key, value = data[1 : 1 + size], data[1 + size :]
+    entry = offsets_topic.decode(key, value)
+    offsets_topic.decode(key, None)
+    subscription_of = may_raise(offsets_topic.subscription_of, ValueError)
+    assignment_of = may_raise(offsets_topic.assignment_of, ValueError)
+    for member in entry.members if isinstance(entry, offsets_topic.GroupGeneration) else ():
+        subscription_of(member.subscription)
+        assignment_of(member.assignment)
+    subscription_of(value)
+    assignment_of(value)
+
+
+def _notes(data: bytes) -> None:
+    """Metadata of a commit is anybody's: nothing raises."""
+    metadata = _text(data)
+    for reader in (READER, "other"):
+        notes.left_out_of(metadata, reader)
+        notes.left_out(metadata, reader, 3)
+        notes.is_signed(metadata, reader)
+        notes.is_known(metadata, reader, 3)
+        notes.generation_of(metadata, reader)
+        notes.is_own(metadata, reader, 3)
+        for note in (
+            notes.adopting_note(reader, 7, 3, metadata),
+            notes.correcting_note(reader, 7, 3, None, metadata),
+        ):
+            writer = notes.writer_of(note)
+            if writer is None or writer.reader != reader:
+                raise DisagreementError(f"{note} is not read back")
+
+
+IMPORTING = re.compile(r"rebalanceListener|interceptors|partition\.assignment\.strategy", re.IGNORECASE)
+READING = re.compile(r"\.location|\.url|pauseFile|eventLog", re.IGNORECASE)
+SECRETS = {field.metadata["name"] for field in dataclasses.fields(Options) if field.metadata["secret"]}
+
+
+def _options(data: bytes) -> None:
+    """Options as name=value. OptionError only, and never with the value of a secret one in it."""
+    raw = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
+    for line in _text(data).split("\x1e"):
+        name, _, value = line.partition("=")
+        value = value.replace(":", "") if IMPORTING.search(name) else value  # nothing is imported here,
+        value = value.lstrip("/") if READING.search(name) else value  # nor read from outside of this directory
+        if value == "" and raw.pop(name, None) is not None:
+            continue
+        raw[name] = value
+    shows = "hunter2" in "".join(name if name in SECRETS else name + value for name, value in raw.items())
+    try:
+        options = Options.parse(raw)
+        check_for_batch(options)
+    except OptionError as error:
+        if "hunter2" in str(error) and not shows:
+            raise DisagreementError(f"a password is in the error {error}") from None
+        return
+    if "hunter2" in repr(options):
+        raise DisagreementError("a password is in a repr")
+    options.subscription.includes("orders")
+    for bound in (options.starting, options.ending):
+        list(bound.positions() if bound is not None else ())
+
+
+def _offsets_json(data: bytes) -> None:
+    """What can be read from a checkpoint is written as it was read."""
+    obj = may_raise(json.loads, ValueError, RecursionError)(_text(data))
+    offset = may_raise(GroupOffset.from_json, OffsetFormatError)(obj)
+    if offset is None:
+        return
+    again = GroupOffset.from_json(json.loads(json.dumps(offset.to_json())))
+    if again != offset and offset.reader is not None:
+        raise DisagreementError(f"{offset} is read back as {again}")
+    may_raise(offset.ranges, OffsetFormatError)(GroupOffset())
+
+
+def _reads_properties() -> tuple[Callable[..., dict[str, str]], tuple[type[Exception], ...]]:
+    for module in ("spark_kafka_group.properties", "spark_kafka_group.tools.properties"):
+        try:
+            return importlib.import_module(module).read_properties, (ToolError, OptionError)
+        except ImportError:
+            continue
+    raise ImportError("no module has read_properties")
+
+
+def _file(data: bytes) -> Path:
+    path = Path(tempfile.gettempdir()) / f"fuzzed-{os.getpid()}"
+    path.write_bytes(data)
+    return path
+
+
+def _properties(data: bytes) -> None:
+    read, documented = _reads_properties()
+    may_raise(read, *documented)(_file(data), ("bootstrap.servers", "sasl.", "ssl."))
+
+
+def _events(data: bytes) -> None:
+    """Files of events, and what is made of them."""
+    run = may_raise(events.read_run, ToolError)([_file(data)])
+    if run is None:
+        return
+    for rule in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
+        list(rule(run.events))
+    for found in history.histories(run.events).values():
+        for rule in (invariants.committed_as_planned, invariants.never_backward, invariants.one_after_another):
+            list(rule(found))
+
+
+def _words(*words: str) -> tuple[bytes, ...]:
+    return tuple(word.encode() for word in words)
+
+
+HEADER_WORDS = _words(
+    *(f"\x1e{prefix}{name}\t" for prefix in error_headers.PREFIXES for name in (
+        "topic", "partition", "offset", "original-topic", "original-partition", "original-offset", "attempts",
+        "original-timestamp", "original-timestamp-type", "exception.class.name", "exception-fqcn",
+    )), "٣", "²", "CreateTime",
+)  # fmt: skip
+OPTION_WORDS = _words(
+    *(f"\x1e{name}=" for name in sorted(OPTION_NAMES)), "earliest", "latest", '{"orders": {"0": 1}}', "(?i)", "(a+)+$",
+    "a{99999999999}", "(" * 300, "http://u:hunter2@h:1", "hunter2", "SASL_SSL", "SCRAM-SHA-512", "x" * 300, "\0", "٣",
+)  # fmt: skip
+NOTE_WORDS = _words("reader", "generation", "batch", "without", "adopted", "left_by", "since", READER, '"since":{"a":[')
+EVENT_WORDS = _words(
+    "time_ms", "event", "group", "member", "generation", "partitions", "ranges", "offsets", "positions", "assigned",
+    "revoked", "planned", "committed", "moved", "stopped", "from", "to", "why", "\n",
+)  # fmt: skip
+JAAS_WORDS = (
+    *_words(*KNOWN_OPTIONS, "required", '"', "'", ";", "=", "\\", "//", "/*", "*/", '="hunter2"', "'hunter2", "\\777"),
+)
+
+TARGETS = {
+    "decoder": Target(twins.decoded, (), twins.generate, twins.change, share=6, sanitized=True),
+    "frames": Target(twins.framed, (), lambda rng: twins.generate(rng)[5:], mutate.mutate_log, share=2, sanitized=True),
+    "large": Target(
+        large.run,
+        cases=tuple(map(str.encode, large.CASES)),
+        cpu_s=large.CPU_S,
+        memory_mb=large.MEMORY_MB,
+        sanitized=True,
+    ),
+    "fetch-response": Target(_fetch_response),
+    "error-headers": Target(_error_headers, (*HEADER_WORDS, *NUMBERS)),
+    "jaas": Target(_jaas, JAAS_WORDS),
+    "offsets-topic": Target(_offsets_topic),
+    "notes": Target(_notes, (*NOTE_WORDS, *JSON_WORDS)),
+    "options": Target(_options, (*OPTION_WORDS, *JSON_WORDS), share=2),
+    "offsets": Target(_offsets_json, (*_words("@group", "reader", "from", "epochs", "left", "topics"), *JSON_WORDS)),
+    "properties": Target(_properties, (*_words("\\", "\\\n", "\\u00", "=", ":", "#", "!", "\r\n", "\x85", "sasl."),)),
+    "events": Target(_events, (*EVENT_WORDS, *JSON_WORDS)),
+}
+"""By name, which is that of its folder in corpus/."""
