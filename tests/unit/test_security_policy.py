@@ -15,6 +15,7 @@ OF_NO_OPTION = {
     "spark_kafka_group.testing",
     "RecordProcessor",
     "PLAINTEXT",
+    "SECONDS",
     "__consumer_offsets",
 }
 """Words of Python and Kafka."""
@@ -30,6 +31,15 @@ def test_every_file_that_is_named_exists(file):
 @pytest.mark.parametrize("target", sorted(TARGETS))
 def test_every_target_that_is_named_exists(target):
     assert re.search(rf"^{target.removeprefix('make ')}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+
+
+def test_everything_that_is_fuzzed_is_said_to_be():
+    targets = re.findall(r'^    "([a-z-]+)": Target\(', (ROOT / "tests/fuzz/targets.py").read_text(), re.MULTILINE)
+    said = {
+        *("decoder", "frames", "large"), "error-headers", "events", "fetch-response", "jaas", "notes", "offsets",
+        "offsets-topic", "options", "properties",
+    }  # fmt: skip
+    assert set(targets) == said, "say in SECURITY.md what is fuzzed"
 
 
 def test_everything_else_that_is_named_is_an_option():
