@@ -74,8 +74,8 @@ def test_two_queries_share_a_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
     queries = {name: application.start(options=settings, directory=f"{tmp_path}/{name}") for name in "ab"}
-    wait_until(lambda: len(members(kafka, group)) == 2, within=120)
     wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=120)
+    wait_until(lambda: kafka.group_state(group)[0] == "Stable" and len(members(kafka, group)) == 2, within=120)
     produce(kafka, topic, numbered(400, 4, first=400))
     wait_until(lambda: committed(kafka, group) == {(topic, p): 200 for p in range(4)}, within=120)
     for query in queries.values():

@@ -62,7 +62,8 @@ def out_of_time(found: Result) -> bool:
 def waits(found: Result) -> bool:
     """Whether a task waited for a broker that was silent, said so when time was over, and left out nothing there."""
     assert not any("nothing can be read from" in told for told in found.told)
-    return out_of_time(found) and "neither records nor an error" in (found.error or "")
+    # A busy machine gets no further than to ask a second time.
+    return out_of_time(found) and any(text in (found.error or "") for text in ("neither records nor", "no new record"))
 
 
 @pytest.mark.parametrize("decoder", TWINS)

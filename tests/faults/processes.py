@@ -15,14 +15,22 @@ from spark_kafka_group.testing.processes import session
 HERE = Path(__file__).parent
 
 
+def command(pid: int) -> bytes:
+    """A process's command line; empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
 class Program:
     """A program in a session of its own, so that all its processes can be found, whatever group they are in."""
 
-    def __init__(self, command: Iterable[object], log: Path, **environment: str) -> None:
+    def __init__(self, started: Iterable[object], log: Path, **environment: str) -> None:
         self.log = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [str(part) for part in command],
+                [str(part) for part in started],
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
@@ -36,12 +44,12 @@ class Program:
 
     def jvm(self) -> int:
         """The JVM's process."""
-        return next(pid for pid in self.pids() if b"java" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0])
+        return next(pid for pid in self.pids() if b"java" in command(pid).split(b"\0")[0])
 
     def readers(self) -> list[int]:
         """Spark's reader processes."""
         name = b"python_streaming_source_runner"
-        return [pid for pid in self.pids() if name in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        return [pid for pid in self.pids() if name in command(pid)]
 
     def reader(self) -> int:
         """Spark's reader process."""
@@ -91,5 +99,5 @@ def start_query(directory: Path, settings: dict[str, str], *arguments: object, p
     for mark in marks.glob("*") if marks.exists() else ():
         mark.unlink()
     given = [part for name, value in settings.items() for part in ("--option", f"{name}={value}")]
-    command = [sys.executable, HERE / program, "--directory", directory, *given, *arguments]
-    return Program(command, directory / "log")
+    started = [sys.executable, HERE / program, "--directory", directory, *given, *arguments]
+    return Program(started, directory / "log")
