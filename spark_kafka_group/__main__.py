@@ -16,6 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, offsets, reset, verify
 from spark_kafka_group.tools.errors import UsageError
 
@@ -34,18 +35,26 @@ def parser() -> argparse.ArgumentParser:
     return made
 
 
+class _OneLine(logging.Formatter):
+    """Messages alone, which steer no terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
     # kafka-python warns of much that the error says, too.
     own = logging.StreamHandler()
     own.addFilter(logging.Filter("spark_kafka_group"))
-    logging.basicConfig(handlers=[own], format="%(message)s")
+    own.setFormatter(_OneLine())
+    logging.basicConfig(handlers=[own])
     args = parser().parse_args(argv)
     try:
         code: int = args.run(args)
         sys.stdout.flush()
     except GroupKafkaError as error:
-        print(f"{PROGRAM} {args.command}: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{PROGRAM} {args.command}: {error}", file=sys.stderr)
         return MISUSED if isinstance(error, UsageError) else FAILED
     except BrokenPipeError:  # as of `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

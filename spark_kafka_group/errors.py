@@ -31,9 +31,14 @@ partition, the offset and what to change.
 
 from __future__ import annotations
 
+from spark_kafka_group.printable import printable
+
 
 class GroupKafkaError(Exception):
-    """Base of all errors of this package."""
+    """Base of all errors of this package. As text, names and texts of others in it steer no terminal."""
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class OptionError(GroupKafkaError, ValueError):

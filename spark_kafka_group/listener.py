@@ -7,7 +7,6 @@ these, to listeners in the process that started the query.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from spark_kafka_group import prometheus
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.group_metrics import OBSERVED, GroupMetrics, ListenersCommits, handled, metrics_of
+from spark_kafka_group.json_text import parsed
 from spark_kafka_group.lanes import Lanes
 from spark_kafka_group.notes import commit_note, group_id_of, instance_id_of, is_own, is_signed, left_out, writer_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
@@ -470,7 +470,7 @@ def _listed(offsets: Mapping[TopicPartition, int]) -> str:
 
 def _is_ours(source: SourceProgress) -> bool:
     try:
-        end = json.loads(source.endOffset)
+        end = parsed(source.endOffset)
     except (ValueError, TypeError):
         return False
     return isinstance(end, dict) and GROUP_KEY in end
@@ -483,7 +483,7 @@ def _offset(text: str | None) -> GroupOffset:
 
 def _offset_json(text: str | None) -> dict[str, Any]:
     """As :func:`_offset`; pyspark turns none into "None", and some versions into "null"."""
-    return {} if text is None or text == "None" else json.loads(text) or {}
+    return {} if text is None or text == "None" else parsed(text) or {}
 
 
 def _options_of(query: StreamingQuery) -> list[Options]:

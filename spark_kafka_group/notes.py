@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from spark_kafka_group.json_text import parsed
+
 
 def group_id_of(configured: str | None, prefix: str, reader: str) -> str:
     """The group of the query with this reader id: kafka.group.id, or one of its own that begins with groupIdPrefix."""
@@ -110,12 +112,12 @@ class Writer(NamedTuple):
 def writer_of(metadata: str) -> Writer | None:
     """The writer that a commit's metadata names; None when it was nobody of this project."""
     try:
-        note = json.loads(metadata)
+        note = parsed(metadata)
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
         without, adopted = _number(note, "without"), _number(note, "adopted")
         left_by = _left_by(note.get("left_by"))
         since = {str(name): Since(*map(int, had)) for name, had in note.get("since", {}).items()}
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
         return Writer(reader, generation, batch, without, adopted, left_by, since)

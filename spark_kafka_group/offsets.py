@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from spark_kafka_group.errors import OffsetFormatError
+from spark_kafka_group.json_text import excerpt
+from spark_kafka_group.printable import printable
 
 GROUP_KEY = "@group"
 FORMAT_VERSION = 1
+INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 EARLIEST, LATEST = -2, -1  # Spark's and Kafka's numbers for the two ends of a log
 
 
@@ -28,7 +31,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
     def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
+        return printable(f"{self.topic}-{self.partition}")
 
 
 Positions = Mapping[TopicPartition, int]
@@ -66,18 +69,18 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
         With `what` in its text, when `obj` has another shape.
     """
     if not isinstance(obj, dict):
-        raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {obj!r}')
+        raise OffsetFormatError(f'{what} must be JSON like {{"topic": {{"0": 120}}}}, not {excerpt(obj)}')
     positions: dict[TopicPartition, int] = {}
     for topic, partitions in obj.items():
         if not isinstance(partitions, dict):
             raise OffsetFormatError(
-                f"{what}: the value of {topic!r} must map partitions to offsets, not {partitions!r}"
+                f"{what}: the value of {excerpt(topic)} must map partitions to offsets, not {excerpt(partitions)}"
             )
         for partition, offset in partitions.items():
             if not (isinstance(partition, str) and _is_partition(partition)):
-                raise OffsetFormatError(f"{what}: {partition!r} of {topic!r} is not a partition number")
-            if not isinstance(offset, int) or isinstance(offset, bool) or not EARLIEST <= offset < 2**63:
-                raise OffsetFormatError(f"{what}: {topic}-{partition} has {offset!r} where an offset must be")
+                raise OffsetFormatError(f"{what}: {excerpt(partition)} of {excerpt(topic)} is not a partition number")
+            if not isinstance(offset, int) or isinstance(offset, bool) or not EARLIEST <= offset <= INT64_MAX:
+                raise OffsetFormatError(f"{what}: {topic}-{partition} has {excerpt(offset)} where an offset must be")
             positions[TopicPartition(topic, int(partition))] = offset
     return positions
 
@@ -85,7 +88,7 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
 def _is_partition(number: str) -> bool:
     """Whether it is one, in the only way to write it: two that mean the same would be one."""
     possible = number.isascii() and number.isdecimal() and len(number) <= 10
-    return possible and str(int(number)) == number and int(number) < 2**31
+    return possible and str(int(number)) == number and int(number) <= INT32_MAX
 
 
 def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
@@ -160,23 +163,23 @@ class GroupOffset:
             When the shape is another one, or a newer version of this package wrote it.
         """
         if not isinstance(obj, dict):
-            raise OffsetFormatError(f"the checkpoint's offset is not a JSON object: {obj!r}")
+            raise OffsetFormatError(f"the checkpoint's offset is not a JSON object: {excerpt(obj)}")
         group = obj.get(GROUP_KEY)
         positions = positions_from_json({k: v for k, v in obj.items() if k != GROUP_KEY}, "the checkpoint's offset")
         if group is None:
             return cls(positions)
         if not isinstance(group, dict):
-            raise OffsetFormatError(f"the checkpoint's offset has {group!r} under {GROUP_KEY!r}")
+            raise OffsetFormatError(f"the checkpoint's offset has {excerpt(group)} under {GROUP_KEY!r}")
         version = group.get("version", 1)
         if version != FORMAT_VERSION:
             raise OffsetFormatError(
-                f"the checkpoint's offset was written by offset format {version} of spark-kafka-group and this "
-                f"installation reads format {FORMAT_VERSION}: install the version that wrote it, or a newer one"
+                f"the checkpoint's offset was written by offset format {excerpt(version)} of spark-kafka-group and "
+                f"this installation reads format {FORMAT_VERSION}: install the version that wrote it, or a newer one"
             )
         if not _readable(group):
             raise OffsetFormatError(
-                f"the checkpoint's offset has {group!r} under {GROUP_KEY!r}, which this version of spark-kafka-group "
-                f"(offset format {FORMAT_VERSION}) cannot read: install the version that wrote it"
+                f"the checkpoint's offset has {excerpt(group)} under {GROUP_KEY!r}, which this version of "
+                f"spark-kafka-group (offset format {FORMAT_VERSION}) cannot read: install the version that wrote it"
             )
         return cls(
             positions,

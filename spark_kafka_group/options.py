@@ -16,6 +16,7 @@ from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.destinations import delay_of, retry_topic
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.json_text import shortened
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.refused import why_refused
 from spark_kafka_group.security import Secret, Security, check
@@ -524,8 +525,8 @@ class Options:
             try:
                 values[field.name] = field.metadata["parse"](text)
             except ValueError as error:
-                given = field.metadata["name"] if field.metadata["secret"] else f"{field.metadata['name']} ({text})"
-                raise OptionError(f"{given} {error}") from None
+                given = "" if field.metadata["secret"] else f" ({shortened(text)})"
+                raise OptionError(f"{field.metadata['name']}{given} {error}") from None
         for field in dataclasses.fields(cls):
             if field.metadata["required"] and field.name not in values:
                 raise OptionError(f"option {field.metadata['name']} is missing: {field.metadata['doc']}")

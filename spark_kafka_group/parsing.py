@@ -11,9 +11,9 @@ from types import MappingProxyType
 
 from spark_kafka_group.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.destinations import is_topic_name
-from spark_kafka_group.offsets import EARLIEST, TopicPartition
+from spark_kafka_group.json_text import excerpt, parsed_without_doubles
+from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 
-INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
 GROUP = "group"
 
 
@@ -87,7 +87,9 @@ def topics(raw: str) -> tuple[str, ...]:
 
 def _check_topic(topic: str) -> None:
     if not is_topic_name(topic):
-        raise ValueError(f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them")
+        raise ValueError(
+            f"{excerpt(topic)} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them"
+        )
 
 
 def pattern(raw: str) -> str:
@@ -96,8 +98,10 @@ def pattern(raw: str) -> str:
     scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
     try:
         re.compile(scoped)
-    except (re.error, OverflowError, RecursionError) as error:
+    except re.error as error:
         raise ValueError(f"is not a regular expression: {error}") from None
+    except (RecursionError, OverflowError):
+        raise ValueError("is a regular expression that is nested too deeply, or repeats something too often") from None
     return scoped
 
 
@@ -112,7 +116,7 @@ def partitions(raw: str) -> frozenset[TopicPartition]:
         _check_topic(topic)
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= INT32_MAX:
-                raise ValueError(f"{expected}; {number!r} of {topic} is not a partition number")
+                raise ValueError(f"{expected}; {excerpt(number)} of {topic} is not a partition number")
             found.append(TopicPartition(topic, number))
     return frozenset(found)
 
@@ -170,7 +174,7 @@ def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyT
         if isinstance(value, str) and value.strip().lower() in words and value.strip().lower() in WORDS:
             value = WORDS[value.strip().lower()]
         if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
-            raise ValueError(f"{expected}; {where} has {value!r}")
+            raise ValueError(f"{expected}; {where} has {excerpt(value)}")
         if value > INT64_MAX:
             raise ValueError(f"has {value} for {where}: an offset is at most {INT64_MAX}")
         if value in refused:
@@ -192,7 +196,7 @@ def timestamps(option: str) -> Callable[[str], Bound]:
 
     def position(where: str, value: object) -> Position:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{expected}; {where} has {value!r}")
+            raise ValueError(f"{expected}; {where} has {excerpt(value)}")
         if value > INT64_MAX:
             raise ValueError(f"has {value} for {where}: a timestamp is at most {INT64_MAX}")
         return AtTime(value)
@@ -219,23 +223,16 @@ def _by_partition(
             continue
         for number, value in partitions.items():
             if not re.fullmatch(r"0|[1-9][0-9]{0,9}", number) or int(number) > INT32_MAX:
-                raise ValueError(f"{expected}; {number!r} of {topic} is not a partition number")
+                raise ValueError(f"{expected}; {excerpt(number)} of {topic} is not a partition number")
             found.append((topic, int(number), position(f"{topic}-{number}", value)))
     return frozenset(found)
 
 
 def _json(raw: str, expected: str) -> object:
-    """JSON in whose objects no key is there twice."""
-
-    def distinct(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        for key, count in Counter(key for key, _ in pairs).items():
-            if count > 1:
-                raise ValueError(f"has {key!r} {count} times")
-        return dict(pairs)
-
     try:
-        return json.loads(raw, object_pairs_hook=distinct)
-    except (json.JSONDecodeError, RecursionError) as error:
+        value: object = parsed_without_doubles(raw)
+        return value
+    except json.JSONDecodeError as error:
         raise ValueError(f"{expected}: {error}") from None
 
 
@@ -244,7 +241,7 @@ DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000,
 
 def duration_ms(raw: str) -> int:
     """A duration as Spark writes it, 15m or 200ms; a bare number is milliseconds."""
-    match = re.fullmatch(r"(\d{1,12})\s*([a-z]*)", raw.strip().lower())
+    match = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", raw.strip().lower())
     if match is None or (match[2] or "ms") not in DURATIONS_MS:
         raise ValueError(f"must be a duration such as 200ms, 30s or 15m (units: {', '.join(DURATIONS_MS)})")
     return int(match[1]) * DURATIONS_MS[match[2] or "ms"]

@@ -9,6 +9,14 @@ from typing import Any
 from spark_kafka_group.errors import OptionError
 
 
+class Terminated(SystemExit):
+    """Raised in whatever runs in Spark's reader process when Spark ends it; another SystemExit is the user's own."""
+
+
+PASSED_ON = (KeyboardInterrupt, Terminated)
+"""What is no error of the user's code, whatever it interrupts there."""
+
+
 def load_class(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
     """The class that `named` names, which must have `methods`, or at least one of `optional`.
 
@@ -22,7 +30,9 @@ def load_class(option: str, named: str, methods: Collection[str], optional: Coll
         raise OptionError(f"{option} ({named}) must be module:Class")
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever the user's module raises while it is imported
+    except PASSED_ON:
+        raise
+    except BaseException as error:
         raise OptionError(
             f"{option} ({named}) could not be imported: {type(error).__name__}: {error}. "
             f"Its module must be importable on the driver, and where executors use it, there too"
@@ -47,5 +57,7 @@ def make(option: str, named: str, methods: Collection[str], optional: Collection
     found = load_class(option, named, methods, optional)
     try:
         return found()
-    except Exception as error:
+    except PASSED_ON:
+        raise
+    except BaseException as error:
         raise OptionError(f"{option} ({named}) could not be made: {type(error).__name__}: {error}") from error

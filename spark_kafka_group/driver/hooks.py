@@ -58,6 +58,8 @@ class Hooks:
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
         try:
             hook(*arguments)
-        except Exception:
+        except plugins.PASSED_ON:
+            raise
+        except BaseException:
             self._metrics.hook_errors += 1
             log.exception("%s of the user's own raised; the query goes on", getattr(hook, "__qualname__", hook))

@@ -12,6 +12,7 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
 from spark_kafka_group.wire.subscription import COOPERATIVE_STICKY
 
@@ -213,8 +214,8 @@ class Member:
             joined.id,
             "leader" if joined.leader else "follower",
             f"{joined.members} member(s)" if joined.members else "the group",
-            joined.member_id,
-            joined.strategy,
+            printable(joined.member_id),
+            printable(joined.strategy),
             _listed(joined.assignment),
         )
 

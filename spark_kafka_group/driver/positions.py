@@ -13,6 +13,7 @@ from spark_kafka_group.destinations import delay_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.notes import generation_of, is_known, is_own, writer_of
 from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
+from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
@@ -221,9 +222,9 @@ def restarted(
 def _by_whom(metadata: str, reader: str, batch: int) -> str:
     writer = writer_of(metadata)
     if writer is None:
-        return f"somebody else, {metadata or 'without a note'}"
+        return f"somebody else, {printable(metadata) or 'without a note'}"
     if writer.reader != reader:
-        return f"somebody else, query {writer.reader}, generation {writer.generation}"
+        return f"somebody else, query {printable(writer.reader)}, generation {writer.generation}"
     if not writer.is_own(reader, batch):
         return f"somebody else, and this query has adopted it in generation {writer.generation}"
     return f"this query, generation {writer.generation}"

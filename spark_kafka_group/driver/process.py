@@ -23,6 +23,7 @@ from types import FrameType
 from pyspark import SparkFiles
 
 from spark_kafka_group.driver.siblings import FOLDER
+from spark_kafka_group.plugins import Terminated
 
 log = logging.getLogger(__name__)
 
@@ -110,7 +111,7 @@ def _touch(directory: Path) -> None:
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:
-    """Raise SystemExit, and let further signals not interrupt the stop() that it leads to."""
+    """Raise Terminated, and let further signals not interrupt the stop() that it leads to."""
     for ending in ENDING:
         signal.signal(ending, signal.SIG_IGN)
-    sys.exit(128 + number)
+    raise Terminated(128 + number)

@@ -16,6 +16,8 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from spark_kafka_group.json_text import parsed
+from spark_kafka_group.printable import printable
 from spark_kafka_group.subscription import Subscription
 
 log = logging.getLogger(__name__)
@@ -41,8 +43,8 @@ class Siblings:
         self._subscription = subscription
         if directory is None or subscription.manual:
             return
-        self._folder = directory / FOLDER / hashlib.sha256(group_id.encode()).hexdigest()[:32]
-        self._path = self._folder / f"{reader}.json"
+        self._folder = directory / FOLDER / _file_name(group_id)
+        self._path = self._folder / f"{_file_name(reader)}.json"
         try:
             self._enter(subscription)
         except OSError as error:
@@ -85,7 +87,7 @@ class Siblings:
                     "partitions between them, so each reads only a part. That is right for queries that share the "
                     "work; a self-join, or queries that are each to read everything, need a kafka.group.id of their "
                     "own for each source, or none",
-                    self._group_id, other["reader"], self._reader, ", ".join(shared),
+                    self._group_id, printable(other["reader"]), printable(self._reader), printable(", ".join(shared)),
                 )  # fmt: skip
 
     def _others(self) -> list[dict[str, Any]]:
@@ -97,8 +99,13 @@ class Siblings:
                 continue
             with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
                 if _is_locked(file):
-                    others.append(json.loads(file.read()))
+                    others.append(parsed(file.read()))
         return others
+
+
+def _file_name(name: str) -> str:
+    """A file's name for any name: a checkpoint may hold a reader id that is a path."""
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _is_locked(file: IO[str]) -> bool:

@@ -9,6 +9,7 @@ from spark_kafka_group.driver.member import Joined
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.notes import is_signed
 from spark_kafka_group.options import Options
+from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
 
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class Unmanaged:
                 log.warning(
                     "group %s: %s: offset %d was committed by somebody else (%s): programs that assign partitions "
                     "under one group id overwrite each other's offsets; give each a group of its own",
-                    self._group_id, tp, group.offset, group.metadata or "without a note",
+                    self._group_id, tp, group.offset, printable(group.metadata) or "without a note",
                 )  # fmt: skip
         self._checked = True
 

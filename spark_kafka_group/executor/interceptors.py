@@ -34,11 +34,16 @@ def _intercepted(hook: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.Rec
     name = getattr(hook, "__qualname__", repr(hook))
     try:
         changed = hook(batch)
-    except Exception as error:
+    except plugins.PASSED_ON:
+        raise
+    except BaseException as error:
         raise InterceptorError(f"{name} raised {type(error).__name__}: {error}") from error
     schema = getattr(changed, "schema", None)
     if schema != batch.schema:
-        raise InterceptorError(
-            f"{name} must give back a RecordBatch of schema {batch.schema}, not {schema or changed!r}"
-        )
+        given = repr(changed) if schema is None else _one_line(schema)
+        raise InterceptorError(f"{name} must give back a RecordBatch of schema {_one_line(batch.schema)}, not {given}")
     return changed
+
+
+def _one_line(schema: object) -> str:
+    return ", ".join(str(schema).splitlines())

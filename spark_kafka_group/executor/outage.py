@@ -10,6 +10,7 @@ from typing import TypeVar
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Brokers, unreached
 
 log = logging.getLogger(__name__)
@@ -93,7 +94,11 @@ class Outage:
             raise BrokerTimeoutError(f"{named}: {text}")
         if not self._said and away_s >= self._said_after_s:
             self._said = True
-            log.warning("%s: brokers are away, or do not answer: %s. The task waits for them, and goes on", named, told)
+            log.warning(
+                "%s: brokers are away, or do not answer: %s. The task waits for them, and goes on",
+                named,
+                printable(told),
+            )
 
     def _told(self, problem: Exception | str) -> str:
         """With the reason why a connection failed: kafka-python does not give it where it pauses before the next."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
 from spark_kafka_group.tools.errors import ToolError
 
@@ -28,13 +28,16 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
         batches = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
         if not batches:
             raise ToolError(f"{checkpoint} is no checkpoint of a query that has planned a batch: it has no offsets")
-        lines = (checkpoint / "offsets" / str(batches[-1])).read_text(encoding="utf-8").splitlines()
+        try:
+            lines = (checkpoint / "offsets" / str(batches[-1])).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
         sources = [line for line in lines if f'"{GROUP_KEY}"' in line]
         if not sources:
             raise ToolError(f"{checkpoint} is the checkpoint of a query that does not read with groupkafka")
         try:
             for line in sources:
-                found |= GroupOffset.from_json(json.loads(line)).positions
-        except (ValueError, RecursionError) as error:
+                found |= GroupOffset.from_json(parsed(line)).positions
+        except ValueError as error:
             raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
     return found

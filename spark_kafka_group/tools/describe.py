@@ -15,11 +15,12 @@ from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.notes import Writer, writer_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved
+from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import checkpoint, offsets
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.show import NOTHING, partitions, printable, table, written_by
+from spark_kafka_group.tools.show import NOTHING, partitions, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 from spark_kafka_group.wire.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.membership import Committed
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         report = look(admin, args.group, time.time, positions)
     print(_as_json(report) if args.json else _as_text(report))
     if report.problem is not None:
-        print(report.problem, file=sys.stderr)
+        print(printable(report.problem), file=sys.stderr)
     return 0
 
 
@@ -198,9 +199,9 @@ def _partition_rows(
 
 def _as_text(report: GroupReport) -> str:
     generation = NOTHING if report.generation is None else report.generation
-    strategy = printable(report.strategy) or NOTHING
-    head = f"group {printable(report.group)}: {report.state}, generation {generation}, strategy {strategy}"
-    parts = [f"{head}, coordinator {report.coordinator}"]
+    strategy = report.strategy or NOTHING
+    head = f"group {report.group}: {report.state}, generation {generation}, strategy {strategy}"
+    parts = [printable(f"{head}, coordinator {report.coordinator}")]
     if report.members:
         columns = ("CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", "PARTITIONS")
         rows = [(m.member_id, m.instance_id, m.client_id, m.host, partitions(m.assigned)) for m in report.members]

@@ -16,12 +16,12 @@ The time of a commit is best taken before the commit is sent: whoever goes on fr
 from __future__ import annotations
 
 import heapq
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.json_text import excerpt, parsed
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.errors import ToolError
 
@@ -93,7 +93,7 @@ def parse(line: str, where: str = "") -> Event:
     ValueError
         With what is wrong about it.
     """
-    obj = json.loads(line)
+    obj = parsed(line)
     if not isinstance(obj, dict):
         raise ValueError("not a JSON object")
     time_ms = _get(obj, "time_ms", float, int)
@@ -122,7 +122,7 @@ def parse(line: str, where: str = "") -> Event:
         case "stopped":
             return event
         case unknown:
-            raise ValueError(f"event {unknown!r} is not known")
+            raise ValueError(f"event {excerpt(unknown)} is not known")
 
 
 def _read_file(path: Path) -> tuple[list[Event], str | None]:
@@ -136,7 +136,7 @@ def _read_file(path: Path) -> tuple[list[Event], str | None]:
             continue
         try:
             events.append(parse(line.decode(), f"{path}:{number}"))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             if number == len(lines):  # no newline after it
                 return events, f"{path}:{number}: cut off, ignored"
             raise ToolError(f"{path}:{number}: not an event: {error}") from error
@@ -145,7 +145,7 @@ def _read_file(path: Path) -> tuple[list[Event], str | None]:
 
 def _typed(value: object, what: str, *types: type) -> Any:
     if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
-        raise ValueError(f"{what} is {value!r}")
+        raise ValueError(f"{what} is {excerpt(value)}")
     return value
 
 
@@ -171,7 +171,7 @@ def _range(tp: TopicPartition, bounds: object) -> OffsetRange:
     match bounds:
         case [int(start), int(end)] if 0 <= start <= end:
             return OffsetRange(tp, start, end)
-    raise ValueError(f"range of {tp} is {bounds!r}")
+    raise ValueError(f"range of {tp} is {excerpt(bounds)}")
 
 
 def _move(tp: TopicPartition, move: object) -> Move:

@@ -22,10 +22,11 @@ from spark_kafka_group.offsets_topic import (
     OtherRecord,
     Undecodable,
 )
+from spark_kafka_group.printable import printable
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.show import NOTHING, instant, partitions, printable, written_by
+from spark_kafka_group.tools.show import NOTHING, instant, partitions, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
 SUMMARY = "show what the coordinator has written about a group"
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             print(json.dumps(as_json(one)) if args.json else as_line(one))
             count += 1
     if not count and not args.json:
-        print(f"nothing about group {args.group}")
+        print(f"nothing about group {printable(args.group)}")
     return 0
 
 
@@ -130,8 +131,8 @@ def newest(written: Iterable[Written]) -> list[Written]:
 
 
 def _header(group: str, located: Located) -> str:
-    return (
-        f"{located.tp}, led by {located.leader}: coordinator of group {printable(group)}, "
+    return printable(
+        f"{located.tp}, led by {located.leader}: coordinator of group {group}, "
         f"log offsets {located.start} to {located.end}"
     )
 
@@ -139,7 +140,7 @@ def _header(group: str, located: Located) -> str:
 def as_line(written: Written) -> str:
     """A record as one line of text."""
     kind, text = _described(written.entry)
-    return f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip()
+    return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
 
 
 def _described(entry: Entry) -> tuple[str, str]:
@@ -153,14 +154,14 @@ def _described(entry: Entry) -> tuple[str, str]:
             return "removed", str(entry.tp)
         case GroupGeneration():
             members = "; ".join(_member(entry, member) for member in entry.members) or "without members"
-            strategy, leader = printable(entry.protocol or NOTHING), printable(entry.leader or NOTHING)
+            strategy, leader = entry.protocol or NOTHING, entry.leader or NOTHING
             return "generation", f"{entry.generation}  protocol {strategy}  leader {leader}  {members}"
         case GroupRemoved():
             return "group removed", ""
         case OtherRecord():
             return "other", f"{entry.name} (kind {entry.kind}){', removed' if entry.removed else ''}, not decoded"
         case Undecodable():
-            return "undecodable", printable(entry.problem)
+            return "undecodable", entry.problem
 
 
 def _member(generation: GroupGeneration, member: Member) -> str:
@@ -171,7 +172,7 @@ def _member(generation: GroupGeneration, member: Member) -> str:
         assigned = partitions([TopicPartition(*tp) for tp in decoded["assigned"]])
         shares = f"subscribes {','.join(decoded['topics']) or NOTHING} assigned {assigned}"
     instance = f" instance {member.instance_id}" if member.instance_id is not None else ""
-    return printable(f"{member.member_id} ({member.client_id} {member.host}{instance}) {shares}")
+    return f"{member.member_id} ({member.client_id} {member.host}{instance}) {shares}"
 
 
 # JSON

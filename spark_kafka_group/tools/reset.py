@@ -12,6 +12,7 @@ from enum import Enum
 
 from spark_kafka_group.errors import CommitError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.printable import printable
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError, UsageError
@@ -122,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
         headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET", "NOTE")
         print(table(headers, [(*change.tp, change.current, change.new, change.note or "") for change in changes]))
         done = f"group {args.group} is set to them" if args.execute else "nothing was written: --execute does that"
-        print(f"\n{done}")
+        print(f"\n{printable(done)}")
     return 0
 
 
@@ -248,19 +249,19 @@ def _datetime(text: str) -> Target:
 
 
 def _offset(text: str) -> Target:
-    if not re.fullmatch(r"[0-9]+", text):
+    if not re.fullmatch(r"[0-9]{1,19}", text):
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from 0 on")
     return Target(To.OFFSET, int(text))
 
 
 def _shift(text: str) -> Target:
-    if not re.fullmatch(r"[+-]?[0-9]+", text):
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
         raise argparse.ArgumentTypeError(f"{text!r} must be a whole number")
     return Target(To.SHIFT, int(text))
 
 
 def _scope(text: str) -> Scope:
-    found = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::([0-9]+(?:,[0-9]+)*))?", text)
+    found = re.fullmatch(r"([A-Za-z0-9._-]{1,249})(?::([0-9]{1,10}(?:,[0-9]{1,10})*))?", text)
     if found is None or found[1] in (".", ".."):
         raise argparse.ArgumentTypeError(f"{text!r} must be a topic, or topic:0,1 with some of its partitions")
     return Scope(found[1], None if found[2] is None else tuple(sorted(map(int, found[2].split(",")))))

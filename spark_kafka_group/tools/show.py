@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from spark_kafka_group.notes import Writer
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.printable import printable
 
 NOTHING = "-"
 
@@ -15,11 +16,6 @@ def written_by(writer: Writer) -> str:
     """Who wrote a commit."""
     batch = "" if writer.batch is None else f", batch {writer.batch}"
     return f"reader {printable(writer.reader)}, generation {writer.generation}{batch}"
-
-
-def printable(text: str) -> str:
-    """`text`, quoted where it has what would break a line or steer a terminal: anybody may name and note anything."""
-    return text if text.isprintable() else repr(text)
 
 
 def instant(timestamp_ms: float | None) -> str:

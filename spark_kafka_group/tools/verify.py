@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.events import Event, read_run
@@ -128,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
     found = read_run(args.files)
     report = verify(found.events, args.all_members)
     lines = _json_lines(report, found.remarks) if args.json else _text_lines(report, found.remarks)
-    print("\n".join(lines))
+    print("\n".join(map(printable, lines)))
     return VIOLATED if report.violations else 0
 
 

@@ -13,6 +13,7 @@ from kafka.coordinator.base import MemberState
 
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.printable import printable
 from spark_kafka_group.wire.membership import Assignor, Generation, Strategy
 
 log = logging.getLogger(__name__)
@@ -219,7 +220,7 @@ class Joining:
                 log.warning(
                     "group %s: partitions of %s are read by nobody",
                     self._group_id,
-                    ", ".join(sorted(view.unassigned_topics)),
+                    printable(", ".join(sorted(view.unassigned_topics))),
                 )
 
     def _remember_metadata(self) -> None:

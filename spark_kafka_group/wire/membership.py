@@ -11,6 +11,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.plugins import PASSED_ON
 from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.subscription import (
     CLAIMING,
@@ -215,7 +216,9 @@ def _checked(
     try:
         given = strategy.assign(members, partitions)
         result = {member_id: [TopicPartition(*tp) for tp in owned] for member_id, owned in given.items()}
-    except Exception as error:
+    except PASSED_ON:
+        raise
+    except BaseException as error:
         raise MembershipError(
             f"{name} did not give TopicPartitions for each member id: {type(error).__name__}: {error}"
         ) from error

@@ -6,6 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Collection
 
+from spark_kafka_group.printable import printable
+
 log = logging.getLogger(__name__)
 
 
@@ -51,7 +53,7 @@ class Reach:
             return
         self._said = True
         whys = "; ".join(self._failed.get(address, f"{address}: no answer yet") for address in sorted(everyone))
-        log.warning("%s: no broker can be reached: %s. %s", self._who, whys, goes_on)
+        log.warning("%s: no broker can be reached: %s. %s", self._who, printable(whys), goes_on)
 
     def reached(self, address: str) -> None:
         """Take note of a connection that was made."""
@@ -61,5 +63,5 @@ class Reach:
             self._said = False
             log.warning(
                 "%s: brokers can be reached again, after %.0f s (%s)",
-                self._who, self._clock_s() - self._since_s, address,
+                self._who, self._clock_s() - self._since_s, printable(address),
             )  # fmt: skip

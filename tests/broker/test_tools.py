@@ -399,6 +399,26 @@ def test_a_topic_that_was_deleted_has_neither_end_nor_lag(kafka, group, topic, t
     assert rows[topic]["lag"] == 0
 
 
+def test_a_client_that_names_itself_to_steer_a_terminal_is_shown_escaped(
+    kafka, group, topic, consumer_of, tool, tool_json
+):
+    evil, shown = "\x1b[2J\u202eevil\n", r"\x1b[2J\u202eevil\n"
+    consumer = consumer_of(kafka, topic, group, client_id=evil)
+    consumer.commit(topic, {0: 0}, metadata=evil)
+    for command in ("describe", "offsets"):
+        code, lines, error = tool(command, "--group", group)
+        assert (code, error) == (0, "")
+        assert all(line.isprintable() for line in lines)
+        assert any(shown in line for line in lines)
+    code, _, error = tool("reset", "--group", group, "--to-latest", "--all-topics")
+    assert code == 1
+    assert error.removesuffix("\n").isprintable()
+    assert f"({shown} /127.0.0.1)" in error
+    (member,) = [line for line in tool_json("describe", "--group", group) if line["kind"] == "member"]
+    assert member["client_id"] == evil
+    assert [row["metadata"] for row in tool_json("offsets", "--group", group) if row["kind"] == "commit"] == [evil]
+
+
 def test_a_group_that_does_not_exist_is_an_error_with_the_nearest_that_does(kafka, group, topic, tool):
     commit_for(kafka, group, {(topic, 0): 0})
     code, lines, error = tool("describe", "--group", f"{group}x")

@@ -10,17 +10,19 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "destinations", "error_headers", "errors", "notes", "offsets", "options", "outlasted", "parsing",
-    "plugins", "refused", "schema", "security", "subscription", "task", "timing",
+    "bounds", "destinations", "error_headers", "errors", "json_text", "notes", "offsets", "options", "outlasted",
+    "parsing", "plugins", "printable", "refused", "schema", "security", "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
-    "errors": set(),
+    "printable": set(),
+    "json_text": set(),
+    "errors": {"printable"},
     "destinations": set(),
     "error_headers": {"destinations"},
-    "offsets": {"errors"},
+    "offsets": {"errors", "json_text", "printable"},
     "subscription": {"destinations", "offsets"},
     "bounds": {"errors", "offsets"},
-    "parsing": {"bounds", "destinations", "offsets"},
+    "parsing": {"bounds", "destinations", "json_text", "offsets"},
     "plugins": {"errors"},
     "security": {"errors", "plugins"},
     "refused": set(),
@@ -28,6 +30,7 @@ ALLOWED = {
         "bounds",
         "destinations",
         "errors",
+        "json_text",
         "offsets",
         "parsing",
         "plugins",
@@ -37,7 +40,7 @@ ALLOWED = {
     },
     "outlasted": set(),
     "schema": set(),
-    "notes": set(),
+    "notes": {"json_text"},
     "offsets_topic": {"offsets"},
     "task": {"offsets"},
     "timing": set(),
@@ -57,7 +60,7 @@ ALLOWED = {
     "submit": {"offsets"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic"},
-    "__main__": {"errors", "tools"},
+    "__main__": {"errors", "printable", "tools"},
     "__init__": VALUES | {"source", "batch", "listener", "processing", "where"},
     "testing": {"offsets_topic"},
 }
@@ -120,8 +123,8 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "bounds", "destinations", "errors", "executor", "offsets", "options", "parsing", "plugins", "refused", "schema",
-    "security", "source", "subscription", "task", "timing", "wire",
+    "bounds", "destinations", "errors", "executor", "json_text", "offsets", "options", "parsing", "plugins",
+    "printable", "refused", "schema", "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "connection_log", "deadline", "fetch", "fetched", "leaders", "liveness",

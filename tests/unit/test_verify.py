@@ -625,7 +625,7 @@ def test_a_last_line_cut_off_is_noted_and_ignored(tmp_path, capsys):
         ('{"event": "stopped"}', "there is no 'time_ms'"),
         ('{"time_ms": "now", "event": "stopped", "group": "g", "member": "a", "generation": 1}', "'time_ms' is 'now'"),
         ('{"time_ms": 1, "event": "stopped", "group": "g", "member": "a", "generation": true}', "'generation' is True"),
-        ('{"time_ms": NaN, "event": "stopped", "group": "g", "member": "a", "generation": 1}', "'time_ms' is nan"),
+        ('{"time_ms": NaN, "event": "stopped", "group": "g", "member": "a", "generation": 1}', "NaN"),
         ('{"time_ms": 1, "event": "paused", "group": "g", "member": "a", "generation": 1}', "event 'paused' is not"),
         ("planned", "there is no 'ranges'"),
         ('planned "batch": 1, "ranges": {"t": {"0": [5, 3]}}', "range of t-0 is [5, 3]"),

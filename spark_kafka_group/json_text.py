@@ -1,0 +1,91 @@
+"""JSON that users, files and other members of a group give: read, or a ValueError that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections import Counter
+from typing import Any
+
+DEEPEST = 64
+LONGEST_SHOWN = 1000
+MOST_DIGITS = 40
+"""Of a whole number; Kafka's largest has 19."""
+
+
+def parsed(text: str | bytes) -> Any:
+    """The value of JSON.
+
+    Raises
+    ------
+    ValueError
+        With what follows the name of where it stands: that it is no JSON (:class:`json.JSONDecodeError`), is nested too
+        deeply, or has a number that nothing can be.
+    """
+    return _read(text, dict)
+
+
+def parsed_without_doubles(text: str | bytes) -> Any:
+    """As :func:`parsed`, and no key is twice in one object."""
+    return _read(text, _without_doubles)
+
+
+def excerpt(value: object) -> str:
+    """`value` as Python writes it, cut where it is long or deep, for an error."""
+    return _EXCERPT.repr(value)
+
+
+def shortened(text: str) -> str:
+    """`text`, cut in the middle where nobody would read all of it in an error."""
+    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN // 2]}...{text[-LONGEST_SHOWN // 2 :]}"
+
+
+def _read(text: str | bytes, make: Any) -> Any:
+    try:
+        value = json.loads(text, object_pairs_hook=make, parse_int=_whole, parse_constant=_no_number)
+    except RecursionError:
+        raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
+    if _is_deep(value):
+        raise ValueError(f"is nested deeper than {DEEPEST} levels")
+    return value
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"has a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"has {word}, which is no number of JSON")
+
+
+def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    for key, count in Counter(key for key, _ in pairs).items():
+        if count > 1:
+            raise ValueError(f"has {key!r} {count} times")
+    return dict(pairs)
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value is nested so deeply that whoever walks through it, or shows it, may run out of stack."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(outer: dict[str, object] | list[object]) -> Any:
+    return outer.values() if isinstance(outer, dict) else outer
+
+
+def _excerpts() -> reprlib.Repr:
+    cut = reprlib.Repr()
+    cut.maxdict = cut.maxlist = 20
+    cut.maxstring = cut.maxother = cut.maxlong = 200
+    return cut
+
+
+_EXCERPT = _excerpts()

@@ -1,0 +1,339 @@
+"""Text that others give: JSON that is too deep or too long, names that steer terminals, modules that exit."""
+
+import json
+import logging
+import pickle
+import sys
+
+import pytest
+
+from spark_kafka_group import offsets_topic, parsing, plugins
+from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.driver.pausing import Paused
+from spark_kafka_group.driver.siblings import FOLDER, Siblings
+from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
+from spark_kafka_group.json_text import parsed
+from spark_kafka_group.notes import writer_of
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.printable import printable
+from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.tools import describe, events
+from spark_kafka_group.tools.offsets import Written, as_json, as_line
+from spark_kafka_group.wire.admin import LogRecord, Node
+
+DEEP = "[" * 100_000
+NESTED = "[" * 900 + "]" * 900
+"""JSON that Python reads, and may fail to show, depending on the stack it is on."""
+LONG = "9" * 5_000
+EVIL = "\x1b[2J\u202eevil\r\n\x00"
+SHOWN = r"\x1b[2J\u202eevil\r\n\x00"
+
+HOSTILE = {
+    "deep": DEEP,
+    "nested": NESTED,
+    "nested objects": '{"t":' * 900 + "1" + "}" * 900,
+    "nested in a topic": f'{{"t": {NESTED}}}',
+    "nested in a partition": f'{{"t": {{"0": {NESTED}}}}}',
+    "nested in a list": f'{{"t": [{NESTED}]}}',
+    "long": f'{{"t": {{"0": {LONG}}}}}',
+    "long in a list": f'{{"t": [{LONG}]}}',
+    "long below zero": f'{{"t": {{"0": -{LONG}}}}}',
+    "no number": '{"t": {"0": NaN}}',
+    "infinite": '{"t": {"0": 1e999}}',
+    "long partition": f'{{"t": {{"{LONG}": 1}}}}',
+}
+hostile = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+
+
+# JSON
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["assign", "pausePartitions", "startingOffsets", "endingOffsets", "startingOffsetsByTimestamp",
+     "endingOffsetsByTimestamp"],
+)  # fmt: skip
+@hostile
+def test_an_option_says_what_is_wrong_with_json_and_how_long_it_may_be(option, text):
+    given = {"kafka.bootstrap.servers": "localhost:1", option: text}
+    if option != "assign":
+        given["subscribe"] = "t"
+    with pytest.raises(OptionError, match=rf"(?i)^{option} \(.*\) (must be|has|is) ") as raised:
+        Options.parse(given)
+    assert len(str(raised.value)) < 5_000
+
+
+@hostile
+def test_a_pause_file_that_cannot_be_read_is_a_warning_and_what_it_said_stays(tmp_path, caplog, text):
+    file = tmp_path / "pause.json"
+    paused = Paused(frozenset(), str(file))
+    file.write_text('{"t": [1]}')
+    assert paused.partitions() == {TopicPartition("t", 1)}
+    file.write_text(text)
+    assert paused.partitions() == {TopicPartition("t", 1)}
+    assert "pauseFile" in caplog.text
+    assert "paused stay t-1" in caplog.text
+
+
+@hostile
+def test_a_line_of_an_event_log_is_no_event(tmp_path, capsys, text):
+    file = tmp_path / "events"
+    file.write_text(f'{{"time_ms": 1, "event": "committed", "group": "g", "member": "m", "generation": 1, "batch": 1, '
+                    f'"offsets": {text}}}\n')  # fmt: skip
+    assert main(["verify", str(file)]) == 1
+    assert f"{file}:1: not an event: " in capsys.readouterr().err
+
+
+@hostile
+def test_a_checkpoint_with_offsets_that_cannot_be_is_an_error_of_the_tool(tmp_path, capsys, text):
+    (tmp_path / "offsets").mkdir()
+    reader = '"@group": {"reader": "r", "generation": 1}'
+    (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{text[:-1] or '{'}, {reader}}}\n")
+    assert main(["describe", "--bootstrap-server", "localhost:1", "--group", "g", "--checkpoint", str(tmp_path)]) == 1
+    assert "batch 0 cannot be read: " in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_no_text_is_an_error_of_the_tool(tmp_path, capsys):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_bytes(b"\xff@group")
+    assert main(["describe", "--bootstrap-server", "localhost:1", "--group", "g", "--checkpoint", str(tmp_path)]) == 1
+    assert "batch 0 cannot be read: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "obj",
+    [
+        {"t": {"0": 2**63}},
+        {"t": {"0": 10**300}},
+        {"t": {"2147483648": 1}},
+        {"t": {LONG: 1}},
+        {"@group": {"reader": "r", "generation": 1, "epochs": {"t": {"0": 10**300}}}},
+    ],
+)
+def test_an_offset_of_a_checkpoint_that_kafka_cannot_have_is_an_error(obj):
+    with pytest.raises(OffsetFormatError, match="checkpoint") as raised:
+        GroupOffset.from_json(obj)
+    assert len(str(raised.value)) < 1_000
+
+
+def test_an_offset_of_a_checkpoint_that_is_nested_is_an_error():
+    nested = []
+    for _ in range(100_000):
+        nested = [nested]
+    for obj in (nested, {"t": nested}, {"t": {"0": nested}}, {"@group": nested}, {"@group": {"version": nested}}):
+        with pytest.raises(OffsetFormatError, match="checkpoint"):
+            GroupOffset.from_json(obj)
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        DEEP,
+        NESTED,
+        f'{{"reader": "r", "generation": {LONG}}}',
+        '{"reader": "r", "generation": 1, "since": {"q": [1e999]}}',
+        '{"reader": "r", "generation": NaN}',
+    ],
+    ids=range(5),
+)
+def test_metadata_of_somebody_elses_commit_is_no_note(note):
+    assert writer_of(note) is None
+
+
+def test_json_as_everybody_writes_it_is_read():
+    value = {"a": [1, -2, 1.5, None, True, "x"], "b": {"c": {"d": [[[]]]}}, "e": 2**63 - 1}
+    assert parsed(json.dumps(value)) == parsed(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize("pattern", ["(" * 50_000, "(?:" * 2_000 + ")" * 2_000, "a{99999999999999999999}"])
+def test_a_pattern_that_python_cannot_take_is_an_error_of_its_option(pattern):
+    with pytest.raises(OptionError, match=r"subscribePattern \(.*is (not )?a regular expression"):
+        Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribePattern": pattern})
+
+
+@pytest.mark.parametrize("option", ["maxTriggerDelay", "maxOffsetsPerTrigger", "startingTimestamp", "retryTopics"])
+def test_a_number_of_thousands_of_digits_is_an_error_of_its_option(option):
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "minOffsetsPerTrigger": "1", option: LONG}
+    with pytest.raises(OptionError, match=rf"^{option} \(9+\.\.\.9+\) (must|is|has)"):
+        Options.parse(given)
+
+
+@pytest.mark.parametrize("argument", ["--to-offset", "--shift-by"])
+def test_a_number_of_thousands_of_digits_is_a_wrong_argument(argument, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["reset", "--bootstrap-server", "localhost:1", "--group", "g", "--topic", "t", argument, LONG])
+    assert "must be a whole number" in capsys.readouterr().err
+
+
+def test_a_partition_number_is_the_same_in_every_script():
+    with pytest.raises(ValueError, match="not a partition number"):
+        parsing.offsets("startingOffsets", "earliest")('{"t": {"٣": 1}}')
+
+
+# Files
+
+
+@pytest.mark.parametrize("reader", ["../../../mine", "/tmp/mine", "a/b", "x" * 5_000, "\ud800", "\0", ""])
+def test_a_reader_id_that_is_a_path_names_no_file_elsewhere(tmp_path, caplog, reader):
+    directory = tmp_path / "one" / "two"
+    directory.mkdir(parents=True)
+    mine = tmp_path / "one" / "mine.json"
+    mine.write_text("mine")
+    one = Siblings(directory, "group", reader, Subscription(topics=frozenset({"t"})))
+    other = Siblings(directory, "group", "5f0c" * 8, Subscription(topics=frozenset({"u"})))
+    try:
+        assert one.any()
+        assert other.apart() == {reader}
+        assert mine.read_text() == "mine"
+        (folder,) = (directory / FOLDER).iterdir()
+        assert len(list(folder.iterdir())) == 2
+    finally:
+        one.close()
+        other.close()
+    assert mine.read_text() == "mine"
+    assert not list(folder.iterdir())
+    assert caplog.records == []
+
+
+# Modules
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Makes a module of this text and returns its name."""
+    monkeypatch.syspath_prepend(tmp_path)
+    made = []
+
+    def make(text):
+        made.append(f"hostile_{tmp_path.name.replace('-', '_')}_{len(made)}")
+        (tmp_path / f"{made[-1]}.py").write_text(text)
+        return made[-1]
+
+    yield make
+    for name in made:
+        sys.modules.pop(name, None)
+
+
+ENDS = {
+    "exits": "import sys; sys.exit('that is all')",
+    "cancels": "import asyncio; raise asyncio.CancelledError",
+    "raises": "raise BaseException('oops')",
+}
+
+
+@pytest.mark.parametrize("option", ["rebalanceListener", "interceptors", "kafka.partition.assignment.strategy"])
+@pytest.mark.parametrize("text", ENDS.values(), ids=ENDS)
+def test_a_module_that_ends_the_program_is_an_error_of_its_option(module, option, text):
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", option: f"{module(text)}:Mine"}
+    with pytest.raises(OptionError, match=f"{option} .* could not be imported: (SystemExit|Cancelled|BaseException)"):
+        Options.parse(given)
+
+
+@pytest.mark.parametrize("text", ENDS.values(), ids=ENDS)
+def test_a_class_that_ends_the_program_is_an_error_of_its_option(module, text):
+    named = module(f"class Mine:\n  def __init__(self):\n    {text}\n  on_commit = print\n")
+    with pytest.raises(OptionError, match="interceptors .* could not be made: (SystemExit|Cancelled|BaseException)"):
+        plugins.make("interceptors", f"{named}:Mine", (), ("on_commit",))
+
+
+@pytest.mark.parametrize("ending", ["KeyboardInterrupt", "plugins.Terminated(143)"])
+def test_ctrl_c_and_sparks_sigterm_are_no_errors_of_a_module(module, ending):
+    named = module(f"from spark_kafka_group import plugins\nraise {ending}")
+    with pytest.raises((KeyboardInterrupt, plugins.Terminated)):
+        plugins.load_class("interceptors", f"{named}:Mine", ())
+
+
+def test_a_hook_that_ends_the_program_is_an_error_in_the_log(module, caplog):
+    named = module("import sys\nclass Mine:\n  def on_commit(self, offsets, error):\n    sys.exit(3)\n")
+    metrics = Metrics()
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "interceptors": f"{named}:Mine"}
+    Hooks(Options.parse(given), metrics).committed({}, None)
+    assert metrics.hook_errors == 1
+    assert "Mine.on_commit of the user's own raised; the query goes on" in caplog.text
+
+
+# Terminals
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("orders", "orders"),
+        ("Ünïcode и 日本語 🎉", "Ünïcode и 日本語 🎉"),
+        (EVIL, SHOWN),
+        ("\x9b31m", r"\x9b31m"),
+        ("\ud800", r"\ud800"),
+        ("\u2066\u2028\u200f", r"\u2066\u2028\u200f"),
+        (SHOWN, SHOWN),
+    ],
+)
+def test_what_steers_a_terminal_is_shown_escaped(text, shown):
+    assert printable(text) == shown
+    assert printable(printable(text)) == shown
+
+
+def test_errors_and_partitions_show_names_of_others_escaped_and_keep_them():
+    error = pickle.loads(pickle.dumps(BrokerError(f"leader {EVIL}")))
+    assert str(error) == f"leader {SHOWN}"
+    assert error.args == (f"leader {EVIL}",)
+    assert str(ReadError(EVIL, 0, 5, "gone")) == f"{SHOWN}-0: offset 5: gone"
+    assert str(OffsetRange(TopicPartition(EVIL, 0), 1, 2)) == f"{SHOWN}-0[1,2)"
+    assert TopicPartition(EVIL, 0).topic == EVIL
+
+
+def event(**more):
+    return json.dumps({"time_ms": 1, "event": "assigned", "group": EVIL, "member": EVIL, "generation": 1} | more)
+
+
+def test_verify_shows_names_in_events_escaped_and_its_json_has_them_as_they_are(tmp_path, capsys):
+    file = tmp_path / "events"
+    committed = event(event="committed", batch=1, offsets={EVIL: {"0": 5}})
+    file.write_text(f"{event(partitions={EVIL: [0]})}\n{committed}\n")
+    assert main(["verify", str(file)]) == 3
+    shown = capsys.readouterr().out
+    assert f"{SHOWN} committed {SHOWN}-0=5" in shown
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert main(["verify", "--json", str(file)]) == 3
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert EVIL in lines[0]["problem"]
+    file.write_text(event(event=EVIL) + "\n")
+    assert main(["verify", str(file)]) == 1
+    assert capsys.readouterr().err.rstrip("\n").isprintable()
+    assert events.parse(event(partitions={EVIL: [0]})).partitions == {TopicPartition(EVIL, 0)}
+
+
+def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are():
+    member = offsets_topic.Member(EVIL, EVIL, EVIL, EVIL, 1, 1, b"", b"")
+    entries = [
+        offsets_topic.GroupGeneration(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
+        offsets_topic.OffsetRemoved(EVIL, TopicPartition(EVIL, 0)),
+        offsets_topic.Undecodable(EVIL, EVIL),
+    ]
+    for entry in entries:
+        written = Written(LogRecord(1, 2, b"", b""), entry)
+        line = as_line(written)
+        assert SHOWN in line
+        assert line.isprintable()
+        assert json.loads(json.dumps(as_json(written)))["group"] == EVIL
+
+
+def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():
+    member = describe.MemberRow(EVIL, EVIL, EVIL, EVIL, (TopicPartition(EVIL, 0),))
+    row = describe.PartitionRow(TopicPartition(EVIL, 0), 1, 2, 1, 0.5, None, member, None)
+    report = describe.GroupReport(EVIL, EVIL, Node(1, EVIL, 2), 1, EVIL, (member,), (row,))
+    shown = describe._as_text(report)
+    assert all(line.isprintable() for line in shown.split("\n"))
+    assert shown.count(SHOWN) == 11
+    group, first, partition = map(json.loads, describe._as_json(report).splitlines())
+    assert (group["state"], first["client_id"], partition["consumer_id"]) == (EVIL, EVIL, EVIL)
+
+
+def test_log_lines_of_the_tools_steer_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(logging.root, "handlers", [])
+    with pytest.raises(SystemExit):
+        main(["describe"])
+    logging.getLogger("spark_kafka_group.x").warning("no broker: %s", EVIL)
+    assert f"no broker: {SHOWN}\n" in capsys.readouterr().err
