@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from spark_kafka_group.destinations import main_topic
 from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
 from spark_kafka_group.errors import OptionError, ProcessingError
+from spark_kafka_group.printable import printable
 from spark_kafka_group.processing.board import Settled
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.settings import Settings
@@ -61,7 +62,7 @@ class HandOff:
         counter = "dead" if delay_ms is None else "retried"
         log.warning(
             "%s: attempt %d failed, sent to %s: %s: %s",
-            record, attempts, topic, failure.exception, failure.message,
+            record, attempts, topic, failure.exception, printable(failure.message),
         )  # fmt: skip
         self._opened().send(
             topic, record.partition, record.key, record.value, headers, lambda problem: settled(counter, problem)
