@@ -79,7 +79,7 @@ class Failure:
         cause = error.__cause__ or error.__context__
         trace = "".join(traceback.format_exception(error))[-MOST_TEXT:]
         named = None if cause is None else full_name(type(cause))
-        return cls(full_name(type(error)), str(error)[:MOST_TEXT], trace, named, fatal)
+        return cls(full_name(type(error)), _message_of(error)[:MOST_TEXT], trace, named, fatal)
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,14 @@ class Reader:
     group: str
     handler: str
     task: int
+
+
+def _message_of(error: BaseException) -> str:
+    """What an exception says; a user's class may fail at saying it."""
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - the record's failure counts, whatever its text does
+        return f"<str() of this exception failed: {full_name(type(broken))}>"
 
 
 def full_name(kind: type) -> str:

@@ -254,3 +254,13 @@ def test_dead_letters_of_a_topic_and_of_its_retry_topics_go_to_one_topic():
 def test_kafkas_own_topics_have_two_underscores_in_front():
     assert all(map(is_internal, ("__consumer_offsets", "__transaction_state", "__share_group_state", "__mine")))
     assert not any(map(is_internal, ("_schemas", "orders", "orders__")))
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_a_failure_all_the_same():
+    class Speechless(Exception):
+        def __str__(self):
+            raise KeyError("nothing")
+
+    failure = Failure.of(Speechless())
+    assert failure.message == "<str() of this exception failed: KeyError>"
+    assert failure.exception.endswith("Speechless")
