@@ -257,10 +257,10 @@ def test_kafkas_own_topics_have_two_underscores_in_front():
 
 
 def test_an_exception_that_cannot_say_what_it_is_is_a_failure_all_the_same():
-    class Speechless(Exception):
+    class SpeechlessError(Exception):
         def __str__(self):
             raise KeyError("nothing")
 
-    failure = Failure.of(Speechless())
+    failure = Failure.of(SpeechlessError())
     assert failure.message == "<str() of this exception failed: KeyError>"
-    assert failure.exception.endswith("Speechless")
+    assert failure.exception.endswith("SpeechlessError")
