@@ -28,7 +28,7 @@ from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
     from spark_kafka_group.executor.dead_letters import DeadLetters
-    from spark_kafka_group.executor.outage import Outage
+    from spark_kafka_group.wire.outage import Outage
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Remedy:
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters
 
-            self._dead_letters = DeadLetters(options, outage)
+            self._dead_letters = DeadLetters(options, outlives=outage is not None)
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
         self._looked_back: set[tuple[TopicPartition, int]] = set()
         self._searched: set[tuple[TopicPartition, int]] = set()

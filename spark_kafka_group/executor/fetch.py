@@ -22,9 +22,9 @@ from spark_kafka_group.errors import (
     ReadError,
 )
 from spark_kafka_group.executor.elections import Elected, Elections
-from spark_kafka_group.executor.outage import Outage, outlived
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, unreached
+from spark_kafka_group.wire.outage import Outage, outlived
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
-from spark_kafka_group.executor.outage import Outage
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
+from spark_kafka_group.wire.outage import Outage
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -19,10 +19,10 @@ from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, C
 from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.executor.elections import AHEAD, FENCED
 from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT, UNKNOWN
-from spark_kafka_group.executor.outage import Outage, outlived
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
+from spark_kafka_group.wire.outage import Outage, outlived
 
 WIDE_BYTES = 8 << 20
 """Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""

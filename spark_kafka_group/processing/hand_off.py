@@ -16,20 +16,27 @@ from spark_kafka_group.processing.board import Settled
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.settings import Settings
 from spark_kafka_group.subscription import Subscription
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.delivery import Delivery
 
 log = logging.getLogger(__name__)
 
 
 class HandOff:
-    """To retry topics and dead-letter topics; connects when the first record has to go. Thread-safe."""
+    """To retry topics and dead-letter topics; connects when the first record has to go. Thread-safe.
 
-    def __init__(self, settings: Settings, task: int) -> None:
+    Parameters
+    ----------
+    outlives
+        As of :class:`Delivery`: what has to wait for brokers waits there, and holds up no handler.
+    """
+
+    def __init__(self, settings: Settings, task: int, outlives: bool = False) -> None:
         self._settings = settings
+        self._outlives = outlives
         group = "" if settings.options is None else settings.options.group_id or settings.options.group_id_prefix
         self._reader = Reader(group, settings.handler_name, task)
         self._lock = threading.Lock()
-        self._producer: Producer | None = None
+        self._delivery: Delivery | None = None
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[HandOff]:
@@ -37,15 +44,15 @@ class HandOff:
         try:
             yield self
         finally:
-            if self._producer is not None:
-                self._producer.close()
+            if self._delivery is not None:
+                self._delivery.close()
 
     def __call__(self, record: Record, failure: Failure, settled: Settled) -> None:
         """Send a record on, see ``board.HandOn``.
 
         Raises
         ------
-        ProcessingError, BrokerError
+        ProcessingError
         """
         topic, delay_ms = self._settings.destination(record.topic, failure.fatal)
         if topic is None:
@@ -68,12 +75,12 @@ class HandOff:
             topic, record.partition, record.key, record.value, headers, lambda problem: settled(counter, problem)
         )
 
-    def _opened(self) -> Producer:
+    def _opened(self) -> Delivery:
         with self._lock:
-            if self._producer is None:
+            if self._delivery is None:
                 assert self._settings.options is not None, "checked with the settings"
-                self._producer = Producer(self._settings.options)
-            return self._producer
+                self._delivery = Delivery(self._settings.options, self._outlives)
+            return self._delivery
 
 
 def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:

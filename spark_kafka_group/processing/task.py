@@ -16,6 +16,8 @@ from spark_kafka_group.processing.workers import workers_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
+MICRO_BATCH = "streaming.sql.batchId"
+"""Spark's name of a property that tasks of streams have."""
 SCHEMA = (
     "records bigint, done bigint, retried bigint, dead bigint, triesAgain bigint, stalled bigint, mostInFlight bigint, "
     "oldestCellMs double, latencyMs double, calls bigint"
@@ -36,7 +38,9 @@ def handle(
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    with HandOff(settings, 0 if context is None else context.partitionId()).connected() as hand_off:
+    task = 0 if context is None else context.partitionId()
+    of_a_stream = context is not None and context.getLocalProperty(MICRO_BATCH) is not None
+    with HandOff(settings, task, outlives=of_a_stream).connected() as hand_off:
         board = Board(settings, hand_off)
         workers = workers_for(board, handler, settings.threads, settings.stall_timeout_ms)
         with workers.running():

@@ -146,8 +146,13 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     return consumer
 
 
-def connected(kind: type[T], options: Options, role: str, **configs: Any) -> T:
+def connected(kind: type[T], options: Options, role: str, speaks: bool = True, **configs: Any) -> T:
     """A client of kafka-python's that has reached a broker.
+
+    Parameters
+    ----------
+    speaks
+        Whether it says so itself when no broker can be reached.
 
     Raises
     ------
@@ -158,7 +163,7 @@ def connected(kind: type[T], options: Options, role: str, **configs: Any) -> T:
     unknown = {name: connection.pop(name) for name in set(connection) - set(kind.DEFAULT_CONFIG)}  # type: ignore[attr-defined]
 
     def make_client(**configs: Any) -> KafkaNetClient:
-        clients.append(net_client(**configs | unknown))
+        clients.append(net_client(speaks=speaks, **configs | unknown))
         return clients[-1]
 
     always = connection | {

@@ -22,6 +22,7 @@ ABOUT_CONNECTIONS = {
     "kafka.net.inet": ("DNS lookup failed",),
     "kafka.cluster": ("No node available for metadata refresh", "Metadata refresh: failed"),
     "kafka.coordinator": ("Error sending", "Marking the coordinator dead"),
+    "kafka.producer.sender": ("%s: Error sending produce request", "%s: Got error produce response"),
 }  # fmt: skip
 """How the lines begin, before arguments are filled in."""
 

@@ -6,6 +6,7 @@ value and a header without a value, is handed to its accumulator.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -14,8 +15,10 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaTopicPartition
+from kafka.producer.transaction_manager import TransactionState
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import LARGEST_BATCH, connected, ms_until, socket_options, translated
 from spark_kafka_group.wire.liveness import noticing
@@ -26,8 +29,13 @@ ATTEMPTS_WITHIN = 4
 UNKNOWN_AFTER_MS = 3_000
 """A topic that brokers have not known for so long does not exist; one just made is not known to all of them at once."""
 TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
+UNANSWERED = (kafka_errors.RequestTimedOutError, kafka_errors.NodeNotReadyError, kafka_errors.Cancelled)
 NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
 """In the text of the error for a user that may write to no topic at all."""
+CLOSED_WITHIN_S = 5.0
+"""Closing waits so long for the producer's thread, which may be connecting, and then leaves it to end by itself."""
+WHILE_CONNECTING_MS = 20.0
+TOO_FEW_REPLICAS = (kafka_errors.NotEnoughReplicasError, kafka_errors.NotEnoughReplicasAfterAppendError)
 REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
 """Answers by which nothing was written, of one record batch and no other."""
 
@@ -39,8 +47,20 @@ class _Headers(list[tuple[str, bytes | None]]):
         return False
 
 
+Attempt = Callable[[TopicPartition, BrokerError, bool], None]
+"""Of records for a partition, which failed and is made again: why, and whether brokers that are there are to blame."""
+
+
 class Producer:
     """An idempotent producer with acks=all. Thread-safe.
+
+    Parameters
+    ----------
+    attempt
+        Called from a thread of the producer's after attempts that are made again. With it, that has no end, and the
+        caller says what is given up, by closing.
+    speaks
+        Whether it says so itself when no broker can be reached.
 
     Raises
     ------
@@ -48,19 +68,71 @@ class Producer:
         When no broker can be reached.
     """
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, attempt: Attempt | None = None, speaks: bool = True) -> None:
         self._request_timeout_ms = options.request_timeout_ms
-        self._timeout_ms = options.request_timeout_ms * ATTEMPTS_WITHIN
+        self._timeout_ms = options.request_timeout_ms * ATTEMPTS_WITHIN if attempt is None else math.inf
         self._unsettled = 0
         self._settling = threading.Condition()
         self._producer = connected(
-            KafkaProducer, options, "producer",
+            KafkaProducer, options, "producer", speaks=speaks,
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
             max_block_ms=options.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
             # While a broker waits for its followers it takes no more bytes, and that is no sign of death.
             socket_options=socket_options(options, noticing(options.request_timeout_ms)),
         )  # fmt: skip
         _go_on_after_refusals(self._producer._transaction_manager)
+        _ask_again_for_producer_id(self._producer._transaction_manager)
+        _rest_while_connecting(self._producer._sender)
+        if attempt is not None:
+            self._tell_of_attempts(attempt)
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+        failure: str | None = self._manager.last_failure
+        return failure
+
+    @property
+    def refreshed_s(self) -> float:
+        """When brokers last said which topics there are, by time.monotonic()."""
+        ms: float = self._producer._metadata._last_successful_refresh_ms
+        return ms / 1000
+
+    def known(self) -> list[str]:
+        """Addresses of the cluster's brokers; no I/O."""
+        return sorted(f"{broker.host}:{broker.port}" for broker in self._producer._metadata.brokers())
+
+    def check_refused(self) -> None:
+        """That no broker refuses connections for a reason that stays; no I/O.
+
+        Raises
+        ------
+        AuthenticationError, UnsupportedVersionError
+        """
+        with translated("connecting"):
+            for refusal in list(self._manager._auth_failures.values()):
+                raise refusal
+
+    def known_partitions(self, topic: str) -> int | None:
+        """How many partitions a topic has, if that is known; else brokers are asked, and this returns at once.
+
+        Raises
+        ------
+        BrokerError
+            When this user may not write there, or no topic can have this name.
+        """
+        metadata = self._producer._metadata
+        known = metadata.partitions_for_topic(topic)
+        if known is not None:
+            return len(known)
+        if topic in metadata.unauthorized_topics:
+            raise _ours(f"sending to {topic}", topic, kafka_errors.TopicAuthorizationFailedError(topic))
+        try:
+            self._producer._sender.add_topic(topic)
+        except Exception as error:
+            raise _ours(f"sending to {topic}", topic, error) from error
+        metadata.request_update()
+        return None
 
     def partitions(self, topic: str) -> int:
         """How many partitions a topic has.
@@ -106,14 +178,24 @@ class Producer:
         BrokerError
             When it could not be handed over; `settled` is not called then.
         """
-        partition %= self.partitions(topic)
-        doing = f"sending to {topic}-{partition}"
+        self.send_to(TopicPartition(topic, partition % self.partitions(topic)), key, value, headers, settled)
+
+    def send_to(
+        self,
+        tp: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers,
+        settled: Callable[[BrokerError | None], None],
+    ) -> None:
+        """As :meth:`send`, to a partition that there is; this does not wait."""
+        doing = f"sending to {tp}"
         with self._settling:
             self._unsettled += 1
         try:
             with translated(doing):
                 future, full, new, _ = self._producer._accumulator.append(
-                    KafkaTopicPartition(topic, partition), None, key, value, _Headers(headers)
+                    KafkaTopicPartition(*tp), None, key, value, _Headers(headers)
                 )
         except BaseException:
             self._settle()
@@ -121,7 +203,7 @@ class Producer:
 
         def done(error: Exception | None) -> None:
             try:
-                settled(None if error is None else _ours(doing, topic, error))
+                settled(None if error is None else _ours(doing, tp.topic, error))
             finally:
                 self._settle()
 
@@ -157,9 +239,30 @@ class Producer:
         sender = self._producer._sender
         sender.force_close()
         if threading.current_thread() is not sender:
-            sender.join(self._request_timeout_ms / 1000)
+            sender.join(min(CLOSED_WITHIN_S, self._request_timeout_ms / 1000))
         self._producer._unregister_cleanup()
         self._producer._closed = True
+
+    @property
+    def _manager(self) -> Any:
+        return self._producer._sender._client._manager
+
+    def _tell_of_attempts(self, attempt: Attempt) -> None:
+        sender, metadata = self._producer._sender, self._producer._metadata
+        retried, dispatch = sender._can_retry, sender._dispatch_error
+
+        def dispatched(batch: Any, error: Any, partition_response: Any) -> None:
+            tp, answered = TopicPartition(*batch.topic_partition), partition_response is not None
+            if retried(batch, type(error)):
+                if isinstance(error, TOO_FEW_REPLICAS):
+                    metadata.request_update()
+                answered = partition_response is not None and not _for_want_of_brokers(
+                    error, metadata, batch.topic_partition
+                )
+                attempt(tp, _ours(f"sending to {tp}", tp.topic, error), answered)
+            dispatch(batch, error, partition_response)
+
+        sender._dispatch_error = dispatched
 
     def _settle(self) -> None:
         with self._settling:
@@ -188,6 +291,48 @@ def _go_on_after_refusals(manager: Any) -> None:
         return manager.ERROR_CLASS_RETRIABLE  # which fails a batch that is not tried again, and does nothing else
 
     manager.classify_batch_error = classified
+
+
+def _ask_again_for_producer_id(manager: Any) -> None:
+    """Have a request for a producer id be made again if nobody answers: kafka-python takes silence for a refusal."""
+    fail = manager.transition_to_fatal_error
+
+    def failed(error: Exception) -> None:
+        unanswered = any(kind.__name__ in str(error) for kind in UNANSWERED)
+        if manager.has_producer_id() or not unanswered:
+            fail(error)
+        else:
+            manager._current_state = TransactionState.UNINITIALIZED  # from which it asks again
+
+    manager.transition_to_fatal_error = failed
+
+
+def _rest_while_connecting(sender: Any) -> None:
+    """kafka-python looks all the time whether a connection is made; an event wakes it anyway."""
+    connect, send = sender._client.maybe_connect, sender._send_producer_data
+    connecting = False
+
+    def connected(node_id: Any, **how: Any) -> None:
+        nonlocal connecting
+        connecting = True
+        connect(node_id, **how)
+
+    def sent(now: float | None = None) -> float:
+        nonlocal connecting
+        connecting = False
+        wait_ms: float = send(now)
+        return max(wait_ms, WHILE_CONNECTING_MS) if connecting else wait_ms
+
+    sender._client.maybe_connect, sender._send_producer_data = connected, sent
+
+
+def _for_want_of_brokers(error: Any, metadata: Any, tp: TopicPartition) -> bool:
+    """Whether a leader refuses, or has not answered in time, as brokers of other replicas are away."""
+    if isinstance(error, kafka_errors.RequestTimedOutError):
+        return True
+    partition = metadata._partitions.get(tp.topic, {}).get(tp.partition)
+    few = isinstance(error, TOO_FEW_REPLICAS) and partition is not None
+    return few and len(partition.isr_nodes) < len(partition.replica_nodes)
 
 
 def _ours(doing: str, topic: str, error: Exception) -> BrokerError:

@@ -19,7 +19,6 @@ from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.corrupt import LeftOut
 from spark_kafka_group.executor.dead_letters import DeadLetters
-from spark_kafka_group.executor.outage import Outage
 from spark_kafka_group.executor.read import records
 from spark_kafka_group.executor.search import Search
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -28,6 +27,7 @@ from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import Brokers
+from spark_kafka_group.wire.outage import Outage
 
 COUNT = 3000
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}
@@ -107,7 +107,7 @@ def outage():
         first, _ = [next(stream)], next(batch)
         searching, sending = told(kafka, small), told(kafka, small)
         search = Search(searching, decode.load("auto"), Brokers, {}, Outage(searching, brokers_for(searching)))
-        letters = DeadLetters(sending, Outage(sending, brokers_for(sending)))
+        letters = DeadLetters(sending, outlives=True)
         damage = LeftOut(TopicPartition(small, 0), 3, 4, CorruptRecordError(small, 0, 3, "a flipped bit"), b"bytes")
         short = GroupKafkaStreamReader(told(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
         began, gone = threading.Event(), threading.Event()

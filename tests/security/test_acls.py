@@ -1,5 +1,6 @@
 """The least that a user has to be allowed, as the README has it, by Kafka's own authorizer; and errors that say so."""
 
+import contextlib
 import json
 
 import pytest
@@ -20,6 +21,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
+from spark_kafka_group.wire.delivery import Delivery
 from spark_kafka_group.wire.produce import Producer
 
 READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE
@@ -226,13 +228,15 @@ def test_who_may_not_write_to_a_topic_is_told_and_write_is_all_it_takes(kafka, u
         ([(DESCRIBE, TOPIC, topic), (WRITE, TOPIC, other)], False),
         ([(WRITE, TOPIC, topic)], True),
     ):
-        settled = []
-        with Producer(Options.parse(given(kafka, topic, None, user_with(*rights)))) as producer:
-            producer.send(topic, 0, None, b"v", (), settled.append)
-            producer.flush()
-        (problem,) = settled
-        assert (problem is None) == allowed
-        assert allowed or f"this user needs the ACL operation Write on Topic {topic}" in str(problem)
+        settled, settings = [], Options.parse(given(kafka, topic, None, user_with(*rights)))
+        with Producer(settings) as producer, contextlib.closing(Delivery(settings, outlives=True)) as delivery:
+            for sender in (producer, delivery):
+                sender.send(topic, 0, None, b"v", (), settled.append)
+                sender.flush()
+        for problem in settled:
+            assert (problem is None) == allowed
+            assert allowed or f"this user needs the ACL operation Write on Topic {topic}" in str(problem)
+        assert len(settled) == 2
 
 
 def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer, TopicPartition
 from support import numbered, options, produce, topic_with
 
+from spark_kafka_group import Processed, RecordProcessor
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 POLL_TIMEOUT_S = 1.0
@@ -90,3 +92,68 @@ def test_a_query_outlives_an_outage_in_the_middle_of_a_batch_and_stops_during_an
         return all(before.get(pid) == switches for pid, switches in workers().items())
 
     wait_until(at_rest, within=STOPPED_WITHIN_S)
+
+
+def values_in(kafka, topic):
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None)
+    try:
+        tps = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
+        consumer.assign(tps)
+        ends, found = consumer.end_offsets(tps), []
+        while any(consumer.position(tp) < ends[tp] for tp in tps):
+            found += [r.value for records in consumer.poll(timeout_ms=500).values() for r in records]
+        return sorted(found)
+    finally:
+        consumer.close()
+
+
+@pytest.mark.soak
+def test_a_record_processor_outlives_an_outage_between_two_hand_offs_and_stops_during_another(spark, lonely, tmp_path):
+    topic = topic_with(lonely, numbered(30, 3))
+    lonely.create_topic(f"{topic}-dlt")
+    settings = options(lonely, topic, includeHeaders="true") | BRIEF
+    asked, gone = tmp_path / "asked", tmp_path / "gone"
+
+    def handler(record):
+        if int(record.value[1:]) >= 15:
+            asked.touch()
+            while not gone.exists():
+                time.sleep(0.01)
+        raise ValueError(record.value)
+
+    processor = RecordProcessor(
+        handler, ordering="unordered", cell_records=1, max_local_retries=0, stall_timeout_ms=6000,
+        dead_letter_topic="{topic}-dlt", options=settings,
+    )  # fmt: skip
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+    query = processor.start(df, str(tmp_path / "checkpoint"))
+    running = spark.sparkContext.statusTracker()
+
+    def counts():
+        told = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
+        return [(count.records, count.dead, count.stalled) for count in told]
+
+    try:
+        wait_until(asked.exists, within=60)
+        lonely.node(0).kill()
+        gone.touch()
+        with pytest.raises(TimeoutError):  # longer than a batch read waits, and than a handler may take
+            wait_until(lambda: not query.isActive, within=12)
+        lonely.node(0).start()
+        wait_until(lambda: not query.isActive or counts(), within=60)
+        assert query.exception() is None
+        assert counts() == [(30, 30, 0)]
+        lonely.wait_until_ready()
+        assert values_in(lonely, f"{topic}-dlt") == sorted(b"v%d" % n for n in range(30))
+
+        asked.unlink()
+        gone.unlink()
+        produce(lonely, topic, numbered(3, 3, first=30))
+        wait_until(asked.exists, within=60)
+        lonely.node(0).kill()
+        gone.touch()
+    finally:
+        began = time.monotonic()
+        query.stop()
+    assert time.monotonic() - began < STOPPED_WITHIN_S
+    wait_until(lambda: not running.getActiveJobsIds(), within=STOPPED_WITHIN_S)

@@ -128,7 +128,7 @@ OF_A_WORKER = {
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "connection_log", "deadline", "fetch", "fetched", "leaders", "liveness",
-    "manager", "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
+    "manager", "outage", "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
 }  # fmt: skip
 
 

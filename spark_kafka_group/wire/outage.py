@@ -1,17 +1,17 @@
-"""Brokers that are away while a task reads: the task waits for them, as Kafka's own consumer does, and says so once."""
+"""Brokers that are away while a task reads or writes: it waits for them, as Kafka's consumer does, and says so once."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable
-from spark_kafka_group.wire import Brokers, unreached
+from spark_kafka_group.wire.reached import unreached
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +20,17 @@ T = TypeVar("T")
 SAID_AFTER_S = 10.0
 """Kafka usually has another leader before; kafkaConsumer.pollTimeoutMs, if that is less."""
 LEAST_PAUSE_S = 0.01
+
+
+class Client(Protocol):
+    """Knows brokers."""
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+
+    def known(self) -> list[str]:
+        """Addresses of brokers."""
 
 
 class Outage:
@@ -37,7 +48,7 @@ class Outage:
     def __init__(
         self,
         options: Options,
-        brokers: Brokers,
+        brokers: Client,
         now_s: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
