@@ -69,7 +69,8 @@ class Delivery:
         self._producer: Producer | None = None
         # Of the thread; what the producer hears it adds to the first two
         self._heard_s: dict[TopicPartition, float] = {}
-        self._problem = BrokerError("no answer")
+        self._problems: dict[TopicPartition, BrokerError] = {}
+        self._no_answer = BrokerError("no answer")
         self._waiting: list[_Letter] = []
         self._away: set[TopicPartition] = set()
         self._back_s: dict[TopicPartition, float] = {}
@@ -163,7 +164,9 @@ class Delivery:
         except (OSError, BrokerError) as error:
             if self._outage is None or not unreached(error):
                 raise
-            self._problem = error if isinstance(error, BrokerError) else BrokerError(str(error))
+            self._no_answer = error if isinstance(error, BrokerError) else BrokerError(str(error))
+        else:
+            self._no_answer = BrokerError("no answer")
 
     def _hand_on(self, producer: Producer) -> None:
         """Give the producer what is for topics that are known."""
@@ -179,12 +182,13 @@ class Delivery:
     def _settling(self, letter: _Letter) -> Settled:
         def settled(error: BrokerError | None) -> None:
             self._heard_s[letter.tp] = time.monotonic()
+            self._problems.pop(letter.tp, None)
             self._settle(letter, error)
 
         return settled
 
     def _attempted(self, tp: TopicPartition, problem: BrokerError, answered: bool) -> None:
-        self._problem = problem
+        self._problems[tp] = problem
         if answered:
             self._heard_s[tp] = time.monotonic()
 
@@ -207,11 +211,11 @@ class Delivery:
             if tp not in self._away and waited_s >= self._limit_s:
                 raise BrokerTimeoutError(
                     f"sending to {tp}: not acknowledged for {waited_s:.0f} s ({ATTEMPTS_WITHIN} x "
-                    f"kafka.request.timeout.ms): {self._why()}"
+                    f"kafka.request.timeout.ms): {self._why(tp)}"
                 )
 
-    def _why(self) -> str:
-        told, failure = str(self._problem), self.last_failure
+    def _why(self, tp: TopicPartition) -> str:
+        told, failure = str(self._problems.get(tp, self._no_answer)), self.last_failure
         return told if failure is None or failure in told else f"{told} ({failure})"
 
     def _first_under_way(self) -> dict[TopicPartition, _Letter]:
@@ -237,9 +241,9 @@ class Delivery:
         self._away = away
         self._back_s.update(dict.fromkeys(back, now))
         outage.answered(back)
-        due = [tp for tp in away if not outage.put_off(tp)]
+        due = sorted(tp for tp in away if not outage.put_off(tp))
         if due:
-            outage.missed(due, self._problem)
+            outage.missed(due, self._problems.get(due[0], self._no_answer))
 
     def _unknown_to_brokers(self, first: Mapping[TopicPartition, _Letter], now: float) -> set[TopicPartition]:
         """Partitions that brokers, which answer, do not know; after a while they are known to be gone.

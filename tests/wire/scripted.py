@@ -38,6 +38,7 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
+from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, ProduceResponse
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
@@ -47,7 +48,7 @@ CODES = {error.message: code for code, error in kafka_errors.kafka_errors.items(
 VERSIONS = {
     ListOffsetsRequest: 10, MetadataRequest: 12, OffsetCommitRequest: 8, OffsetFetchRequest: 8,
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
-    ApiVersionsRequest: 4,
+    ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
 }  # fmt: skip
 """What it speaks, up to which version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
@@ -71,6 +72,10 @@ class ScriptedBroker:
         Offset and metadata by partition.
     fetch
         Versions of Fetch that it says it speaks; it speaks none.
+    written
+        How often records for a partition were taken.
+    refuses
+        With which error records are refused, if they are.
     takes_s
         How long requests of a kind take, by its name; a connection's next request waits.
     """
@@ -83,6 +88,8 @@ class ScriptedBroker:
         self.assignment = b""
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
         self.fetch: tuple[int, int] | None = None
+        self.written: dict[TopicPartition, int] = defaultdict(int)
+        self.refuses: str | None = None
         self.takes_s: dict[str, float] = {}
         self._script: dict[str, deque[Any]] = defaultdict(deque)
         self._received: list[Any] = []
@@ -236,6 +243,26 @@ class ScriptedBroker:
                     ],
                 )
                 for asked in message.topics
+            ]
+        }
+
+    def _InitProducerId(self, message: Any) -> dict[str, Any]:
+        return {"producer_id": 1, "producer_epoch": 0}
+
+    def _Produce(self, message: Any) -> dict[str, Any]:
+        code, topic = CODES[self.refuses] if self.refuses else 0, ProduceResponse.TopicProduceResponse
+        for tp in (TopicPartition(asked.name, p.index) for asked in message.topic_data for p in asked.partition_data):
+            self.written[tp] += not code
+        return {
+            "responses": [
+                topic(
+                    name=asked.name,
+                    partition_responses=[
+                        topic.PartitionProduceResponse(index=p.index, error_code=code, base_offset=0)
+                        for p in asked.partition_data
+                    ],
+                )
+                for asked in message.topic_data
             ]
         }
 
