@@ -311,7 +311,7 @@ class Board:
         if self._error is not None:
             raise self._error
 
-    # Without the lock, as it may wait for a broker
+    # Without the lock, which `settled` takes
 
     def _on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
         def settled(counter: str, problem: Exception | None) -> None:

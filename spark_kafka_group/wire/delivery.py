@@ -23,6 +23,7 @@ from spark_kafka_group.wire.reached import unreached
 Settled = Callable[[BrokerError | None], None]
 
 LOOKS_EVERY_S = 0.2
+LOOKED_UP_WITHIN_S = 0.01
 SILENT_AFTER_S = 1.0
 """Brokers are away that have said nothing for so long about records that are under way."""
 GONE_AFTER_S = 5.0
@@ -148,7 +149,8 @@ class Delivery:
     def _collect(self) -> None:
         """Take records that were handed over, waiting a little for the first."""
         try:
-            letter = self._handed_over.get(timeout=LOOKS_EVERY_S)
+            soon = self._waiting and not self._away  # then topics are looked up
+            letter = self._handed_over.get(timeout=LOOKED_UP_WITHIN_S if soon else LOOKS_EVERY_S)
             while True:
                 if letter is not None:
                     self._waiting.append(letter)

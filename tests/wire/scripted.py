@@ -74,8 +74,8 @@ class ScriptedBroker:
         Versions of Fetch that it says it speaks; it speaks none.
     written
         How often records for a partition were taken.
-    refuses
-        With which error records are refused, if they are.
+    refuses, refused
+        With which error records are refused, if they are, and how often they were.
     takes_s
         How long requests of a kind take, by its name; a connection's next request waits.
     """
@@ -90,6 +90,7 @@ class ScriptedBroker:
         self.fetch: tuple[int, int] | None = None
         self.written: dict[TopicPartition, int] = defaultdict(int)
         self.refuses: str | None = None
+        self.refused = 0
         self.takes_s: dict[str, float] = {}
         self._script: dict[str, deque[Any]] = defaultdict(deque)
         self._received: list[Any] = []
@@ -253,6 +254,7 @@ class ScriptedBroker:
         code, topic = CODES[self.refuses] if self.refuses else 0, ProduceResponse.TopicProduceResponse
         for tp in (TopicPartition(asked.name, p.index) for asked in message.topic_data for p in asked.partition_data):
             self.written[tp] += not code
+            self.refused += bool(code)
         return {
             "responses": [
                 topic(

@@ -49,6 +49,19 @@ def test_a_leader_that_waits_for_its_replicas_in_vain_is_an_outage(broker, sent)
     assert broker.written == {ORDERS: 1}
 
 
+def test_records_find_brokers_that_are_all_back_at_other_addresses(broker, sent):
+    with broker.entrance() as address:
+        broker.refuses = "REQUEST_TIMED_OUT"
+        settled = sent(**{"kafka.bootstrap.servers": address})
+        wait_until(lambda: broker.refused, within=30)
+        broker.go_away()
+        broker.refuses = None
+        broker.come_back(elsewhere=True)
+        wait_until(lambda: settled, within=30)
+    assert settled == [None]
+    assert broker.written == {ORDERS: 1}
+
+
 def test_a_producer_id_is_asked_for_again_where_nobody_answers(broker, sent):
     broker.takes_s["InitProducerId"] = 3.0
     settled = sent()
