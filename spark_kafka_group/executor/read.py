@@ -101,23 +101,25 @@ def records(
 def _decoded(
     chunk: Chunk, builder: decode.RecordBatchBuilder, remedy: Callable[[], Remedy]
 ) -> Iterator[pa.RecordBatch]:
-    """Decode a chunk; yield when the builder is full."""
+    """Decode a chunk; yield when the builder is full, also halfway through a record batch."""
     tp, begin, position, start, problem = chunk.tp, 0, 0, chunk.start, chunk.problem
     aborted = AbortedTransactions(chunk.aborted) if chunk.aborted else None
     while True:
         before = position
         try:
             position = builder.append(tp.topic, tp.partition, chunk.records, position, start, chunk.end, aborted)
-            if builder.nbytes < ARROW_BATCH_BYTES and position == before:
+            if not builder.full and position == before:
                 if problem is None:
                     return
                 raise CorruptRecordError(tp.topic, tp.partition, start, problem)
         except CorruptRecordError as error:
+            if builder.full:
+                yield builder.finish()
             on = remedy().after(chunk, begin, start, builder.position, error)
             if on is None:
                 return
             chunk, begin, position = on.chunk, on.position, on.position
             start, problem = on.start, None if on.anew else problem
             continue
-        if builder.nbytes >= ARROW_BATCH_BYTES:
+        if builder.full:
             yield builder.finish()

@@ -26,6 +26,8 @@ from spark_kafka_group.wire.outage import Outage, outlived
 
 WIDE_BYTES = 8 << 20
 """Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""
+ROWS_AT_A_TIME_BYTES = 1 << 20
+"""Of the rows of a record batch that is only to be seen to be undamaged."""
 ATTEMPTS = 5
 """How often a question is sent that was not answered, or with an error that may pass."""
 LED_BY_ANOTHER = {FENCED, AHEAD, "NotLeaderForPartitionError"}
@@ -162,10 +164,16 @@ class Search:
     def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
         """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
         builder = self._twin.RecordBatchBuilder(
-            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=1
+            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=ROWS_AT_A_TIME_BYTES
         )
+        position = 0
         try:
-            builder.append(tp.topic, tp.partition, batch, 0, 0, 2**63 - 1)
+            while position < len(batch):
+                before = position
+                position = builder.append(tp.topic, tp.partition, batch, position, 0, 2**63 - 1)
+                if position == before and not builder.halfway:
+                    break
+                builder.finish()
         except CorruptRecordError:
             return False
         return True

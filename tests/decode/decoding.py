@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder
+from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.schema import arrow_schema
 
@@ -65,3 +66,47 @@ def decode(
     assert rows == len(outcome.rows)
     assert b.rows == b.nbytes == 0
     return outcome
+
+
+def decode_in_steps(
+    twin: Decoder,
+    data: bytes,
+    target_bytes: int,
+    start: int = 0,
+    end: int = ALL,
+    aborted: Iterable[tuple[int, int]] | None = None,
+    **options: Any,
+) -> Outcome:
+    """As :func:`decode`, as a task does it: a RecordBatch whenever the builder is full, and on from there.
+
+    Each has rows of less than `target_bytes`, and one row more.
+    """
+    b = builder(twin, target_bytes=target_bytes, **options)
+    hidden = None if aborted is None else AbortedTransactions(aborted)
+    rows: list[dict[str, Any]] = []
+    error, position, nbytes, going_on = None, 0, 0, True
+    while going_on:
+        before = position
+        try:
+            position = b.append("orders", 3, data, position, start, end, hidden)
+            going_on = b.full
+            assert b.full or not b.halfway
+            assert position >= before
+        except ReadError as raised:
+            error, going_on = f"{type(raised).__name__}: {raised}", False
+        assert b.position == position or error
+        nbytes += b.nbytes
+        made = rows_of(b.finish(), options.get("include_headers", True))
+        assert not going_on or made, "no progress"
+        assert sum(cost(row) for row in made[:-1]) < target_bytes
+        rows += made
+    return Outcome(rows, error, None if error else position, nbytes)
+
+
+def cost(row: dict[str, Any]) -> int:
+    """What nbytes counts for a row."""
+    headers = row.get("headers") or []
+    parts = [row["key"], row["value"], *(h["value"] for h in headers)]
+    text = [row["topic"], *(h["key"] for h in headers)]
+    sizes = [len(part or b"") for part in parts] + [len(name.encode()) for name in text]
+    return ROW_COST + HEADER_COST * len(headers) + sum(sizes)

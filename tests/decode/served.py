@@ -122,6 +122,7 @@ class Result:
 
     def __init__(self) -> None:
         self.rows: list[int] = []
+        self.batches: list[int] = []  # rows of each
         self.left_out: list[tuple[int, int]] = []
         self.told: list[str] = []
         self.error: str | None = None
@@ -168,6 +169,7 @@ def read_all(served: Served, decoder: str, start: int = 0, end: int | None = Non
         try:
             for batch in records(task, options, served.connect(options), served.connect):  # type: ignore[arg-type]
                 result.rows += batch.column("offset").to_pylist()
+                result.batches.append(batch.num_rows)
         except (ReadError, BrokerError) as error:
             result.error = f"{type(error).__name__}: {error}"
     return result

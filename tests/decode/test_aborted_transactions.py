@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from decoding import ALL, Outcome, builder, decode, rows_of
+from decoding import ALL, Outcome, builder, decode, decode_in_steps, rows_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_bytes import CODECS, CONTROL, TRANSACTIONAL, Rec, batch, batch_of, marker, record_v2, with_right_crcs
@@ -264,13 +264,26 @@ lies = st.lists(st.tuples(st.one_of(st.integers(-1, 5), st.integers(-(2**63), 2*
 
 
 @settings(SETTINGS, max_examples=1500)
-@given(steps, lies, st.integers(0, 30), st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4))
+@given(
+    steps,
+    lies,
+    st.integers(0, 30),
+    st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)), max_size=4),
+    st.sampled_from([1, 100, 300]),
+    st.sampled_from([PYTHON, C]),
+)
 def test_lies_and_mutated_bytes_give_the_same_rows_and_the_same_error(
-    drawn: list[tuple[str, int, int, int]], told: list[tuple[int, int]], start: int, flips: list[tuple[int, int]]
+    drawn: list[tuple[str, int, int, int]],
+    told: list[tuple[int, int]],
+    start: int,
+    flips: list[tuple[int, int]],
+    target: int,
+    twin: Decoder,
 ) -> None:
     log = played(drawn)
     data = bytearray(log.response(0)[0])
     for at, byte in flips:
         data[at % len(data)] = byte
-    both(bytes(data), start, told)
-    both(with_right_crcs(bytes(data)), start, told)
+    for tried in (bytes(data), with_right_crcs(bytes(data))):
+        whole = both(tried, start, told)
+        assert decode_in_steps(twin, tried, target, start, aborted=told) == whole

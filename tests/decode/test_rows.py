@@ -135,21 +135,36 @@ def test_records_may_be_any_bytes(twin: Decoder, kind: type) -> None:
     assert twin.scan("orders", 3, kind(data)) == (len(data), 10)
 
 
-def test_append_stops_after_the_batch_that_reaches_the_target_and_goes_on_there(twin: Decoder) -> None:
+def test_append_stops_after_the_row_that_reaches_the_target_and_goes_on_there(twin: Decoder) -> None:
     batches = [batch(TEN, base_offset=10 * i, codec=LZ4) for i in range(7)]
     data = b"".join(batches)
-    one = decode(twin, batches[0]).nbytes
-    for target in (1, one, one + 1, 3 * one):
+    one = decode(twin, batch(TEN[:1])).nbytes
+    for target in (1, one, one + 1, 7 * one, 10 * one, 33 * one):
         b = builder(twin, target_bytes=target)
         per_call = -(-target // one)
-        position, offsets, calls = 0, [], 0
+        position, offsets = 0, []
         while position < len(data):
             position = b.append("orders", 3, data, position, 0, ALL)
-            calls += 1
-            assert position == len(b"".join(batches[: min(7, calls * per_call)]))
-            assert b.rows == 10 * min(per_call, 7 - (calls - 1) * per_call)
+            seen = len(offsets) + b.rows
+            assert b.rows == min(per_call, 70 - len(offsets))
+            assert b.full == (b.rows == per_call)
+            assert b.halfway == (seen % 10 > 0)
+            assert position == b.position == len(b"".join(batches[: seen // 10]))
             offsets += [row["offset"] for row in rows_of(b.finish(), True)]
         assert offsets == list(range(70))
+
+
+def test_halfway_through_a_batch_the_builder_goes_nowhere_else(twin: Decoder) -> None:
+    data = batch(TEN) + batch(TEN, base_offset=10)
+    b = builder(twin, target_bytes=1)
+    assert b.append("orders", 3, data, 0, 0, ALL) == 0
+    b.finish()
+    assert b.halfway
+    for topic, partition, position in (("orders", 3, len(data) // 2), ("orders", 2, 0), ("other", 3, 0)):
+        with pytest.raises(ValueError, match="halfway through the record batch at byte 0 of orders-3"):
+            b.append(topic, partition, data, position, 0, ALL)
+    b.append("orders", 3, data, 0, 0, ALL)
+    assert [row["offset"] for row in rows_of(b.finish(), True)] == [1]
 
 
 def test_one_arrow_batch_takes_rows_of_several_partitions(twin: Decoder) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from decoding import Outcome, decode
+from decoding import Outcome, decode, decode_in_steps
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from record_bytes import CODECS, CONTROL, GZIP, LOG_APPEND, LZ4, SNAPPY, Rec, batch, message, with_right_crcs, wrapper
@@ -18,6 +18,9 @@ LIMIT = 100_000
 SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 MANY = settings(SETTINGS, max_examples=1500)
 
+targets = st.sampled_from([1, 100, 300, 1000])
+"""For bytes of an Arrow batch: it ends after each row, or after some."""
+twins = st.sampled_from([PYTHON, C])
 small = st.binary(max_size=20)
 blob = st.one_of(st.none(), small, st.builds(bytes, st.integers(0, 300)))
 records = st.builds(
@@ -106,9 +109,14 @@ def scanned(twin: Decoder, data: bytes, position: int) -> object:
 
 
 @SETTINGS
-@given(batches(), st.integers(0, 30), st.integers(0, 40), st.booleans(), st.integers(1, 2000))
+@given(batches(), st.integers(0, 30), st.integers(0, 40), st.booleans(), targets, twins)
 def test_what_is_written_is_read_back(
-    made: list[tuple[bytes, list[tuple[int, Rec, int, int]]]], skip: int, wanted: int, headers: bool, target: int
+    made: list[tuple[bytes, list[tuple[int, Rec, int, int]]]],
+    skip: int,
+    wanted: int,
+    headers: bool,
+    target: int,
+    twin: Decoder,
 ) -> None:
     data = b"".join(part for part, _ in made)
     rows = [row_of(*row) for _, part in made for row in part]
@@ -122,15 +130,7 @@ def test_what_is_written_is_read_back(
     assert (outcome.error, outcome.stopped_at) == (None, len(data))
     assert outcome.rows == expected
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
-
-    in_steps, position = [], 0
-    while position < len(data):
-        step = both(data, start, end, position=position, include_headers=headers, target_bytes=target)
-        assert step.stopped_at is not None
-        assert step.stopped_at > position
-        in_steps += step.rows
-        position = step.stopped_at
-    assert in_steps == expected
+    assert decode_in_steps(twin, data, target, start, end, include_headers=headers) == outcome
 
 
 @st.composite
@@ -164,11 +164,13 @@ def mutated(draw: st.DrawFn) -> bytes:
 
 
 @MANY
-@given(mutated(), st.integers(0, 5), st.booleans(), st.booleans())
+@given(mutated(), st.integers(0, 5), st.booleans(), st.booleans(), targets, twins)
 def test_mutated_bytes_give_the_same_rows_and_the_same_error(
-    data: bytes, start: int, headers: bool, crcs: bool
+    data: bytes, start: int, headers: bool, crcs: bool, target: int, twin: Decoder
 ) -> None:
-    both(data, start, 2**63 - 1, include_headers=headers, check_crcs=crcs, unpacked_limit=LIMIT)
+    options = {"include_headers": headers, "check_crcs": crcs, "unpacked_limit": LIMIT}
+    whole = both(data, start, 2**63 - 1, **options)
+    assert decode_in_steps(twin, data, target, start, 2**63 - 1, **options) == whole
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
 
 

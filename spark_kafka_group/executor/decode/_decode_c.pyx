@@ -1,8 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """The quick twin of the decoder. ``contract`` says what it does, ``_decode_py`` how, in plain words.
 
-Memory safety rests on two things: bytes are read through a Cursor only, whose reads are checked, and written through
-the columns only, for whose rows the builder has made room (_make_room). No other code here moves a pointer.
+Memory safety rests on three things: bytes are read through a Cursor only, whose reads are checked; they are written
+through the columns only, for whose rows the builder has made room (_make_room); and what failed halfway, as for want of
+memory, is not written to again (usable). No other code here moves a pointer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -11,7 +12,8 @@ from libc.string cimport memcpy, memset
 
 import pyarrow as pa
 
-from spark_kafka_group.executor.decode import codecs, contract, isolation, legacy, problems
+from spark_kafka_group.errors import ReadError
+from spark_kafka_group.executor.decode import codecs, contract, isolation, legacy, problems, text
 from spark_kafka_group.executor.decode.topics import TopicColumn
 from spark_kafka_group.schema import HEADER, arrow_schema
 
@@ -31,6 +33,7 @@ cdef enum:
     LEFTOVER = 4
     OFFSET_DELTA = 5
     TIMESTAMP = 6
+    TOO_MANY = 7
 
     # of a row that was not added
     BUILDER_FULL = 1
@@ -53,6 +56,7 @@ cdef int64_t MAX_TIMESTAMP_MS = contract.MAX_TIMESTAMP_MS
 cdef int ABORT = isolation.ABORT
 cdef Py_ssize_t MARKER_KEY_SIZE = isolation.MARKER_KEY_SIZE
 
+cdef Py_ssize_t LARGE_KEY = text.LARGE
 cdef int32_t FIRST_ROWS = 1024
 cdef Py_ssize_t FIRST_BYTES = 65536
 
@@ -304,10 +308,12 @@ cdef class _Growing:
     cdef int make_room(self, Py_ssize_t size) except -1:
         """Be large enough for `size` bytes in all."""
         # No size comes near the 63 bits: all data together is at most BUILDER_LIMIT, all rows a 40th of it.
+        cdef Py_ssize_t capacity
         if size > self.capacity:
-            self.capacity = max(2 * self.capacity, size)
-            self.buffer.resize(self.capacity)
+            capacity = max(2 * self.capacity, size)
+            self.buffer.resize(capacity)
             self._locate()
+            self.capacity = capacity
         return 0
 
     cdef inline int put(self, const void *data, Py_ssize_t size) except -1:
@@ -414,7 +420,9 @@ cdef bint is_ascii(Span span) noexcept nogil:
     return seen < 0x80
 
 
-cdef bytes as_utf8(Span span):
+cdef bytes as_utf8(Span span, int64_t limit):
+    if span.size > LARGE_KEY:
+        return text.utf8(span.at[:span.size], limit)
     return span.at[:span.size].decode("utf-8", "replace").encode()
 
 
@@ -426,9 +434,10 @@ cdef struct Record:
     Span headers  # from the first header to the end of the record
     int32_t header_count
     int64_t header_cost  # what nbytes counts for them
+    bint keys_ascii
 
 
-cdef int read_record(Cursor *batch, bint include_headers, Record *record) except -1:
+cdef int read_record(Cursor *batch, bint include_headers, int64_t header_limit, Record *record) except -1:
     """Read one record, nothing of which is kept yet; 0, or what is wrong with it."""
     cdef Span span = read_sized(batch)
     cdef Cursor cursor, at_headers
@@ -445,6 +454,7 @@ cdef int read_record(Cursor *batch, bint include_headers, Record *record) except
     record.value = read_nullable(&cursor)
     record.header_count = 0
     record.header_cost = 0
+    record.keys_ascii = True
     if include_headers:
         count = read_varint(&cursor)
         if cursor.failed:
@@ -460,10 +470,28 @@ cdef int read_record(Cursor *batch, bint include_headers, Record *record) except
             if cursor.failed:
                 return cursor.failed
             record.header_cost += HEADER_COST + max(header_value.size, 0)
-            record.header_cost += header_key.size if is_ascii(header_key) else len(as_utf8(header_key))
+            if is_ascii(header_key):
+                record.header_cost += header_key.size
+            else:
+                record.keys_ascii = False
+                record.header_cost += len(as_utf8(header_key, header_limit))
+            if record.header_cost > header_limit:
+                return TOO_MANY
         if left(&cursor):
             return LEFTOVER
     return cursor.failed
+
+
+cdef struct Batch:  # a record batch whose header has been read, and how far its records have been
+    int64_t base_offset
+    int32_t last_offset_delta
+    int64_t base_timestamp
+    int64_t max_timestamp
+    bint log_append
+    int32_t count
+    int64_t first_unread
+    int32_t read  # records
+    Py_ssize_t position  # byte of the records after them
 
 
 cdef class RecordBatchBuilder:
@@ -473,7 +501,14 @@ cdef class RecordBatchBuilder:
     cdef readonly Py_ssize_t position
     cdef readonly bint check_crcs
     cdef readonly object unpacked_limit
+    cdef readonly bint halfway  # through `batch`, or through `messages`
+    cdef Batch batch
+    cdef _View unpacked  # None if it is not compressed
+    cdef object messages
+    cdef int64_t reached
+    cdef bint usable
     cdef bint include_headers
+    cdef int64_t header_limit
     cdef int64_t target_bytes
     cdef int64_t limit
     cdef object topics
@@ -495,6 +530,7 @@ cdef class RecordBatchBuilder:
             raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
         self.check_crcs = check_crcs
         self.unpacked_limit = unpacked_limit
+        self.header_limit = min(unpacked_limit, INT64_MAX)
         self.include_headers = include_headers
         self.target_bytes = min(target_bytes, INT64_MAX)
         self.limit = contract.BUILDER_LIMIT
@@ -503,6 +539,9 @@ cdef class RecordBatchBuilder:
         self.topic_cost = 0
         self.partition = -1
         self.position = 0
+        self.reached = 0
+        self.halfway = False
+        self.usable = True
         self.likely_rows = FIRST_ROWS
         self.likely_key_bytes = self.likely_value_bytes = FIRST_BYTES
         self._clear()
@@ -553,6 +592,10 @@ cdef class RecordBatchBuilder:
     def rows(self):
         return self.row_count
 
+    @property
+    def full(self):
+        return self.nbytes >= self.target_bytes
+
     def append(
         self,
         str topic not None,
@@ -564,34 +607,71 @@ cdef class RecordBatchBuilder:
         aborted=None,
     ):
         cdef _View view = view_of(records, position)
-        cdef Frame frame
         cdef Py_ssize_t rows_before = self.row_count
-        cdef int64_t reached = start
-        cdef object entries = None
-        self.topic = topic
-        self.topic_cost = len(topic.encode())
-        self.partition = partition
+        cdef bint goes_on = position == self.position and partition == self.partition and topic == self.topic
+        if self.halfway and not goes_on:
+            raise problems.halfway(self.topic, self.partition, self.position)
+        if not goes_on:
+            self.topic = topic
+            self.topic_cost = len(topic.encode())
+            self.partition = partition
+        self.reached = max(start, self.reached) if goes_on else start
+        self.position = position
+        self._begin_change()
         try:
-            while read_frame(topic, partition, view.data, view.size, position, start, &frame):
-                if frame.magic == 2:
-                    if frame.next_offset > start and frame.base_offset < end:
-                        self._append_batch(view, position, &frame, start, end, aborted)
-                else:
-                    if entries is None:
-                        entries = memoryview(records).cast("B")
-                    entry = entries[position:frame.end]
-                    legacy.append_message(self, topic, partition, entry, reached, start, end)
-                position = frame.end
-                reached = max(reached, frame.next_offset)
-                if self.nbytes >= self.target_bytes:
-                    break
+            self._append_frames(view, start, end, aborted)
+        except ReadError:
+            self.usable = True
+            raise
         finally:
-            self.position = position
-            self.runs.append((topic, self.row_count - rows_before))
-        return position
+            if not self.halfway:
+                self.unpacked = self.messages = None
+            if self.row_count > rows_before:
+                self.runs.append((topic, self.row_count - rows_before))
+        self.usable = True
+        return self.position
+
+    cdef int _begin_change(self) except -1:
+        """Unusable until the change is done, or its error is one that leaves whole rows."""
+        if not self.usable:
+            raise problems.unusable()
+        self.usable = False
+        return 0
+
+    cdef int _append_frames(self, _View view, int64_t start, int64_t end, aborted) except -1:
+        cdef Frame frame
+        cdef bint goes_on = self.halfway
+        self.halfway = False
+        while read_frame(self.topic, self.partition, view.data, view.size, self.position, start, &frame):
+            if frame.magic != 2:
+                self._append_messages(view, &frame, start, end)
+            elif goes_on:
+                self._append_records(view, &frame, start, end)
+            elif frame.next_offset > start and frame.base_offset < end:
+                self._append_batch(view, &frame, start, end, aborted)
+            if self.halfway:
+                return 0
+            goes_on = False
+            self.unpacked = None
+            self.position = frame.end
+            self.reached = max(self.reached, frame.next_offset)
+            if self.nbytes >= self.target_bytes:
+                return 0
+        return 0
+
+    cdef int _append_messages(self, _View view, const Frame *frame, int64_t start, int64_t end) except -1:
+        """Those of format v0 or v1 in one entry."""
+        messages, self.messages = self.messages, None
+        if messages is None:
+            entry = memoryview(view.owner).cast("B")[self.position : frame.end]
+            self.messages = legacy.append_message(self, self.topic, self.partition, entry, self.reached, start, end)
+        elif not messages.append_to(self):
+            self.messages = messages
+        self.halfway = self.messages is not None
+        return 0
 
     cdef int _append_batch(
-        self, _View view, Py_ssize_t position, const Frame *frame, int64_t start, int64_t end, aborted
+        self, _View view, const Frame *frame, int64_t start, int64_t end, aborted
     ) except -1:
         cdef Cursor cursor = cursor_over(view.data, view.size)
         cdef Span batch
@@ -601,10 +681,9 @@ cdef class RecordBatchBuilder:
         cdef int32_t count
         cdef int codec
         cdef bint log_append, control, transactional, judged, within_aborted
-        cdef _View unpacked
         cdef int64_t first_unread = max(start, frame.base_offset)
-        take(&cursor, position)
-        batch = take(&cursor, frame.end - position)
+        take(&cursor, self.position)
+        batch = take(&cursor, frame.end - self.position)
         cursor = cursor_over(batch.at, batch.size)
         take(&cursor, FRAME_SIZE)
         stored_crc = <uint32_t>big_endian(&cursor, 4)
@@ -642,24 +721,33 @@ cdef class RecordBatchBuilder:
         if codec and (count or left(&cursor)):
             packed = memoryview(view.owner).cast("B")[frame.end - left(&cursor) : frame.end]
             try:
-                unpacked = _View(codecs.unpack(codec, packed, self.unpacked_limit))
+                self.unpacked = _View(codecs.unpack(codec, packed, self.unpacked_limit))
             except problems.MalformedError as problem:
-                text = problems.codec_failed(frame.base_offset, str(problem))
-                raise self._corrupt(first_unread, text) from problem.__cause__
-            cursor = cursor_over(unpacked.data, unpacked.size)
+                failure = problems.codec_failed(frame.base_offset, str(problem))
+                raise self._corrupt(first_unread, failure) from problem.__cause__
+            cursor = cursor_over(self.unpacked.data, self.unpacked.size)
         if control:
             if count and self._is_abort(&cursor, frame, first_unread):
                 aborted.ended(producer_id)
             return 0
-        return self._append_records(
-            &cursor, frame, count, base_timestamp, max_timestamp, log_append, start, end, first_unread
+        self.batch = Batch(
+            base_offset=frame.base_offset,
+            last_offset_delta=frame.last_offset_delta,
+            base_timestamp=base_timestamp,
+            max_timestamp=max_timestamp,
+            log_append=log_append,
+            count=count,
+            first_unread=first_unread,
+            read=0,
+            position=0,
         )
+        return self._append_records(view, frame, start, end)
 
     cdef bint _is_abort(self, Cursor *batch, const Frame *frame, int64_t first_unread) except -1:
         """Whether a control batch ends an aborted transaction, as its first record tells."""
         cdef Record record
         cdef Cursor key
-        cdef int problem = read_record(batch, False, &record)
+        cdef int problem = read_record(batch, False, 0, &record)
         cdef int version
         if problem:
             raise self._corrupt(first_unread, problems.record(frame.base_offset, 0, problem))
@@ -671,44 +759,56 @@ cdef class RecordBatchBuilder:
             raise self._corrupt(first_unread, problems.marker_version(frame.base_offset, version))
         return <int16_t>big_endian(&key, 2) == ABORT
 
-    cdef int _append_records(
-        self,
-        Cursor *cursor,
-        const Frame *frame,
-        int32_t count,
-        int64_t base_timestamp,
-        int64_t max_timestamp,
-        bint log_append,
-        int64_t start,
-        int64_t end,
-        int64_t first_unread,
-    ) except -1:
+    cdef int _append_records(self, _View view, const Frame *frame, int64_t start, int64_t end) except -1:
+        """Add rows of `batch`, from its position on, until the builder is full."""
+        cdef Batch batch = self.batch
+        cdef Cursor cursor
         cdef Record record
-        cdef int32_t index
+        cdef const uint8_t *first
         cdef int problem
         cdef int64_t offset, timestamp
-        cdef int32_t timestamp_type = LOG_APPEND_TIME if log_append else CREATE_TIME
-        for index in range(count):
-            problem = read_record(cursor, self.include_headers, &record)
-            if not problem and not 0 <= record.offset_delta <= frame.last_offset_delta:
+        cdef int32_t timestamp_type = LOG_APPEND_TIME if batch.log_append else CREATE_TIME
+        if self.unpacked is None:
+            cursor = cursor_over(view.data, frame.end)
+            take(&cursor, self.position + HEADER_SIZE)
+        else:
+            cursor = cursor_over(self.unpacked.data, self.unpacked.size)
+        first = cursor.at
+        take(&cursor, batch.position)
+        while batch.read < batch.count:
+            problem = read_record(&cursor, self.include_headers, self.header_limit, &record)
+            if not problem and not 0 <= record.offset_delta <= batch.last_offset_delta:
                 problem = OFFSET_DELTA
-            timestamp = max_timestamp
-            if not problem and not log_append:
-                if not add_timestamps(base_timestamp, record.timestamp_delta, &timestamp):
+            timestamp = batch.max_timestamp
+            if not problem and not batch.log_append:
+                if not add_timestamps(batch.base_timestamp, record.timestamp_delta, &timestamp):
                     problem = TIMESTAMP
-            if problem == TIMESTAMP:
-                beyond = <object>base_timestamp + <object>record.timestamp_delta  # which int64 may not hold
-                raise self._corrupt(first_unread, problems.record_timestamp(frame.base_offset, index, beyond))
             if problem:
-                raise self._corrupt(first_unread, problems.record(frame.base_offset, index, problem))
-            offset = frame.base_offset + record.offset_delta
+                raise self._corrupt(batch.first_unread, self._bad_record(&batch, &record, problem))
+            offset = batch.base_offset + record.offset_delta
             if start <= offset < end:
                 if self._add(offset, timestamp, timestamp_type, &record) == BUILDER_FULL:
                     raise problems.builder_full(self.topic, self.partition, offset)
-            first_unread = max(start, offset + 1)
-        if left(cursor):
-            raise self._corrupt(first_unread, problems.trailing(frame.base_offset, count, left(cursor)))
+            batch.first_unread = max(start, offset + 1)
+            batch.read += 1
+            if self.nbytes >= self.target_bytes and batch.read < batch.count:
+                batch.position = cursor.at - first
+                self.batch = batch
+                self.halfway = True
+                return 0
+        if left(&cursor):
+            raise self._corrupt(
+                batch.first_unread, problems.trailing(batch.base_offset, batch.count, left(&cursor))
+            )
         return 0
+
+    cdef str _bad_record(self, const Batch *batch, const Record *record, int problem):
+        if problem == TIMESTAMP:
+            beyond = <object>batch.base_timestamp + <object>record.timestamp_delta  # which int64 may not hold
+            return problems.record_timestamp(batch.base_offset, batch.read, beyond)
+        if problem == TOO_MANY:
+            return problems.record_headers(batch.base_offset, batch.read, self.unpacked_limit)
+        return problems.record(batch.base_offset, batch.read, problem)
 
     def append_row(self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, key, value):
         cdef Record record
@@ -748,7 +848,7 @@ cdef class RecordBatchBuilder:
         cdef Cursor cursor
         cdef Span key
         cdef int32_t i
-        cdef bytes text
+        cdef bytes replaced
         self.with_headers.set(self.row_count, record.header_count > 0)
         if record.header_count:
             if record.header_count > self.header_room - self.header_keys.rows:
@@ -756,11 +856,11 @@ cdef class RecordBatchBuilder:
             cursor = cursor_over(record.headers.at, record.headers.size)
             for i in range(record.header_count):
                 key = read_sized(&cursor)
-                if is_ascii(key):
+                if record.keys_ascii or is_ascii(key):
                     self.header_keys.add(key)
                 else:
-                    text = as_utf8(key)
-                    self.header_keys.add(Span(<const uint8_t *>text, len(text)))
+                    replaced = as_utf8(key, self.header_limit)
+                    self.header_keys.add(Span(<const uint8_t *>replaced, len(replaced)))
                 self.header_values.add(read_nullable(&cursor))
         self.header_ends.int32[self.row_count + 1] = <int32_t>self.header_keys.rows
         return 0
@@ -769,6 +869,13 @@ cdef class RecordBatchBuilder:
         return problems.corrupt(self.topic, self.partition, offset, problem)
 
     def finish(self):
+        self._begin_change()
+        batch = self._made()
+        self._clear()
+        self.usable = True
+        return batch
+
+    cdef object _made(self):
         schema = arrow_schema(self.include_headers)
         arrays = [
             self.keys.array(pa.binary()),
@@ -786,7 +893,6 @@ cdef class RecordBatchBuilder:
             self.likely_rows = self.row_count + self.row_count // 8 + 8
             self.likely_key_bytes = self.keys.data.size + self.keys.data.size // 8 + 8
             self.likely_value_bytes = self.values.data.size + self.values.data.size // 8 + 8
-        self._clear()
         return batch
 
     cdef object _fixed(self, str name, _Fixed column):

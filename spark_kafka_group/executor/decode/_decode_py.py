@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
 import pyarrow as pa
 
+from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import codecs, contract, legacy, problems
 from spark_kafka_group.executor.decode.contract import (
     CREATE_TIME,
@@ -19,8 +23,9 @@ from spark_kafka_group.executor.decode.contract import (
 )
 from spark_kafka_group.executor.decode.isolation import ABORT, MARKER_KEY_SIZE, AbortedTransactions
 from spark_kafka_group.executor.decode.problems import MalformedError
+from spark_kafka_group.executor.decode.text import utf8
 from spark_kafka_group.executor.decode.topics import TopicColumn
-from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.schema import HEADER, arrow_schema
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
 _LENGTH_END = 12  # bytes before what the length counts
@@ -122,9 +127,11 @@ class _Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: list[Header]
+    header_cost: int
 
 
-def _read_record(cursor: _Cursor, include_headers: bool) -> _Record:
+def _read_record(cursor: _Cursor, header_limit: int | None) -> _Record:
+    """Read one record; its headers too, unless there is no limit for them."""
     length = cursor.length(0)
     end_of_batch, cursor.end = cursor.end, cursor.position + length
     cursor.byte()  # attributes, of which none is in use
@@ -133,23 +140,28 @@ def _read_record(cursor: _Cursor, include_headers: bool) -> _Record:
     key = cursor.nullable()
     value = cursor.nullable()
     headers: list[Header] = []
-    if include_headers:
+    cost = 0
+    if header_limit is not None:
         count = cursor.varint()
         if count < 0:
             raise _BadRecordError(problems.NEGATIVE)
         for _ in range(count):
-            header_key = cursor.take(cursor.length(0))
-            headers.append((header_key.decode("utf-8", "replace").encode(), cursor.nullable()))
+            raw_key, header_value = cursor.take(cursor.length(0)), cursor.nullable()
+            header_key = utf8(raw_key, header_limit)
+            cost += HEADER_COST + len(header_key) + len(header_value or b"")
+            if cost > header_limit:
+                raise _BadRecordError(problems.TOO_MANY)
+            headers.append((header_key, header_value))
         if cursor.position != cursor.end:
             raise _BadRecordError(problems.LEFTOVER)
     cursor.position, cursor.end = cursor.end, end_of_batch
-    return _Record(timestamp_delta, offset_delta, key, value, headers)
+    return _Record(timestamp_delta, offset_delta, key, value, headers, cost)
 
 
 def _is_abort(cursor: _Cursor, base_offset: int) -> bool:
     """Whether a control batch ends an aborted transaction, as its first record tells."""
     try:
-        key = _read_record(cursor, False).key
+        key = _read_record(cursor, None).key
     except _BadRecordError as bad:
         raise MalformedError(problems.record(base_offset, 0, bad.code)) from None
     if key is None or len(key) < MARKER_KEY_SIZE:
@@ -210,6 +222,31 @@ def scan(topic: str, partition: int, records: Buffer, position: int = 0) -> tupl
     return position, next_offset
 
 
+@dataclass
+class _Batch:
+    """A record batch whose header has been read, and how far its records have been."""
+
+    base_offset: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    log_append: bool
+    count: int
+    unpacked: memoryview | None
+    """None if it is not compressed."""
+    first_unread: int
+    read: int = 0
+    """Records."""
+    position: int = 0
+    """Byte of the records after them."""
+
+    def timestamp(self, record: _Record) -> int:
+        timestamp = self.max_timestamp if self.log_append else self.base_timestamp + record.timestamp_delta
+        if abs(timestamp) > MAX_TIMESTAMP_MS:
+            raise MalformedError(problems.record_timestamp(self.base_offset, self.read, timestamp))
+        return timestamp
+
+
 class RecordBatchBuilder:
     """Rows as Python lists."""
 
@@ -226,6 +263,9 @@ class RecordBatchBuilder:
         self._topic_cost = 0
         self._partition = -1
         self.position = 0
+        self._reached = 0
+        self._rest: _Batch | legacy.Messages | None = None
+        self._usable = True
         self._clear()
 
     def _clear(self) -> None:
@@ -237,11 +277,21 @@ class RecordBatchBuilder:
         self._offsets: list[int] = []
         self._timestamps: list[int] = []
         self._timestamp_types: list[int] = []
-        self._headers: list[list[Header] | None] = []
+        self._header_keys: list[bytes] = []
+        self._header_values: list[bytes | None] = []
+        self._header_begins: list[int | None] = []
 
     @property
     def rows(self) -> int:
         return len(self._offsets)
+
+    @property
+    def full(self) -> bool:
+        return self.nbytes >= self._target_bytes
+
+    @property
+    def halfway(self) -> bool:
+        return self._rest is not None
 
     def append(
         self,
@@ -254,78 +304,135 @@ class RecordBatchBuilder:
         aborted: AbortedTransactions | None = None,
     ) -> int:
         view = _view(records, position)
-        self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
+        goes_on = (topic, partition, position) == (self._topic, self._partition, self.position)
+        if self._rest is not None and not goes_on:
+            raise problems.halfway(self._topic, self._partition, self.position)
+        if not goes_on:
+            self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
+        self._reached = max(start, self._reached) if goes_on else start
+        self.position = position
         rows_before = self.rows
-        reached = start
-        try:
-            while frame := _read_frame(topic, partition, view, position, start):
-                if frame.magic == 2:
-                    self._append_batch(frame, view[position : frame.end], start, end, aborted)
-                else:
-                    legacy.append_message(self, topic, partition, view[position : frame.end], reached, start, end)
-                position, reached = frame.end, max(reached, frame.next_offset)
-                if self.nbytes >= self._target_bytes:
-                    break
-        finally:
-            self.position = position
-            self._runs.append((topic, self.rows - rows_before))
-        return position
+        with self._unusable_after_errors():
+            try:
+                while frame := _read_frame(topic, partition, view, self.position, start):
+                    self._append_frame(frame, view[self.position : frame.end], start, end, aborted)
+                    if self._rest is not None:
+                        break
+                    self.position, self._reached = frame.end, max(self._reached, frame.next_offset)
+                    if self.full:
+                        break
+            finally:
+                if self.rows > rows_before:
+                    self._runs.append((topic, self.rows - rows_before))
+        return self.position
 
-    def _append_batch(
-        self, frame: _Frame, batch: memoryview, start: int, end: int, aborted: AbortedTransactions | None
+    @contextmanager
+    def _unusable_after_errors(self) -> Iterator[None]:
+        if not self._usable:
+            raise problems.unusable()
+        self._usable = False
+        try:
+            yield
+        except ReadError:
+            self._usable = True
+            raise
+        self._usable = True
+
+    def _append_frame(
+        self, frame: _Frame, data: memoryview, start: int, end: int, aborted: AbortedTransactions | None
     ) -> None:
+        """Add rows of a record batch; if the builder is full before its end, `_rest` says where to go on."""
+        rest, self._rest = self._rest, None
+        if isinstance(rest, legacy.Messages):
+            self._rest = None if rest.append_to(self) else rest
+        elif frame.magic == 2:
+            batch = rest or self._begun(frame, data, start, end, aborted)
+            if batch is not None and not self._append_records(batch, data, start, end):
+                self._rest = batch
+        else:
+            self._rest = legacy.append_message(self, self._topic, self._partition, data, self._reached, start, end)
+
+    def _begun(
+        self, frame: _Frame, data: memoryview, start: int, end: int, aborted: AbortedTransactions | None
+    ) -> _Batch | None:
+        """The record batch, or None when none of its rows is wanted."""
         if frame.next_offset <= start or frame.base_offset >= end:
-            return
-        base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(batch)
+            return None
+        base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(data)
         base_timestamp, max_timestamp, producer_id, _, _, count = rest
         first_unread = max(start, base_offset)
         try:
             if self.check_crcs:
-                computed = crc32c(batch[_CRC_FROM:])
+                computed = crc32c(data[_CRC_FROM:])
                 if computed != stored_crc:
                     raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
             control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
             transactions = aborted if producer_id >= 0 else None
             within_aborted = transactions is not None and transactions.reached(producer_id, frame.next_offset - 1)
             if transactions is None if control else within_aborted and transactional:
-                return
+                return None
             if count < 0:
                 raise MalformedError(problems.record_count(base_offset, count))
             log_append = bool(attributes & _LOG_APPEND_BIT)
             if log_append and abs(max_timestamp) > MAX_TIMESTAMP_MS:
                 raise MalformedError(problems.batch_timestamp(base_offset, max_timestamp))
-            codec, payload = attributes & _CODEC_MASK, batch[_HEADER.size :]
+            codec, unpacked = attributes & _CODEC_MASK, None
             if codec not in (0, *codecs.NAMES):
                 raise MalformedError(problems.unknown_codec(base_offset, codec))
-            if codec and (count or payload):
+            if codec and (count or len(data) > _HEADER.size):
                 try:
-                    payload = memoryview(codecs.unpack(codec, payload, self.unpacked_limit))
+                    unpacked = memoryview(codecs.unpack(codec, data[_HEADER.size :], self.unpacked_limit))
                 except MalformedError as problem:
                     raise MalformedError(problems.codec_failed(base_offset, str(problem))) from problem.__cause__
-            cursor = _Cursor(payload, 0, len(payload))
             if transactions is not None and control:
-                if count and _is_abort(cursor, base_offset):
+                payload = data[_HEADER.size :] if unpacked is None else unpacked
+                if count and _is_abort(_Cursor(payload, 0, len(payload)), base_offset):
                     transactions.ended(producer_id)
-                return
-            for index in range(count):
-                try:
-                    record = _read_record(cursor, self._include_headers)
-                    if not 0 <= record.offset_delta <= last_offset_delta:
-                        raise _BadRecordError(problems.OFFSET_DELTA)
-                    timestamp = max_timestamp if log_append else base_timestamp + record.timestamp_delta
-                    if abs(timestamp) > MAX_TIMESTAMP_MS:
-                        raise MalformedError(problems.record_timestamp(base_offset, index, timestamp))
-                except _BadRecordError as bad:
-                    raise MalformedError(problems.record(base_offset, index, bad.code)) from None
-                offset = base_offset + record.offset_delta
-                if start <= offset < end:
-                    timestamp_type = LOG_APPEND_TIME if log_append else CREATE_TIME
-                    self._append(offset, timestamp, timestamp_type, record.key, record.value, record.headers)
-                first_unread = max(start, offset + 1)
-            if cursor.position != cursor.end:
-                raise MalformedError(problems.trailing(base_offset, count, cursor.end - cursor.position))
+                return None
         except MalformedError as problem:
             raise problems.corrupt(self._topic, self._partition, first_unread, str(problem)) from problem.__cause__
+        return _Batch(
+            base_offset, last_offset_delta, base_timestamp, max_timestamp, log_append, count, unpacked, first_unread
+        )
+
+    def _append_records(self, batch: _Batch, data: memoryview, start: int, end: int) -> bool:
+        """Add rows until the builder is full; whether these were all of `batch`."""
+        payload = data[_HEADER.size :] if batch.unpacked is None else batch.unpacked
+        cursor = _Cursor(payload, batch.position, len(payload))
+        try:
+            while batch.read < batch.count:
+                self._append_record(batch, self._read(batch, cursor), start, end)
+                batch.read, batch.position = batch.read + 1, cursor.position
+                if self.full and batch.read < batch.count:
+                    return False
+            if cursor.position != cursor.end:
+                raise MalformedError(problems.trailing(batch.base_offset, batch.count, cursor.end - cursor.position))
+        except MalformedError as problem:
+            raise problems.corrupt(self._topic, self._partition, batch.first_unread, str(problem)) from None
+        return True
+
+    def _read(self, batch: _Batch, cursor: _Cursor) -> _Record:
+        try:
+            record = _read_record(cursor, self.unpacked_limit if self._include_headers else None)
+            if not 0 <= record.offset_delta <= batch.last_offset_delta:
+                raise _BadRecordError(problems.OFFSET_DELTA)
+        except _BadRecordError as bad:
+            if bad.code == problems.TOO_MANY:
+                text = problems.record_headers(batch.base_offset, batch.read, self.unpacked_limit)
+            else:
+                text = problems.record(batch.base_offset, batch.read, bad.code)
+            raise MalformedError(text) from None
+        return record
+
+    def _append_record(self, batch: _Batch, record: _Record, start: int, end: int) -> None:
+        timestamp = batch.timestamp(record)
+        offset = batch.base_offset + record.offset_delta
+        if start <= offset < end:
+            timestamp_type = LOG_APPEND_TIME if batch.log_append else CREATE_TIME
+            self._append(
+                offset, timestamp, timestamp_type, record.key, record.value, record.headers, record.header_cost
+            )
+        batch.first_unread = max(start, offset + 1)
 
     def append_row(
         self, offset: int, timestamp_ms: int, timestamp_type: int, key: Buffer | None, value: Buffer | None
@@ -337,6 +444,7 @@ class RecordBatchBuilder:
             None if key is None else bytes(key),
             None if value is None else bytes(value),
             [],
+            0,
         )
 
     def _append(
@@ -347,10 +455,9 @@ class RecordBatchBuilder:
         key: bytes | None,
         value: bytes | None,
         headers: list[Header],
+        header_cost: int,
     ) -> None:
-        cost = ROW_COST + self._topic_cost + len(key or b"") + len(value or b"")
-        for header_key, header_value in headers:
-            cost += HEADER_COST + len(header_key) + len(header_value or b"")
+        cost = ROW_COST + self._topic_cost + len(key or b"") + len(value or b"") + header_cost
         if self.nbytes + cost > self._limit:
             raise problems.builder_full(self._topic, self._partition, offset)
         self.nbytes += cost
@@ -360,9 +467,18 @@ class RecordBatchBuilder:
         self._offsets.append(offset)
         self._timestamps.append(timestamp_ms * 1000)
         self._timestamp_types.append(timestamp_type)
-        self._headers.append(headers or None)
+        self._header_begins.append(len(self._header_keys) if headers else None)
+        for header_key, header_value in headers:
+            self._header_keys.append(header_key)
+            self._header_values.append(header_value)
 
     def finish(self) -> pa.RecordBatch:
+        with self._unusable_after_errors():
+            batch = self._made()
+            self._clear()
+        return batch
+
+    def _made(self) -> pa.RecordBatch:
         schema = arrow_schema(self._include_headers)
         columns = {
             "key": self._keys,
@@ -372,15 +488,18 @@ class RecordBatchBuilder:
             "offset": self._offsets,
             "timestamp": self._timestamps,
             "timestampType": self._timestamp_types,
-            "headers": [
-                None if headers is None else [{"key": key, "value": value} for key, value in headers]
-                for headers in self._headers
-            ],
         }
         arrays = []
         for field in schema:
-            column = columns[field.name]
+            column = self._headers(field.type) if field.name == "headers" else columns[field.name]
             arrays.append(column if isinstance(column, pa.Array) else pa.array(column, field.type))
-        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        self._clear()
-        return batch
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _headers(self, kind: pa.DataType) -> pa.Array:
+        children = [
+            pa.array(self._header_keys, HEADER.field("key").type),
+            pa.array(self._header_values, HEADER.field("value").type),
+        ]
+        structs = pa.StructArray.from_arrays(children, fields=list(HEADER))
+        begins = pa.array([*self._header_begins, len(self._header_keys)], pa.int32())
+        return pa.ListArray.from_arrays(begins, structs).cast(kind)

@@ -18,6 +18,8 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 NAMES = {GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 
 _FIRST_READ = 1 << 16
+_FIRST_FEED = 1 << 9
+_JOINED_AT = 256
 _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16  # the eight bytes above, version, lowest compatible version
 _BLOCK_LENGTH = Struct(">i")
@@ -51,33 +53,70 @@ def _bomb(codec: int, limit: int) -> MalformedError:
     )
 
 
-def _gunzip(packed: memoryview, limit: int) -> bytes:
-    parts: list[bytes] = []
-    room = limit
-    rest: Buffer = packed
-    while rest:  # gzip allows members one after another
-        member = zlib.decompressobj(31)
-        part = member.decompress(rest, room + 1)
-        if len(part) > room:
-            raise _bomb(GZIP, limit)
-        if not member.eof:
-            raise ValueError("cut off")
-        parts.append(part)
-        room -= len(part)
-        rest = member.unused_data
-    if not parts:
+class _Pieces:
+    """Unpacked bytes as they come, at most `limit` of them. Small pieces are joined: each costs hundreds of bytes."""
+
+    def __init__(self, codec: int, limit: int) -> None:
+        self._codec = codec
+        self._limit = limit
+        self._joined: list[Buffer] = []
+        self._small: list[Buffer] = []
+        self.room = limit
+
+    def check(self, size: int) -> None:
+        """Whether there is room for so many bytes more."""
+        if size > self.room:
+            raise _bomb(self._codec, self._limit)
+
+    def add(self, piece: Buffer) -> None:
+        self.check(len(piece))
+        if piece:
+            self.room -= len(piece)
+            self._small.append(piece)
+        if len(self._small) == _JOINED_AT:
+            self._joined.append(b"".join(self._small))
+            self._small.clear()
+
+    def whole(self) -> Buffer:
+        parts = self._joined + self._small
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gunzip(packed: memoryview, limit: int) -> Buffer:
+    if not packed:
         raise ValueError("empty")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    pieces = _Pieces(GZIP, limit)
+    position = _gunzip_member(packed, 0, len(packed), pieces)
+    while position < len(packed):  # gzip allows members one after another
+        position = _gunzip_member(packed, position, _FIRST_FEED, pieces)
+    return pieces.whole()
 
 
-def _unsnap(packed: memoryview, limit: int) -> memoryview | bytes:
+def _gunzip_member(packed: memoryview, position: int, feed: int, pieces: _Pieces) -> int:
+    """Unpack the member at a byte of `packed`; the byte after it.
+
+    It is fed `feed` bytes first and then twice as many each time: zlib copies those that turn out to be behind it.
+    """
+    member = zlib.decompressobj(31)
+    while not member.eof:
+        if position == len(packed):
+            raise ValueError("cut off")
+        fed = packed[position : position + feed]
+        pieces.add(member.decompress(fed, pieces.room + 1))
+        position += len(fed) - len(member.unused_data)
+        feed *= 2
+    return position
+
+
+def _unsnap(packed: memoryview, limit: int) -> Buffer:
     """Snappy in xerial's framing, as Kafka's clients write it, or one bare block, as few others do."""
+    pieces = _Pieces(SNAPPY, limit)
     if packed[:8] != _XERIAL:
-        return _unsnap_block(packed, limit, limit)
+        pieces.add(_unsnap_block(packed, pieces))
+        return pieces.whole()
     if len(packed) < _XERIAL_HEADER:
         raise ValueError("cut off")
-    parts: list[memoryview] = []
-    room, position = limit, _XERIAL_HEADER
+    position = _XERIAL_HEADER
     while position < len(packed):
         if len(packed) - position < _BLOCK_LENGTH.size:
             raise ValueError("cut off")
@@ -85,25 +124,24 @@ def _unsnap(packed: memoryview, limit: int) -> memoryview | bytes:
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(packed) - position:
             raise ValueError("a block's length")
-        part = _unsnap_block(packed[position : position + length], room, limit)
-        parts.append(part)
-        room -= len(part)
+        pieces.add(_unsnap_block(packed[position : position + length], pieces))
         position += length
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return pieces.whole()
 
 
-def _unsnap_block(block: memoryview, room: int, limit: int) -> memoryview:
+def _unsnap_block(block: memoryview, pieces: _Pieces) -> Buffer:
     # The size is read, and judged, before anything of that size is allocated.
     size = shift = 0
     for byte in block[:5]:
         size |= (byte & 0x7F) << shift
+        shift += 7
         if byte < 0x80:
             break
-        shift += 7
     else:
         raise ValueError("a block's size")
-    if size > room:
-        raise _bomb(SNAPPY, limit)
+    pieces.check(size)
+    if not size and 7 * len(block) == shift:
+        return b""
     return _view(_snappy.decompress(block, decompressed_size=size))
 
 

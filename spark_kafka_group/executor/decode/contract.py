@@ -2,8 +2,9 @@
 
 ``_decode_py`` is the readable twin, ``_decode_c`` the quick one. For the same bytes they give the same rows or the
 same error text; a property test feeds both the same generated and mutated bytes. Message format v2 is decoded by each
-twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``) and the
-wording of errors (``problems``) are shared, and so is what is known of aborted transactions (``isolation``).
+twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``), keys of
+headers (``text``) and the wording of errors (``problems``) are shared, and so is what is known of aborted transactions
+(``isolation``).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ NO_TIMESTAMP_TYPE, CREATE_TIME, LOG_APPEND_TIME = -1, 0, 1
 class RecordBatchBuilder(Protocol):
     """Collects rows of one or several partitions and hands them over as one Arrow RecordBatch.
 
-    Not thread-safe.
+    Not thread-safe. After an error that is no ReadError, as a MemoryError, part of a row may be there: from then on
+    :meth:`append` and :meth:`finish` raise RuntimeError.
 
     Parameters
     ----------
@@ -47,9 +49,10 @@ class RecordBatchBuilder(Protocol):
     check_crcs
         Whether CRCs are checked (``kafka.check.crcs``).
     unpacked_limit
-        Most bytes that one compressed record batch may unpack to.
+        Most bytes that one compressed record batch may unpack to, and most that `nbytes` may count for the headers of
+        one record.
     target_bytes
-        :meth:`append` stops after the record batch that brings :attr:`nbytes` to this.
+        :meth:`append` stops after the row that brings :attr:`nbytes` to this.
 
     Raises
     ------
@@ -69,8 +72,20 @@ class RecordBatchBuilder(Protocol):
 
     @property
     def position(self) -> int:
-        """Byte of `records` up to which the last :meth:`append` came: after a CorruptRecordError, where the bad record
-        batch begins."""
+        """Byte of `records` up to which the last :meth:`append` came: after a CorruptRecordError, or halfway through a
+        record batch, where that begins."""
+
+    @property
+    def full(self) -> bool:
+        """Whether :attr:`nbytes` has come to `target_bytes`."""
+
+    @property
+    def halfway(self) -> bool:
+        """Whether the last :meth:`append` stopped between two records of the record batch at :attr:`position`.
+
+        The next one has to be for the same records from there on, after a :meth:`finish`. Until it has come to the end
+        of that record batch, the builder keeps what it unpacked to.
+        """
 
     @property
     def check_crcs(self) -> bool:
@@ -114,11 +129,16 @@ class RecordBatchBuilder(Protocol):
         Returns
         -------
         int
-            Byte where it stopped: after the record batch that reached `target_bytes`, or after the last complete one.
-            Every call that finds a complete record batch moves on by at least one.
+            Byte where it stopped: after the last complete record batch; or, with a row that brought :attr:`nbytes` to
+            `target_bytes`, after the record batch that this row was the last of, or where that begins of which it was
+            not (:attr:`halfway`). Every call that finds a complete record batch moves on by at least a row, or a
+            record batch.
 
         Raises
         ------
+        ValueError
+            When `position` is outside `records`, or the builder is halfway through another record batch. The builder is
+            as it was.
         CorruptRecordError
             When bytes are not records. Its offset is the first one not read: never below `start`; of the record
             batch, when that is bad as a whole; after the last good record otherwise. Rows before it stay in the

@@ -8,7 +8,8 @@ own offsets. This is strict where Java is lenient: bytes left over, inside or af
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from struct import Struct
 
 from spark_kafka_group.executor.decode import codecs, problems
@@ -42,6 +43,45 @@ class _Message:
     value: memoryview | None
 
 
+Row = tuple[int, _Message, bool]
+"""Offset, what becomes the row, and whether it is the last of its entry."""
+
+
+class Messages:
+    """What is left of the messages of one entry. It holds no bytes of the response."""
+
+    def __init__(
+        self, topic: str, partition: int, rows: Iterator[Row], first_unread: int, start: int, end: int
+    ) -> None:
+        self._topic, self._partition = topic, partition
+        self._rows = rows
+        self._first_unread = first_unread
+        self._start, self._end = start, end
+
+    def append_to(self, builder: RecordBatchBuilder) -> bool:
+        """Add rows until the builder is full; whether these were all.
+
+        Raises
+        ------
+        CorruptRecordError, ReadError
+            As :meth:`RecordBatchBuilder.append`.
+        """
+        try:
+            for at, row, is_last in self._rows:
+                if abs(row.timestamp_ms) > MAX_TIMESTAMP_MS:
+                    raise MalformedError(problems.message_timestamp(at, row.timestamp_ms))
+                if self._start <= at < self._end:
+                    builder.append_row(at, row.timestamp_ms, row.timestamp_type, row.key, row.value)
+                self._first_unread = max(self._start, at + 1)
+                if builder.full and not is_last:
+                    return False
+        except MalformedError as problem:
+            raise problems.corrupt(
+                self._topic, self._partition, self._first_unread, str(problem)
+            ) from problem.__cause__
+        return True
+
+
 def append_message(
     builder: RecordBatchBuilder,
     topic: str,
@@ -50,7 +90,7 @@ def append_message(
     reached: int,
     start: int,
     end: int,
-) -> None:
+) -> Messages | None:
     """Add the rows of one message, which may wrap others, with ``start <= offset < end``.
 
     Parameters
@@ -59,27 +99,24 @@ def append_message(
         Offset, length and message; the caller has checked length and magic.
     reached
         First offset the caller has not read: where a compressed message begins is known only once it is unpacked.
+
+    Returns
+    -------
+    Messages or None
+        Those inside that are left when the builder was full before the last of them.
     """
     offset, _ = _ENTRY.unpack_from(entry)
     compressed = bool(entry[_ENTRY.size + _HEAD.size - 1] & _CODEC_MASK)
     if offset < start or (offset >= end and not compressed):
-        return
+        return None
     first_unread = reached if compressed else max(offset, start)
     try:
         message = _parse(entry[_ENTRY.size :], offset, builder.check_crcs)
-        inner = _unwrap(message, offset, builder.unpacked_limit) if message.codec else [(offset, entry)]
-        for at, inner_entry in inner:
-            if message.codec:
-                row = _inherit(_parse(inner_entry[_ENTRY.size :], at, builder.check_crcs), message, at)
-            else:
-                row = message
-            if abs(row.timestamp_ms) > MAX_TIMESTAMP_MS:
-                raise MalformedError(problems.message_timestamp(at, row.timestamp_ms))
-            if start <= at < end:
-                builder.append_row(at, row.timestamp_ms, row.timestamp_type, row.key, row.value)
-            first_unread = max(start, at + 1)
+        inside = _unwrap(message, offset, builder) if message.codec else iter([(offset, message, True)])
     except MalformedError as problem:
         raise problems.corrupt(topic, partition, first_unread, str(problem)) from problem.__cause__
+    messages = Messages(topic, partition, inside, first_unread, start, end)
+    return None if messages.append_to(builder) else messages
 
 
 def _parse(message: memoryview, offset: int, check_crc: bool) -> _Message:
@@ -115,8 +152,8 @@ def _field(message: memoryview, position: int, offset: int) -> tuple[memoryview 
     return message[position : position + length], position + length
 
 
-def _unwrap(wrapper: _Message, offset: int, limit: int) -> list[tuple[int, memoryview]]:
-    """The messages inside a compressed one, each with its absolute offset."""
+def _unwrap(wrapper: _Message, offset: int, builder: RecordBatchBuilder) -> Iterator[Row]:
+    """The messages inside a compressed one. Their frames are checked at once, the messages as they are taken."""
     if wrapper.codec not in (codecs.GZIP, codecs.SNAPPY, codecs.LZ4):
         raise MalformedError(problems.unknown_codec(offset, wrapper.codec))
     if wrapper.value is None:
@@ -125,35 +162,45 @@ def _unwrap(wrapper: _Message, offset: int, limit: int) -> list[tuple[int, memor
     if wrapper.codec == codecs.LZ4 and wrapper.magic == 0:
         packed = memoryview(codecs.mend_lz4_header(packed))
     try:
-        unpacked = memoryview(codecs.unpack(wrapper.codec, packed, limit))
+        unpacked = memoryview(codecs.unpack(wrapper.codec, packed, builder.unpacked_limit))
     except MalformedError as problem:
         raise MalformedError(problems.codec_failed(offset, str(problem))) from problem.__cause__
-    inner: list[tuple[int, memoryview]] = []
+    last: int | None = None
+    lowest, highest = MAX_OFFSET, -1
+    for last, _ in _frames(unpacked, offset):
+        lowest, highest = min(lowest, last), max(highest, last)
+    if last is None:
+        raise MalformedError(f"the message at offset {offset} is compressed and has no messages inside")
+    # An outer offset of 0 is from clients (certain versions of librdkafka) that left it to the broker.
+    base = offset - last if wrapper.magic == 1 and offset != 0 else 0
+    if base < 0 or base + lowest < 0 or base + highest > MAX_OFFSET:
+        raise MalformedError(f"a message inside the one at offset {offset} has an impossible offset")
+    return _inside(unpacked, offset, base, replace(wrapper, key=None, value=None), builder.check_crcs)
+
+
+def _frames(unpacked: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:
+    """The offset that each message inside a compressed one gives, and its bytes."""
     position = 0
     while position < len(unpacked):
         left = len(unpacked) - position - _ENTRY.size
         if left < MIN_LENGTH[0]:
             raise MalformedError(f"the messages inside the one at offset {offset} are cut short")
         at, length = _ENTRY.unpack_from(unpacked, position)
-        magic = unpacked[position + _ENTRY.size + _CRC_BYTES]
+        position += _ENTRY.size
+        magic = unpacked[position + _CRC_BYTES]
         if magic not in MIN_LENGTH:
             raise MalformedError(f"a message inside the one at offset {offset} has magic {magic}")
         if not MIN_LENGTH[magic] <= length <= left:
             raise MalformedError(f"a message inside the one at offset {offset} gives its length as {length}")
-        entry_end = position + _ENTRY.size + length
-        inner.append((at, unpacked[position:entry_end]))
-        position = entry_end
-    if not inner:
-        raise MalformedError(f"the message at offset {offset} is compressed and has no messages inside")
-    base = 0
-    # An outer offset of 0 is from clients (certain versions of librdkafka) that left it to the broker.
-    if wrapper.magic == 1 and offset != 0:
-        base = offset - inner[-1][0]
-    absolute = [(base + at, entry) for at, entry in inner]
-    for at, _ in absolute:
-        if base < 0 or not 0 <= at <= MAX_OFFSET:
-            raise MalformedError(f"a message inside the one at offset {offset} has an impossible offset")
-    return absolute
+        yield at, unpacked[position : position + length]
+        position += length
+
+
+def _inside(unpacked: memoryview, offset: int, base: int, wrapper: _Message, check_crc: bool) -> Iterator[Row]:
+    left = len(unpacked)
+    for at, message in _frames(unpacked, offset):
+        left -= _ENTRY.size + len(message)
+        yield base + at, _inherit(_parse(message, base + at, check_crc), wrapper, base + at), left == 0
 
 
 def _inherit(message: _Message, wrapper: _Message, offset: int) -> _Message:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
-from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT
+from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT, HEADER_COST
 
 # What can be wrong with a record of message format v2; the numbers are the compiled twin's too.
 SHORT, OVERLONG, NEGATIVE, LEFTOVER, OFFSET_DELTA, TIMESTAMP, TOO_MANY = range(1, 8)
@@ -27,6 +27,14 @@ def record(base_offset: int, index: int, code: int) -> str:
 
 def record_timestamp(base_offset: int, index: int, timestamp_ms: int) -> str:
     return f"record {index} of the batch at offset {base_offset} {_beyond_microseconds('timestamp', timestamp_ms)}"
+
+
+def record_headers(base_offset: int, index: int, limit: int) -> str:
+    return (
+        f"record {index} of the batch at offset {base_offset} has headers of more than {limit} bytes, where each counts"
+        f" as {HEADER_COST} bytes beside its key and value. kafka.fetch.max.bytes bounds that: raise it if the record "
+        f"is genuine"
+    )
 
 
 def message_timestamp(offset: int, timestamp_ms: int) -> str:
@@ -100,6 +108,14 @@ def builder_full(topic: str, partition: int, offset: int) -> ReadError:
         offset,
         f"its rows would make an Arrow batch of more than {BUILDER_LIMIT} bytes. Lower kafka.fetch.max.bytes",
     )
+
+
+def halfway(topic: str, partition: int, position: int) -> ValueError:
+    return ValueError(f"the builder is halfway through the record batch at byte {position} of {topic}-{partition}")
+
+
+def unusable() -> RuntimeError:
+    return RuntimeError("an error has left this builder with part of a row: make another one")
 
 
 def corrupt(topic: str, partition: int, offset: int, problem: str) -> CorruptRecordError:
