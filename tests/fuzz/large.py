@@ -116,9 +116,11 @@ def run(name: bytes) -> None:
     builder = load("c").RecordBatchBuilder(
         include_headers=True, check_crcs=True, unpacked_limit=LIMIT, target_bytes=1 << 22
     )
+    position = 0
     with contextlib.suppress(ReadError):
-        builder.append(TP.topic, TP.partition, data, 0, 0, 2**63 - 1)
-    builder.finish()
+        while position < len(data):
+            position = builder.append(TP.topic, TP.partition, data, position, 0, 2**63 - 1)
+            builder.finish()
 
 
 def _look_for_batches(data: memoryview) -> None:

@@ -68,8 +68,8 @@ def decoded(data: bytes) -> None:
 
 def _steps(
     twin: Decoder, log: bytes, start: int, end: int, aborted: Any, options: dict[str, Any]
-) -> Iterator[tuple[pa.RecordBatch, int, int, str | None]]:
-    """Rows, bytes counted, byte reached and error of each call, until there is no more to read."""
+) -> Iterator[tuple[pa.RecordBatch, int, int, bool, str | None]]:
+    """Rows, bytes counted, byte reached, whether it is halfway there, and error of each call, until all is read."""
     builder = twin.RecordBatchBuilder(**options)
     hidden = None if aborted is None else AbortedTransactions(aborted)
     position = 0
@@ -84,13 +84,15 @@ def _steps(
                 raise DisagreementError(f"the error is at {raised.offset}, before {start}") from raised
         if not begin <= builder.position <= len(log):
             raise DisagreementError(f"the position is {builder.position} of {len(log)}, after {begin}") from None
-        nbytes, rows, reached = builder.nbytes, builder.rows, builder.position
+        nbytes, rows, reached, halfway = builder.nbytes, builder.rows, builder.position, builder.halfway
+        if halfway and not (builder.full and rows and error is None):
+            raise DisagreementError(f"halfway with {rows} rows and {nbytes} bytes")
         batch = builder.finish()
         batch.validate(full=True)
         if batch.num_rows != rows:
             raise DisagreementError(f"{rows} rows are counted and {batch.num_rows} made")
-        yield batch, nbytes, reached, error
-        if error is not None or position == begin:
+        yield batch, nbytes, reached, halfway, error
+        if error is not None or (position == begin and not halfway):
             return
 
 
@@ -141,10 +143,13 @@ def _scanned(twin: Decoder, view: memoryview, position: int) -> object:
 def _intact(tp: TopicPartition, batch: memoryview) -> bool:
     """As ``executor.search`` has it."""
     builder = load("c").RecordBatchBuilder(
-        include_headers=False, check_crcs=True, unpacked_limit=LARGEST, target_bytes=1
+        include_headers=False, check_crcs=True, unpacked_limit=LARGEST, target_bytes=LARGEST
     )
+    position = 0
     try:
-        builder.append(tp.topic, tp.partition, batch, 0, 0, MOST)
+        while position < len(batch):
+            position = builder.append(tp.topic, tp.partition, batch, position, 0, MOST)
+            builder.finish()
     except CorruptRecordError:
         return False
     return True
