@@ -91,7 +91,7 @@ class RecordProcessor:
         The sliding window of a task: most `window_cells` cells of `cell_records` consecutive records are in flight.
     stall_timeout_ms
         A handler that takes longer has failed, with HandlerStalledError. A thread cannot be ended, so what it does goes
-        on; a coroutine is cancelled.
+        on; a coroutine is cancelled. Sending its record to another topic does not count.
     max_local_retries, retry_backoff_ms
         How often a record is tried again at once, and the pauses: the first, doubled for each further one, and the
         longest. With an order, what comes after the record waits.

@@ -174,6 +174,8 @@ class Delivery:
         """Give the producer what is for topics that are known."""
         waiting, self._waiting = self._waiting, []
         for letter in waiting:
+            if letter.told:  # given up while this thread was connecting
+                continue
             count = producer.known_partitions(letter.tp.topic)
             if count is None:
                 self._waiting.append(letter)

@@ -226,7 +226,8 @@ class Producer:
         try:
             self._producer._sender.wakeup()
             with self._settling:
-                if not self._settling.wait_for(lambda: not self._unsettled, self._timeout_ms / 1000):
+                limit_s = None if self._timeout_ms == math.inf else self._timeout_ms / 1000
+                if not self._settling.wait_for(lambda: not self._unsettled, limit_s):
                     raise BrokerTimeoutError(f"records sent are not acknowledged within {self._timeout_ms} ms")
         finally:
             accumulator._flushes_in_progress.decrement()
@@ -256,10 +257,8 @@ class Producer:
             if retried(batch, type(error)):
                 if isinstance(error, TOO_FEW_REPLICAS):
                     metadata.request_update()
-                answered = partition_response is not None and not _for_want_of_brokers(
-                    error, metadata, batch.topic_partition
-                )
-                attempt(tp, _ours(f"sending to {tp}", tp.topic, error), answered)
+                to_blame = answered and not _for_want_of_brokers(error, metadata, tp)
+                attempt(tp, _ours(f"sending to {tp}", tp.topic, error), to_blame)
             dispatch(batch, error, partition_response)
 
         sender._dispatch_error = dispatched

@@ -121,6 +121,11 @@ class ScriptedBroker:
 
     # What tests say and ask
 
+    @property
+    def open(self) -> int:
+        """How many connections there are."""
+        return sum(len(node.open) for node in self._nodes)
+
     def answer(self, request: Request, error: str | Mapping[TopicPartition, str], times: int = 1) -> None:
         """Answer so many of the next requests of a kind with an error, of some partitions only if it is a mapping."""
         with self._lock:

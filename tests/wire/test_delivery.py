@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -71,3 +72,18 @@ def test_a_producer_id_is_asked_for_again_where_nobody_answers(broker, sent):
     wait_until(lambda: settled, within=30)
     assert settled == [None]
     assert broker.written == {ORDERS: 1}
+
+
+def test_what_was_given_up_before_there_was_a_connection_is_not_sent_after_all(broker, monkeypatch):
+    monkeypatch.setattr(delivery, "CLOSED_WITHIN_S", 0.1)
+    slow = {"kafka.request.timeout.ms": "60000", "kafka.socket.connection.setup.timeout.ms": "500"}
+    servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
+    broker.silence(1, 2)
+    sending, settled = Delivery(Options.parse(servers | BRIEF | slow), outlives=True), []
+    sending.send(*ORDERS, None, b"v", (), settled.append)
+    wait_until(lambda: broker.open, within=30)
+    sending.close()
+    assert isinstance(settled[0], BrokerError)
+    broker.silence()
+    wait_until(lambda: not sending._thread.is_alive(), within=60)
+    assert broker.written == {}
