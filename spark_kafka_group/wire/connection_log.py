@@ -1,6 +1,7 @@
 """Leaves kafka-python's lines about connections that failed to those who log at DEBUG: `reach` says it once.
 
-It logs several for every attempt, ten a second in an outage. Other clients in the same process keep their lines.
+It logs several for every attempt, ten a second in an outage. So it does, for each connection, about credentials in the
+clear, which `security` says once. Other clients in the same process keep their lines.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ABOUT_CONNECTIONS = {
     "kafka.cluster": ("No node available for metadata refresh", "Metadata refresh: failed"),
     "kafka.coordinator": ("Error sending", "Marking the coordinator dead"),
     "kafka.producer.sender": ("%s: Error sending produce request", "%s: Got error produce response"),
+    "kafka.net.sasl.plain": ("Sending username and password in the clear",),
+    "kafka.net.sasl.scram": ("Exchanging credentials in the clear",),
 }  # fmt: skip
 """How the lines begin, before arguments are filled in."""
 

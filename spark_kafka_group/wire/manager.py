@@ -23,7 +23,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
-from spark_kafka_group.wire import connection_log
+from spark_kafka_group.wire import connection_log, scram
 from spark_kafka_group.wire.connection_log import Selector
 from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience, connecting_ms
 from spark_kafka_group.wire.reach import Reach
@@ -303,6 +303,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             node = self.cluster.broker_metadata(node_id)
             self._explain(conn, node)
             _check_version(conn, f"{node.host}:{node.port}")
+            if str(self.config["sasl_mechanism"]).startswith("SCRAM"):
+                scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
         return conn
 
     def _explain(self, conn: Any, node: Any) -> None:

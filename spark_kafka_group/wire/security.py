@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 from typing import Any
 
 from spark_kafka_group.security import Security
 from spark_kafka_group.wire import quiet
 
 quiet.install()
+
+log = logging.getLogger(__name__)
 
 
 def security_configs(security: Security) -> dict[str, Any]:
@@ -28,6 +32,8 @@ def security_configs(security: Security) -> dict[str, Any]:
     from spark_kafka_group.security.credentials import UserPassword, credentials
 
     configs["sasl_mechanism"] = security.sasl_mechanism
+    if not security.tls:
+        _warn_of_plaintext(str(security.sasl_mechanism))
     found = credentials(security)
     if not isinstance(found, UserPassword):
         from spark_kafka_group.wire.tokens import tokens_of
@@ -37,3 +43,17 @@ def security_configs(security: Security) -> dict[str, Any]:
     if security.sasl_mechanism != "PLAIN":
         username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, which kafka-python leaves out
     return configs | {"sasl_plain_username": username, "sasl_plain_password": found.password.text}
+
+
+@functools.cache
+def _warn_of_plaintext(mechanism: str) -> None:
+    """Once in a process."""
+    seen = {
+        "PLAIN": "can read the password",
+        "OAUTHBEARER": "can read the token, and use it",
+    }.get(mechanism, "can look for the password that fits what is sent")
+    log.warning(
+        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: whoever is on the way to the brokers %s "
+        "(%s), and all records. Set it to SASL_SSL, with a listener of the brokers that has TLS",
+        seen, mechanism,
+    )  # fmt: skip

@@ -128,7 +128,8 @@ OF_A_WORKER = {
 }  # fmt: skip
 OF_ITS_WIRE = {
     "answers", "asking", "brokers", "connect", "connection_log", "deadline", "fetch", "fetched", "leaders", "liveness",
-    "manager", "outage", "patience", "quiet", "reach", "reached", "reactions", "security", "versions",
+    "manager", "outage", "patience", "quiet", "reach", "reached", "reactions",
+    "scram", "security", "versions",
 }  # fmt: skip
 
 

@@ -1,0 +1,49 @@
+"""SCRAM's first message of a server (RFC 5802), looked at before a proof of the password is sent.
+
+The proof is as hard to break as the server says: with one iteration whoever pretends to be a broker can try all the
+passwords it likes. Java's client refuses such a server, kafka-python's does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
+
+LEAST_ITERATIONS = 4096
+"""As in Kafka, whose brokers keep no password with fewer."""
+
+
+def why_not(message: bytes) -> str | None:
+    """What is wrong with a server's message; None if nothing is, or it is not the first one."""
+    try:
+        # As kafka-python reads it, so that what is checked is what is used.
+        iterations = int(dict(pair.split("=", 1) for pair in message.decode().split(","))["i"])
+    except (ValueError, KeyError):
+        return None  # without a number of iterations kafka-python sends no proof
+    if iterations >= LEAST_ITERATIONS:
+        return None
+    return (
+        f"it asks for SCRAM with {iterations} iterations, and fewer than {LEAST_ITERATIONS} are refused, as a password "
+        f"can be found out from what would be sent. See whether kafka.bootstrap.servers names your brokers; if so, "
+        f"set the user's password again (kafka-configs --alter --add-config 'SCRAM-SHA-512=[iterations=4096,…]')"
+    )
+
+
+def checked(conn: Any, refused: Callable[[str], Exception]) -> None:
+    """Have `conn` of kafka-python's end with this error where a server's message is not to be answered."""
+    send = conn._send_request
+
+    def sent(request: Any, *args: Any, **more: Any) -> Any:
+        answered = send(request, *args, **more)
+        return looked_at(answered) if isinstance(request, SaslAuthenticateRequest | SaslBytesRequest) else answered
+
+    async def looked_at(answered: Any) -> Any:
+        response = await answered
+        problem = why_not(bytes(response.auth_bytes or b"")) if not response.error_code else None
+        if problem is not None:
+            raise refused(problem)
+        return response
+
+    conn._send_request = sent
