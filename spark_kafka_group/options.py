@@ -426,7 +426,8 @@ class Options:
     )  # fmt: skip
     sasl_oauthbearer_token_endpoint_url: Secret | None = _option(
         "kafka.sasl.oauthbearer.token.endpoint.url", security.endpoint,
-        "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token.",
+        "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token. "
+        "`http:` and `file:` have to be allowed, see Security.",
         shown="none", secret=True,
     )  # fmt: skip
     sasl_oauthbearer_client_credentials_client_id: str | None = _option(
@@ -445,9 +446,9 @@ class Options:
         shown="none",
     )  # fmt: skip
     ssl_truststore_location: str | None = _option(
-        "kafka.ssl.truststore.location", parsing.text,
+        "kafka.ssl.truststore.location", security.location,
         "A file with the certificates to trust, PEM or PKCS12.",
-        shown="what the system trusts",
+        shown="what the system trusts", secret=True,
     )  # fmt: skip
     ssl_truststore_password: Secret | None = _option(
         "kafka.ssl.truststore.password", security.secret, "Password of a truststore that is PKCS12.",
@@ -463,9 +464,9 @@ class Options:
         shown="none",
     )  # fmt: skip
     ssl_keystore_location: str | None = _option(
-        "kafka.ssl.keystore.location", parsing.text,
+        "kafka.ssl.keystore.location", security.location,
         "A file with this client's private key and certificate chain, PEM or PKCS12, for mutual TLS.",
-        shown="none",
+        shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_password: Secret | None = _option(
         "kafka.ssl.keystore.password", security.secret, "Password of a keystore that is PKCS12.",
@@ -525,7 +526,8 @@ class Options:
             try:
                 values[field.name] = field.metadata["parse"](text)
             except ValueError as error:
-                given = "" if field.metadata["secret"] else f" ({shortened(text)})"
+                hidden = field.metadata["secret"] or security.is_key(text)
+                given = "" if hidden else f" ({shortened(text)})"
                 raise OptionError(f"{field.metadata['name']}{given} {error}") from None
         for field in dataclasses.fields(cls):
             if field.metadata["required"] and field.name not in values:

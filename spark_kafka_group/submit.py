@@ -6,13 +6,17 @@ import argparse
 import json
 import os
 from collections.abc import Callable
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import GROUP_KEY
+from spark_kafka_group.options import OPTION_NAMES
+from spark_kafka_group.properties import read_properties
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 
@@ -42,17 +46,49 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
     made.add_argument("--group", required=group is None, help=group or "consumer group")
     made.add_argument("--topics", required=True, help="topics, comma-separated")
     made.add_argument(
-        "--option", action="append", default=[], metavar="NAME=VALUE", help="any option of the source; may be repeated"
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any option of the source; may be repeated. Not for passwords: a command line is in ps and in Spark's "
+        "event log",
+    )
+    made.add_argument(
+        "--options-file",
+        type=Path,
+        metavar="FILE",
+        help="a Java properties file with options of the source, such as kafka.sasl.jaas.config; --option goes before",
     )
     return made
 
 
 def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
-    """The source's options that the arguments of :func:`parser` stand for; ``--option`` goes before `more`."""
+    """The source's options that the arguments of :func:`parser` stand for; ``--option`` goes before ``--options-file``,
+    and that before `more`.
+
+    Raises
+    ------
+    SystemExit
+        When the file is not as it has to be, or an ``--option`` is not NAME=VALUE. Values are not shown.
+    """
     named = {
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
     }  # fmt: skip
-    return named | more | dict(option.split("=", 1) for option in args.option)
+    return named | more | _of_file(args.options_file) | dict(map(_pair, args.option))
+
+
+def _of_file(path: Path | None) -> dict[str, str]:
+    try:
+        return {} if path is None else read_properties(path, OPTION_NAMES)
+    except OptionError as error:
+        raise SystemExit(f"--options-file: {error}") from None
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals:
+        raise SystemExit("--option takes NAME=VALUE")
+    return name, value
 
 
 def follow(query: StreamingQuery, told: Callable[[StreamingQueryProgress], str]) -> None:

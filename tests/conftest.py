@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
 import pytest
@@ -26,7 +27,15 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def token_endpoint():
+    """A socket that listens where tokens may be asked for without TLS: Spark's processes learn that when it starts."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        os.environ["SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"] = f"http://127.0.0.1:{listening.getsockname()[1]}/token"
+        yield listening
+
+
+@pytest.fixture(scope="session")
+def spark(token_endpoint):
     """A local Spark with the source registered, as it is where the wheel is installed."""
     from pyspark.sql import SparkSession
 

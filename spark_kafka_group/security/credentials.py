@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from spark_kafka_group import plugins
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.security import allowed
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import MECHANISMS, PASSWORD_MECHANISMS, Security
@@ -164,6 +166,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
 
 
 def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credentials:
+    allowed.check(url)
     extensions = _prefixed(module, EXTENSION)
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -232,9 +235,12 @@ def _unsecured(module: LoginModule) -> UnsecuredToken:
 
 def _number(module: LoginModule, name: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise OptionError(f"kafka.sasl.jaas.config must have a number for {module.shown(name)}") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise OptionError(f"kafka.sasl.jaas.config must have a number for {module.shown(name)}")
+    return number
 
 
 def _prefixed(module: LoginModule, prefix: str) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
@@ -12,12 +13,35 @@ from spark_kafka_group.security.settings import MECHANISMS, TLS_PROTOCOLS
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
+LONGEST_NAME = 255
+"""Of a file, in bytes."""
+BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"
+"""Keys and certificates are sequences of ASN.1 that are longer than 127 bytes."""
+
 
 def secret(raw: str) -> Secret:
     """Text that is never shown, taken as it is."""
     if not raw:
         raise ValueError("must not be empty")
     return Secret(raw)
+
+
+def location(raw: str) -> str:
+    """The path of a file. What cannot be one is not shown: it may be a key that belongs in another option."""
+    path = raw.strip()
+    if not path:
+        raise ValueError("must not be empty")
+    if is_key(path) or not path.isprintable() or max(len(part.encode()) for part in path.split("/")) > LONGEST_NAME:
+        raise ValueError(
+            "must be the path of a file, and is none; PEM itself goes into kafka.ssl.keystore.key, "
+            "kafka.ssl.keystore.certificate.chain or kafka.ssl.truststore.certificates"
+        )
+    return path
+
+
+def is_key(text: str) -> bool:
+    """Whether a text is, or has in it, PEM or the base64 of a key."""
+    return "-----BEGIN" in text or re.fullmatch(BASE64_OF_KEY, text.strip()) is not None
 
 
 def login_module(raw: str) -> LoginModule:

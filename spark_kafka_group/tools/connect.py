@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import re
+from pathlib import Path
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.options import Options
+from spark_kafka_group.properties import read_properties
 from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.wire.admin import GroupAdmin
 
 DEFAULT_CLIENT_ID = "groupkafka-tools"
@@ -31,8 +32,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         "subscribe": OFFSETS_TOPIC,  # options have to name something to read
     }
     if args.command_config is not None:
-        settings = read_properties(args.command_config, CLIENT_OPTIONS)
-        given |= {f"kafka.{name}": value for name, value in settings.items()}
+        given |= _settings(args.command_config)
     try:
         options = Options.parse(given)
     except OptionError as error:
@@ -50,3 +50,11 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         if isinstance(error, AuthenticationError):
             raise
         raise ToolError(str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")) from error
+
+
+def _settings(path: Path) -> dict[str, str]:
+    try:
+        settings = read_properties(path, CLIENT_OPTIONS)
+    except OptionError as error:
+        raise ToolError(f"--command-config: {error}") from error
+    return {f"kafka.{name}": value for name, value in settings.items()}

@@ -83,7 +83,7 @@ class Tokens:
 
 
 @pytest.fixture
-def endpoint():
+def endpoint(token_endpoint):
     """A token endpoint that knows one client; what it was asked is noted."""
     asked = []
 
@@ -102,10 +102,13 @@ def endpoint():
         def log_message(self, *_):
             pass
 
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Endpoint)
+    port = token_endpoint.getsockname()[1]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Endpoint, bind_and_activate=False)
+    server.socket.close()
+    server.socket = token_endpoint.dup()
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/token", asked
+    yield f"http://127.0.0.1:{port}/token", asked
     server.shutdown()
     thread.join()
     server.server_close()
@@ -154,9 +157,10 @@ def test_sasl_over_tls_through_spark(kafka, records, group, authority, endpoint,
         assert len(asked) >= 2, "by the reader beside the driver and by a worker"
 
 
-def test_a_token_in_a_file_is_looked_at_for_each_connection(kafka, records, group, tmp_path):
+def test_a_token_in_a_file_is_looked_at_for_each_connection(kafka, records, group, tmp_path, monkeypatch):
     file = tmp_path / "a token"
     file.write_text(unsecured(sub="alice") + "\n")
+    monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", f"https://idp/token, {file.as_uri()}")
     more = {"sasl_mechanism": "OAUTHBEARER", "sasl_oauthbearer_token_endpoint_url": file.as_uri()}
     works(options(kafka, "SASL", records, group, **more), group)
 

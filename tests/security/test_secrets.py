@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
-from secured import PASSWORD, PLAIN, UNSECURED, add_user, jaas, options, scram, works
+from secured import PASSWORD, PLAIN, UNSECURED, add_user, in_properties, jaas, options, scram, works
 
+ROOT = Path(__file__).parents[2]
 HUSH = "hush-7f3a"
 REDACTION = "(?i)url|ssl.keystore.key"
 """What the README asks for, so that a private key in an option is not in the plans that Spark shows."""
@@ -90,6 +91,37 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
     for secret in (HUSH, STORE_PASSWORD, KEY_PASSWORD, body):
         seen = [str(path.relative_to(out)) for path in files if secret.encode() in path.read_bytes()]
         assert seen == [], f"{secret} is in {seen}"
+
+
+def test_a_job_that_reads_its_options_from_a_file_shows_no_password(kafka, records, group, tmp_path):
+    user = f"user-{group}"
+    add_user(kafka, user, HUSH)
+    allow(kafka, user, records, group)
+    given = options(kafka, "SASL", records, **scram(user, HUSH))
+    file, out = tmp_path / "billing.properties", tmp_path / "out"
+    file.write_text("".join(f"{name}={in_properties(given[name])}\n" for name in given if name.startswith("kafka.s")))
+    (out / "events").mkdir(parents=True)
+    conf = {
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": (out / "events").as_uri(),
+    }
+    ran = subprocess.run(
+        [
+            Path(sys.executable).with_name("spark-submit"), "--master", "local[1]",
+            *(part for pair in conf.items() for part in ("--conf", "=".join(pair))), ROOT / "jobs/drain.py",
+            "--bootstrap-servers", kafka.servers_of("SASL"), "--group", group, "--topics", records,
+            "--output", out / "rows", "--options-file", file,
+        ],
+        capture_output=True, text=True, env=os.environ | {"PYSPARK_PYTHON": sys.executable}, cwd=ROOT, timeout=240,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "30 records in" in ran.stdout
+    events = b"".join(path.read_bytes() for path in (out / "events").rglob("*") if path.is_file())
+    assert str(file).encode() in events, "the command line is there"
+    assert HUSH.encode() not in events
+    assert HUSH not in ran.stdout + ran.stderr
 
 
 def allow(kafka, user, topic, group):

@@ -13,6 +13,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.security import Secret
 from spark_kafka_group.security.credentials import ClientCredentials, UnsecuredToken, credentials
 from spark_kafka_group.security.jaas import login_module
+from spark_kafka_group.wire.security import security_configs
 
 HUSH = "hush-7f3a"
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{HUSH}";'
@@ -127,6 +128,66 @@ def test_no_part_of_a_password_that_is_badly_quoted_is_told(module, mechanism, p
         with pytest.raises(OptionError) as raised:
             parse(**SASL | {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas} | more)
         assert "hush" not in str(raised.value).lower(), jaas
+
+
+PEM = f"-----BEGIN PRIVATE KEY-----\n{HUSH}\n-----END PRIVATE KEY-----\n"
+BASE64 = "MIGHAgEAMBMGByqGSM49" + "A1b/" * 40 + "=="
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "ssl.truststore.location"])
+@pytest.mark.parametrize(
+    "value", [PEM, PEM.replace("\n", ""), PEM.replace("\n", "\\n"), HUSH * 100, f"/a\0{HUSH}", BASE64]
+)
+def test_a_key_where_a_path_should_be_is_not_shown(name, value):
+    with pytest.raises(
+        OptionError, match=f"^kafka.{name} must be the path of a file, and is none; PEM itself"
+    ) as raised:
+        parse(**{"security.protocol": "SSL", name: value})
+    assert HUSH not in str(raised.value)
+    assert "MIGH" not in str(raised.value)
+    assert raised.value.__context__ is None or HUSH not in str(raised.value.__context__)
+
+
+@pytest.mark.parametrize(
+    "name", ["kafka.ssl.keystore.type", "kafka.request.timeout.ms", "eventLog", "kafka.check.crcs"]
+)
+@pytest.mark.parametrize("value", [PEM + "x" * 300, BASE64])
+def test_a_key_in_any_other_option_is_not_shown_either(name, value):
+    with pytest.raises(OptionError, match=f"^{name} must be") as raised:
+        Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", name: value})
+    assert HUSH not in str(raised.value)
+    assert "MIGH" not in str(raised.value)
+
+
+ALLOWED = "SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"
+CLIENT = f' clientId="c" clientSecret="{HUSH}"'
+
+
+@pytest.mark.parametrize("allowed", [None, "", "http://idp/token", f"http://idp/token?{HUSH}/more,file:///{HUSH}/"])
+@pytest.mark.parametrize("url", [f"http://idp/token?{HUSH}", f"file:///{HUSH}/token"])
+def test_tokens_come_from_https_or_from_where_it_is_allowed(monkeypatch, allowed, url):
+    given = oauth("" if url.startswith("file") else CLIENT, **{"sasl.oauthbearer.token.endpoint.url": url})
+    if allowed is None:
+        monkeypatch.delenv(ALLOWED, raising=False)
+    else:
+        monkeypatch.setenv(ALLOWED, allowed)
+    with pytest.raises(
+        OptionError, match=rf"name this URL in the environment variable {ALLOWED} .*spark.executorEnv"
+    ) as e:
+        parse(**given)
+    assert HUSH not in str(e.value)
+    monkeypatch.setenv(ALLOWED, f"{allowed or ''} , {url} ,")
+    options = parse(**given)
+    monkeypatch.delenv(ALLOWED)
+    with pytest.raises(OptionError, match=ALLOWED):  # as on an executor whose environment lacks it
+        security_configs(options.security)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999", "soon"])
+def test_numbers_of_unsecured_tokens_are_numbers(number):
+    for name in ("unsecuredLoginLifetimeSeconds", "unsecuredLoginNumberClaim_n"):
+        with pytest.raises(OptionError, match="must have a number for"):
+            parse(**oauth(f' unsecuredLoginStringClaim_sub="u" {name}="{number}"'))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Java properties files, as Kafka's own tools take them with ``--command-config``."""
+"""Java properties files, as Kafka's own tools take them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from spark_kafka_group.tools.errors import ToolError
+from spark_kafka_group.errors import OptionError
 
 SETTING = re.compile(r"((?:\\.|[^\s=:\\])+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+NAME = re.compile(r"[a-z]+(\.[a-z]+)+|[a-z]+([A-Z][a-z]+)+")
+"""What is a setting's name rather than half a secret."""
+MOST_SHOWN = 10
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -19,29 +22,40 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
     Parameters
     ----------
     known
-        Settings that have an effect; ending in ``.``, all that begin so.
+        Settings that have an effect, whatever the case of their letters; ending in ``.``, all that begin so.
 
     Raises
     ------
-    ToolError
+    OptionError
         When the file cannot be read, or has a setting that would be without effect.
     """
     found = {}
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ToolError(f"--command-config {path} cannot be read: {error}") from error
-    for number, line in _logical_lines(text):
+    for number, line in _logical_lines(_text(path)):
         setting = SETTING.fullmatch(line)
         if setting is None or ("=" not in line and ":" not in line):
-            raise ToolError(f"{path}:{number}: this line is not name=value")
+            raise OptionError(f"{path}:{number}: this line is not name=value")
         name, value = (ESCAPE.sub(_unescaped, part) for part in setting.groups())
-        if not any(name == one or (one.endswith(".") and name.startswith(one)) for one in known):
-            said = name if re.fullmatch(r"[a-z]+(\.[a-z]+)+", name) else "what this line sets"
+        if not _is_known(name, known):
+            said = name if NAME.fullmatch(name) else "what this line sets"
             shown = ", ".join(f"{one}*" if one.endswith(".") else one for one in known)
-            raise ToolError(f"{path}:{number}: {said} is not supported, only {shown} are: remove it")
+            only = f", only {shown} are" if len(known) <= MOST_SHOWN else ""
+            raise OptionError(f"{path}:{number}: {said} is not supported{only}: remove it")
         found[name] = value
     return found
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise OptionError(f"{path} cannot be read: it is no text in UTF-8") from None
+
+
+def _is_known(name: str, known: Collection[str]) -> bool:
+    lowered = name.lower()
+    return any(lowered == one or (one.endswith(".") and lowered.startswith(one)) for one in map(str.lower, known))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
