@@ -102,13 +102,13 @@ def test_a_job_that_reads_its_options_from_a_file_shows_no_password(kafka, recor
     file.write_text("".join(f"{name}={in_properties(given[name])}\n" for name in given if name.startswith("kafka.s")))
     (out / "events").mkdir(parents=True)
     conf = {
-        "spark.ui.enabled": "false",
+        "spark.eventLog.compress": "false",
         "spark.eventLog.enabled": "true",
         "spark.eventLog.dir": (out / "events").as_uri(),
     }
     ran = subprocess.run(
         [
-            Path(sys.executable).with_name("spark-submit"), "--master", "local[1]",
+            Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--conf", "spark.ui.enabled=false",
             *(part for pair in conf.items() for part in ("--conf", "=".join(pair))), ROOT / "jobs/drain.py",
             "--bootstrap-servers", kafka.servers_of("SASL"), "--group", group, "--topics", records,
             "--output", out / "rows", "--options-file", file,
