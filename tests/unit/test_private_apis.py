@@ -43,7 +43,7 @@ INSIDE = {
         "_is_leader _metadata_snapshot _subscription"
     ),
     "kafka.net.compat.KafkaNetClient": "_manager _net",
-    "kafka.net.connection.KafkaConnection": "_get_api_versions _reauth",
+    "kafka.net.connection.KafkaConnection": "_get_api_versions _reauth _send_request",
     "kafka.net.manager.KafkaConnectionManager": "_auth_failures _build_transport _connect _conns _do_bootstrap _net",
     "kafka.net.selector.NetworkSelector": "_poll_once",
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",

@@ -49,7 +49,8 @@ CODES = {error.message: code for code, error in kafka_errors.kafka_errors.items(
 VERSIONS = {
     ListOffsetsRequest: 10, MetadataRequest: 12, OffsetCommitRequest: 8, OffsetFetchRequest: 8,
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
-    ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9, SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2,
+    ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
+    SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2,
 }  # fmt: skip
 """What it speaks, up to which version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
