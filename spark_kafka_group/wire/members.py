@@ -19,7 +19,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import assignment_of
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from spark_kafka_group.wire.subscription import UNREADABLE
+from spark_kafka_group.wire.subscription import UNREADABLE, topics_of
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
@@ -148,7 +148,7 @@ def _decoded(assignment: Any) -> frozenset[TopicPartition] | None:
 
 def _subscribed(metadata: Any) -> frozenset[str] | None:
     try:
-        return frozenset(ConsumerProtocolSubscription.decode(bytes(metadata)).topics) if metadata else None
+        return frozenset(topics_of(ConsumerProtocolSubscription.decode(bytes(metadata)))) if metadata else None
     except UNREADABLE:
         return None
 

@@ -21,6 +21,7 @@ from spark_kafka_group.wire.subscription import (
     by_topic,
     decode,
     encode,
+    topics_of,
 )
 
 
@@ -196,7 +197,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
 
 def _member(strategy: str, member: Any) -> GroupMember:
     claim = decode(strategy, member.metadata)
-    topics = tuple(member.metadata.topics)
+    topics = topics_of(member.metadata)
     return GroupMember(member.member_id, member.group_instance_id, topics, claim.owned, claim.generation)
 
 

@@ -69,8 +69,16 @@ def decode(strategy: str, subscription: Any) -> Claim:
         generation = subscription.generation_id
         if generation < 0:
             generation = _leading_int32(subscription.user_data or b"")
-        return Claim(_flat(subscription.owned_partitions or ()), generation)
+        try:
+            return Claim(_flat(subscription.owned_partitions or ()), generation)
+        except UNREADABLE:  # nulls, where there is a topic or an array
+            return Claim()
     return Claim()
+
+
+def topics_of(subscription: Any) -> tuple[str, ...]:
+    """The topics that a member subscribes to; those that are null are none."""
+    return tuple(topic for topic in subscription.topics or () if topic is not None)
 
 
 def _sticky(user_data: bytes) -> Claim:

@@ -13,7 +13,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +27,8 @@ SANITIZED = "-g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-
 MOST_MB = 3000
 STARTING_S = 300
 """How long a process may take for more than its time: to start, and to end its last input."""
+SHORT_S = 30.0
+"""So long a process runs at least, where its target has as much time: it takes seconds to start."""
 
 
 @dataclass
@@ -178,10 +179,14 @@ def _how_it_ended(code: int, errors: str) -> str:
     return f"ends with {code}, {told[0] if told else errors.strip()[-300:]}"
 
 
-def parts(names: list[str], shares: dict[str, int]) -> Iterator[tuple[str, int]]:
-    """Each target as often as its share, those of one target apart."""
-    for part in range(max(shares.values())):
-        yield from ((name, part) for name in names if part < shares[name])
+def parts(shares: dict[str, int], seconds: float) -> list[tuple[str, int, float]]:
+    """Name, number and seconds of each process: as many as a target has shares, but none short; long ones first."""
+    found = []
+    for name, share in shares.items():
+        its_s = seconds * share / sum(shares.values())
+        processes = max(1, min(share, int(its_s / SHORT_S)))
+        found += [(name, part, its_s / processes) for part in range(processes)]
+    return sorted(found, key=lambda part: -part[2])
 
 
 def main() -> int:
@@ -196,14 +201,13 @@ def main() -> int:
         fuzzer.again(given.input.absolute().parent.name, given.input.read_bytes())
     else:
         names = given.only or list(targets.TARGETS)
-        work = list(parts(names, {name: targets.TARGETS[name].share for name in names}))
         at_once = os.cpu_count() or 1
-        each_s = given.seconds * at_once / len(work)
-        print(f"seed {given.seed}: {len(work)} parts of {each_s:.0f} s, {at_once} at once", flush=True)
+        work = parts({name: targets.TARGETS[name].share for name in names}, given.seconds * at_once)
+        print(f"seed {given.seed}: {len(work)} processes, {at_once} at once", flush=True)
         with ThreadPoolExecutor(at_once) as pool:
-            for done in [pool.submit(fuzzer.run, name, part, each_s) for name, part in work]:
+            for done in [pool.submit(fuzzer.run, *part) for part in work]:
                 done.result()
-    for name, result in fuzzer.results.items():
+    for name, result in sorted(fuzzer.results.items()):
         print(result.line(name))
     return 1 if any(result.findings for result in fuzzer.results.values()) else 0
 

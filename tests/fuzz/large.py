@@ -42,12 +42,12 @@ def empty_gzip_members() -> bytes:
 
 def empty_snappy_blocks() -> bytes:
     """Blocks that unpack to nothing."""
-    return batch_of(b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"\0\0\0\1\0" * (1 << 20), 0, attributes=SNAPPY)
+    return batch_of(b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"\0\0\0\1\0" * (1 << 19), 0, attributes=SNAPPY)
 
 
 def snappy_blocks_of_one_byte() -> bytes:
     block = pa.compress(b"\0", codec="snappy", asbytes=True)
-    data = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * (1 << 18)
+    data = b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + (struct.pack(">i", len(block)) + block) * (1 << 17)
     return batch_of(data, 0, attributes=SNAPPY)
 
 
@@ -93,7 +93,7 @@ def headers_of_batches() -> bytes:
 
 def twos() -> bytes:
     """A value full of the magic byte."""
-    return b"\2" * (1 << 20)
+    return b"\2" * (1 << 18)
 
 
 CASES = {

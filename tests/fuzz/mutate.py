@@ -16,7 +16,7 @@ LONGEST = 1 << 16
 INTERESTING = (-(2**31), -(2**15), -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 16, 32, 48, 49, 127, 128, 255, 2**15, 2**31 - 1)
 LONG = (-(2**63), -1, 0, 2**31, 2**62, 2**63 - 2, 2**63 - 1)
 FIELDS = {0: ">q", 8: ">i", 16: ">b", 21: ">h", 23: ">i", 27: ">q", 35: ">q", 43: ">q", 51: ">h", 57: ">i"}
-MOST_UNPACKED = 1 << 17
+MOST_UNPACKED = 1 << 15
 
 
 def mutate_bytes(rng: Random, data: bytes, words: Sequence[bytes] = (), other: bytes = b"") -> bytes:

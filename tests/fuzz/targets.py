@@ -21,6 +21,7 @@ from typing import Any
 import large
 import mutate
 import twins
+from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from twins import DisagreementError
 
 from spark_kafka_group import error_headers, notes, offsets_topic
@@ -30,7 +31,7 @@ from spark_kafka_group.options import OPTION_NAMES, Options, check_for_batch
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
 from spark_kafka_group.tools import events, history, invariants
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.wire import fetched
+from spark_kafka_group.wire import fetched, members, subscription
 
 READER = "5f0c"
 NUMBERS = (b"-1", b"0", b"1", b"2147483648", b"9223372036854775808", b"1e999", b"NaN", b"0.5", b"1" * 400, b"9" * 5000)
@@ -175,6 +176,19 @@ def _offsets_topic(data: bytes) -> None:
     assignment_of(value)
 
 
+def _subscription(data: bytes) -> None:
+    """What members tell their leader: bytes that nobody can read claim nothing, and are no subscription."""
+    named = members._subscribed(data)
+    if named is not None and not all(isinstance(topic, str) for topic in named):
+        raise DisagreementError(f"{named} are no topics")
+    told = may_raise(ConsumerProtocolSubscription.decode, *subscription.UNREADABLE)(data)
+    subscription._sticky(data)
+    if told is not None:
+        for strategy in subscription.CLAIMING:
+            subscription.decode(strategy, told)
+        subscription.topics_of(told)
+
+
 def _notes(data: bytes) -> None:
     """Metadata of a commit is anybody's: nothing raises."""
     metadata = _text(data)
@@ -305,6 +319,7 @@ TARGETS = {
     "error-headers": Target(_error_headers, (*HEADER_WORDS, *NUMBERS)),
     "jaas": Target(_jaas, JAAS_WORDS),
     "offsets-topic": Target(_offsets_topic),
+    "subscription": Target(_subscription),
     "notes": Target(_notes, (*NOTE_WORDS, *JSON_WORDS)),
     "options": Target(_options, (*OPTION_WORDS, *JSON_WORDS), share=2),
     "offsets": Target(_offsets_json, (*_words("@group", "reader", "from", "epochs", "left", "topics"), *JSON_WORDS)),
