@@ -77,6 +77,8 @@ class Producer:
             KafkaProducer, options, "producer", speaks=speaks,
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
             max_block_ms=options.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
+            # A record that its producer compressed may be over the topics' limit without.
+            compression_type="gzip",
             # While a broker waits for its followers it takes no more bytes, and that is no sign of death.
             socket_options=socket_options(options, noticing(options.request_timeout_ms)),
         )  # fmt: skip

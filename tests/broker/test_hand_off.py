@@ -161,6 +161,14 @@ def test_a_fatal_exception_goes_past_the_retry_topics(kafka):
     assert len(everything_in(kafka, f"{topic}-dlt")) == 1
 
 
+def test_a_compressed_record_that_unpacks_beyond_the_limit_of_the_dead_letters_goes_there(kafka):
+    topic = name("orders")
+    kafka.create_topic(f"{topic}-dlt", partitions=1)
+    value = b"0123456789" * 300_000  # 3 MB, where a topic takes 1 MB
+    process(fails, [Record(None, value, topic, 0, 0, 0, 0)], settings_for(kafka, topic))
+    assert [record.value for record in everything_in(kafka, f"{topic}-dlt")] == [value]
+
+
 def test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile(kafka3):
     topic = name("orders")
     dead = f"{topic}-dlt"

@@ -5,6 +5,7 @@ One outage serves all tests that only need one: of the only broker, in the middl
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import Counter
@@ -206,7 +207,7 @@ def delivered():
 
 def test_a_record_that_is_too_large_fails_though_outages_are_outlived(kafka, delivered):
     topic = kafka.create_topic(name("small"), configs={"max.message.bytes": "1000"})
-    error = delivered(kafka, topic, bytes(2000), **{"kafka.request.timeout.ms": 30_000})
+    error = delivered(kafka, topic, os.urandom(2000), **{"kafka.request.timeout.ms": 30_000})
     assert isinstance(error, BrokerError)
     assert f"raise max.message.bytes of topic {topic}" in str(error)
 

@@ -1,5 +1,6 @@
 """Producer: what it is given is in the log, once and as it was; what is refused is told, with what to change."""
 
+import os
 import struct
 
 import pytest
@@ -112,7 +113,7 @@ def test_a_record_that_its_topic_does_not_take_settles_with_what_to_change_and_t
     producer, settled = producer_of(kafka), []
     producer.send(topic, 0, None, b"before", (), settled.append)
     producer.flush()
-    producer.send(topic, 0, None, bytes(2000), (), settled.append)
+    producer.send(topic, 0, None, os.urandom(2000), (), settled.append)
     producer.flush()
     producer.send(topic, 0, None, b"after", (), settled.append)
     producer.flush()
@@ -127,7 +128,7 @@ def test_records_that_are_too_much_for_one_batch_together_are_sent_in_several(ka
     topic = kafka.create_topic(name("small"), configs={"max.message.bytes": "1000"})
     producer, settled = producer_of(kafka), []
     for n in range(20):
-        producer.send(topic, 0, None, b"%04d" % n * 50, (("null", None),), settled.append)
+        producer.send(topic, 0, None, b"%04d" % n + os.urandom(200), (("null", None),), settled.append)
     producer.flush()
     assert settled == [None] * 20
     assert [value[:4] for _, value, _ in rows(kafka, topic)] == [b"%04d" % n for n in range(20)]
