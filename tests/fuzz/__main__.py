@@ -119,7 +119,7 @@ class Fuzzer:
         sanitized = targets.TARGETS[name].sanitized
         built = self._built if sanitized else ""
         command = [sys.executable, HERE / "worker.py", name, seed, str(seconds), built, current, *folders]
-        environment = self._environment if sanitized else None
+        environment = self._environment if sanitized else os.environ | {"PYTHONPATH": str(ROOT)}
         began = time.monotonic()
         with errors.open("w") as stderr, place.with_suffix(".facts").open("w+") as stdout:
             process = subprocess.Popen(command, env=environment, stdout=stdout, stderr=stderr, cwd=BUILD)
