@@ -192,13 +192,15 @@ class Search:
 
         Where the header after a record batch is damaged, a broker sends it for its first offset only.
         """
-        step = 1
-        while step <= offset:
+        bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
+        first, at, step = 0 if bounds is None else bounds[0], offset, 1
+        while at > first:
+            at = max(offset - step, first)
             try:
-                found = self._look(tp, offset - step, 0)
+                found = self._look(tp, at, 0)
             except ReadError:
-                return None  # the log does not reach back so far
-            if found is not None and found.start <= offset - step:
+                return None  # the log does not reach back so far any more
+            if found is not None and found.start <= at:
                 return found.ask_at
             step *= 2
         return None

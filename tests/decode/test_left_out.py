@@ -302,6 +302,21 @@ def test_a_marker_of_an_aborted_transaction_that_is_left_out_does_not_hide_the_n
             assert (found.rows, found.left_out) == ([3, 4, 9, 10], left_out), (damage, number)
 
 
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("damage", ["length of 0", "length too large"])
+def test_a_range_that_begins_within_the_batch_before_the_damage_is_read_in_full_behind_a_transaction_that_was_aborted(
+    damage: str, decoder: str
+) -> None:
+    """The broker sends that batch only if it is asked for what is before it, where the marker is."""
+    written = batch([Rec()] * 12, base_offset=4, attributes=TRANSACTIONAL, producer_id=7)
+    aborted = batch([Rec()] * 3, attributes=TRANSACTIONAL, producer_id=7) + marker(0, producer_id=7, base_offset=3)
+    log = aborted + written + marker(1, producer_id=7, base_offset=16) + batch([Rec()] * 3, base_offset=17)
+    for start in range(4, 16):
+        served = Served(damaged(log, 3, damage), 20, {19: batches(log)[4].start}, [(7, 0, 3)])
+        found = read_all(served, decoder, start, **{"kafka.isolation.level": "read_committed"})
+        assert (found.rows, found.left_out) == ([*range(start, 16), 17, 18, 19], [(16, 16)]), start
+
+
 def refused(answer: FetchedPartition) -> FetchedPartition:
     return answer._replace(error="CorruptRecordError", records=memoryview(b""))
 

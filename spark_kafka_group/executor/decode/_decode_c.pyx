@@ -189,6 +189,7 @@ cdef struct Frame:
     int64_t next_offset
     int32_t last_offset_delta
     int magic
+    bint control
     Py_ssize_t end
 
 
@@ -222,13 +223,15 @@ cdef bint read_frame(
         return False
     frame.end = position + LENGTH_END + length
     if frame.magic == 2:
-        take(&cursor, 6)  # CRC, attributes
+        take(&cursor, 4)  # CRC
+        frame.control = big_endian(&cursor, 2) & CONTROL_BIT != 0
         frame.last_offset_delta = <int32_t>big_endian(&cursor, 4)
         if frame.last_offset_delta < 0 or frame.base_offset > MAX_OFFSET - frame.last_offset_delta:
             raise bad_frame(
                 topic, partition, start, frame, problems.last_offset_delta(frame.base_offset, frame.last_offset_delta)
             )
     else:
+        frame.control = False
         frame.last_offset_delta = 0
         if frame.base_offset > MAX_OFFSET:
             raise bad_frame(topic, partition, start, frame, problems.last_offset(frame.base_offset))
@@ -647,7 +650,7 @@ cdef class RecordBatchBuilder:
                 self._append_messages(view, &frame, start, end)
             elif goes_on:
                 self._append_records(view, &frame, start, end)
-            elif frame.next_offset > start and frame.base_offset < end:
+            elif frame.base_offset < end and (frame.next_offset > start or (frame.control and aborted is not None)):
                 self._append_batch(view, &frame, start, end, aborted)
             if self.halfway:
                 return 0
@@ -680,7 +683,7 @@ cdef class RecordBatchBuilder:
         cdef int64_t base_timestamp, max_timestamp, producer_id
         cdef int32_t count
         cdef int codec
-        cdef bint log_append, control, transactional, judged, within_aborted
+        cdef bint log_append, transactional, judged, within_aborted
         cdef int64_t first_unread = max(start, frame.base_offset)
         take(&cursor, self.position)
         batch = take(&cursor, frame.end - self.position)
@@ -704,11 +707,10 @@ cdef class RecordBatchBuilder:
         count = <int32_t>big_endian(&cursor, 4)
         if cursor.failed:
             raise SystemError("read_frame lets no batch through that is shorter than its header")
-        control = attributes & CONTROL_BIT != 0
         transactional = attributes & TRANSACTIONAL_BIT != 0
         judged = producer_id >= 0
         within_aborted = judged and aborted.reached(producer_id, frame.next_offset - 1)
-        if not judged if control else within_aborted and transactional:
+        if not judged if frame.control else within_aborted and transactional:
             return 0
         if count < 0:
             raise self._corrupt(first_unread, problems.record_count(frame.base_offset, count))
@@ -726,7 +728,7 @@ cdef class RecordBatchBuilder:
                 failure = problems.codec_failed(frame.base_offset, str(problem))
                 raise self._corrupt(first_unread, failure) from problem.__cause__
             cursor = cursor_over(self.unpacked.data, self.unpacked.size)
-        if control:
+        if frame.control:
             if count and self._is_abort(&cursor, frame, first_unread):
                 aborted.ended(producer_id)
             return 0

@@ -356,9 +356,10 @@ class RecordBatchBuilder:
         self, frame: _Frame, data: memoryview, start: int, end: int, aborted: AbortedTransactions | None
     ) -> _Batch | None:
         """The record batch, or None when none of its rows is wanted."""
-        if frame.next_offset <= start or frame.base_offset >= end:
-            return None
         base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(data)
+        control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
+        if base_offset >= end or (frame.next_offset <= start and not (control and aborted is not None)):
+            return None
         base_timestamp, max_timestamp, producer_id, _, _, count = rest
         first_unread = max(start, base_offset)
         try:
@@ -366,7 +367,6 @@ class RecordBatchBuilder:
                 computed = crc32c(data[_CRC_FROM:])
                 if computed != stored_crc:
                     raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
-            control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
             transactions = aborted if producer_id >= 0 else None
             within_aborted = transactions is not None and transactions.reached(producer_id, frame.next_offset - 1)
             if transactions is None if control else within_aborted and transactional:

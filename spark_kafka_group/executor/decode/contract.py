@@ -108,7 +108,8 @@ class RecordBatchBuilder(Protocol):
         """Decode record batches and keep the rows with ``start <= offset < end``.
 
         Control batches are never shown. Record batches that lie wholly below `start` or at and after `end` are hopped
-        over: neither their CRC nor their records are looked at. A record batch cut off at the end of `records` is
+        over: neither their CRC nor their records are looked at; but control batches below `start` are, where `aborted`
+        is given, as they may end an aborted transaction. A record batch cut off at the end of `records` is
         ignored, as brokers cut where the fetch size ends. Empty, missing and out-of-order offsets inside a batch are
         not judged: compaction leaves gaps.
 
