@@ -116,7 +116,7 @@ def writer_of(metadata: str) -> Writer | None:
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
         without, adopted = _number(note, "without"), _number(note, "adopted")
         left_by = _left_by(note.get("left_by"))
-        since = {str(name): Since(*map(int, had)) for name, had in note.get("since", {}).items()}
+        since = {str(name): Since(*map(_integer, had)) for name, had in note.get("since", {}).items()}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
@@ -138,6 +138,13 @@ def _since(writer: Writer) -> dict[str, Since]:
 def _left_by(note: Any) -> LeftBy | None:
     without = None if note is None else _number(note, "without")
     return None if without is None else LeftBy(str(note["reader"]), without)
+
+
+def _integer(value: object) -> int:
+    # A float is none: what it becomes may have more digits than a note is read with.
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} is no number of a generation or a batch")
+    return value
 
 
 def _number(note: Any, key: str) -> int | None:
