@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import reprlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 DEEPEST = 64
 LONGEST_SHOWN = 1000
+MOST_LISTED = 20
 MOST_DIGITS = 40
 """Of a whole number; Kafka's largest has 19."""
 
@@ -38,6 +40,12 @@ def excerpt(value: object) -> str:
 def shortened(text: str) -> str:
     """`text`, cut in the middle where nobody would read all of it in an error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN // 2]}...{text[-LONGEST_SHOWN // 2 :]}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`names`, with commas; of many the first, and how many more there are."""
+    more = f" and {len(names) - MOST_LISTED} more" if len(names) > MOST_LISTED else ""
+    return ", ".join(names[:MOST_LISTED]) + more
 
 
 def _read(text: str | bytes, make: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from spark_kafka_group import parsing, plugins
 from spark_kafka_group.bounds import Bound
 from spark_kafka_group.destinations import delay_of, retry_topic
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.json_text import shortened
+from spark_kafka_group.json_text import listed, shortened
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.refused import why_refused
 from spark_kafka_group.security import Secret, Security, check
@@ -39,6 +40,10 @@ JAVA_STRATEGIES = {
 """Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
 
 LONGEST_TOPIC = 249
+LONGEST_NAME = 200
+"""Of what may be an option, misspelt."""
+LONGEST_TEXT = 4 * 1024 * 1024
+"""Of an option, in characters."""
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +79,13 @@ class Options:
         default="", shown="required", required=True,
     )  # fmt: skip
     group_id: str | None = _option(
-        "kafka.group.id", parsing.text,
+        "kafka.group.id", parsing.name,
         "The consumer group the query is a member of. A stream without it makes a group of its own, "
         "named after an id kept in its checkpoint; a batch read without it belongs to no group.",
         shown="`<groupIdPrefix>-<reader id>` on a stream",
     )  # fmt: skip
     group_id_prefix: str = _option(
-        "groupIdPrefix", parsing.text,
+        "groupIdPrefix", parsing.name,
         "How the group of a stream without `kafka.group.id` begins; an id kept in the checkpoint follows.",
         default="spark-groupkafka",
     )  # fmt: skip
@@ -258,7 +263,7 @@ class Options:
     )  # fmt: skip
     client_id: str = _option(
         "kafka.client.id",
-        parsing.text,
+        parsing.name,
         "Name in broker logs and quotas; `-driver` or `-executor` is added.",
         default="groupkafka",
     )
@@ -510,8 +515,8 @@ class Options:
     )  # fmt: skip
 
     @classmethod
-    def parse(cls, raw: Mapping[str, str]) -> Options:
-        """Check `raw`, as given by ``option()``, and turn it into typed values.
+    def parse(cls, raw: Mapping[str, Any]) -> Options:
+        """Check `raw`, as given to ``option()``, and turn it into typed values.
 
         Raises
         ------
@@ -519,16 +524,17 @@ class Options:
             On the first option that is unknown, refused, malformed, missing, or contradicts another one.
         """
         values: dict[str, Any] = {}
-        for name, text in raw.items():
+        for name, given in raw.items():
             field = _FIELDS.get(name.lower())
             if field is None:
                 raise OptionError(_unknown(name))
+            text = _text(field.metadata["name"], given)
             try:
                 values[field.name] = field.metadata["parse"](text)
             except ValueError as error:
                 hidden = field.metadata["secret"] or security.is_key(text)
-                given = "" if hidden else f" ({shortened(text)})"
-                raise OptionError(f"{field.metadata['name']}{given} {error}") from None
+                shown = "" if hidden else f" ({shortened(text)})"
+                raise OptionError(f"{field.metadata['name']}{shown} {error}") from None
         for field in dataclasses.fields(cls):
             if field.metadata["required"] and field.name not in values:
                 raise OptionError(f"option {field.metadata['name']} is missing: {field.metadata['doc']}")
@@ -580,7 +586,23 @@ OPTION_NAMES = frozenset(_FIELDS)
 """Names of all options, in lower case."""
 
 
+def _text(option: str, value: object) -> str:
+    """As Spark's ``option()`` turns a value into text."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        raise OptionError(f"{option} is None: give it a value, or leave it out")
+    if len(text) > LONGEST_TEXT:
+        raise OptionError(f"{option} has {len(text)} characters, and may have {LONGEST_TEXT}")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise OptionError(f"{option} has half a character in it, which is no text: look how it was decoded")
+    return text
+
+
 def _unknown(name: str) -> str:
+    # A value that was written into the name is not shown, as it may be secret.
+    name = re.split("[=:\"'\n]|-----BEGIN", name, maxsplit=1)[0] or "without a name"
+    if len(name) > LONGEST_NAME:
+        return f"option {shortened(name)} is not known: no option has so long a name"
     refused = why_refused(name)
     if refused is not None:
         return f"option {name} is not supported: {refused}"
@@ -650,7 +672,7 @@ def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
             others = sorted(map(str, partitions - subscription.partitions))
         else:
             others = sorted(topic for topic in topics if not subscription.includes(topic))
-        return f"{name} names {', '.join(others)}, which {_subscribed_by(options)} does not" if others else None
+        return f"{name} names {listed(others)}, which {_subscribed_by(options)} does not" if others else None
 
     return check
 
@@ -668,8 +690,8 @@ def _plugins_can_be_loaded(options: Options) -> str | None:
     for strategy in strategies:
         if ":" not in strategy:
             return (
-                f"kafka.partition.assignment.strategy ({strategy}) must be {', '.join(STRATEGIES)}, one of Java's "
-                f"classes for these, or module:Class"
+                f"kafka.partition.assignment.strategy ({shortened(strategy)}) must be {', '.join(STRATEGIES)}, one "
+                f"of Java's classes for these, or module:Class"
             )
         plugins.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])
     if options.rebalance_listener is not None:

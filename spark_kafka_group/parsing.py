@@ -11,10 +11,14 @@ from types import MappingProxyType
 
 from spark_kafka_group.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.destinations import is_topic_name
-from spark_kafka_group.json_text import excerpt, parsed_without_doubles
+from spark_kafka_group.json_text import MOST_DIGITS, excerpt, parsed_without_doubles
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 
 GROUP = "group"
+LONGEST_NAME = 32_000
+"""In bytes: Kafka's protocol has 15 bits for the length of a name, and some more is added to it here."""
+LONGEST_PATTERN = 100_000
+"""Longer ones take Python seconds to compile."""
 
 
 def text(raw: str) -> str:
@@ -24,17 +28,23 @@ def text(raw: str) -> str:
     return raw.strip()
 
 
+def name(raw: str) -> str:
+    """A name that goes to brokers: of a group, or a client."""
+    if len(text(raw).encode()) > LONGEST_NAME:
+        raise ValueError(f"must have at most {LONGEST_NAME} bytes")
+    return text(raw)
+
+
 def integer(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
     """A whole number within bounds."""
 
     def parse(raw: str) -> int:
-        try:
-            value = int(raw)
-        except ValueError:
-            raise ValueError("must be a whole number") from None
-        if not low <= value <= high:
+        digits = re.fullmatch(r"[+-]?0*([0-9]+)", raw.strip(), re.ASCII)
+        if digits is None:
+            raise ValueError("must be a whole number")
+        if len(digits[1]) > MOST_DIGITS or not low <= int(raw) <= high:
             raise ValueError(f"must be between {low} and {high}")
-        return value
+        return int(raw)
 
     return parse
 
@@ -71,7 +81,7 @@ def servers(raw: str) -> str:
     """host:port, separated by commas."""
     for server in raw.split(","):
         if not re.fullmatch(r"\s*(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):\d{1,5}\s*", server):
-            raise ValueError(f"must be host:port, separated by commas; {server.strip()!r} is not")
+            raise ValueError(f"must be host:port, separated by commas; {excerpt(server.strip())} is not")
     return ",".join(server.strip() for server in raw.split(","))
 
 
@@ -94,6 +104,8 @@ def _check_topic(topic: str) -> None:
 
 def pattern(raw: str) -> str:
     """A regular expression to find in topic names. Flags at its beginning are kept: (?i)orders."""
+    if len(raw) > LONGEST_PATTERN:
+        raise ValueError(f"has {len(raw)} characters, and may have {LONGEST_PATTERN}")
     flags = re.match(r"\(\?([a-zA-Z]+)\)", text(raw))
     scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
     try:
@@ -134,7 +146,9 @@ def delays_ms(raw: str) -> tuple[int, ...]:
     found = [part.strip() for part in raw.split(",")]
     for part in found:
         if not re.fullmatch(r"0*[1-9][0-9]{0,17}", part):
-            raise ValueError(f"must be milliseconds, above 0, separated by commas: 60000,600000; {part!r} is not")
+            raise ValueError(
+                f"must be milliseconds, above 0, separated by commas: 60000,600000; {excerpt(part)} is not"
+            )
     for delay, count in Counter(map(int, found)).items():
         if count > 1:
             raise ValueError(f"has {delay} {count} times")

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.json_text import shortened
+
+CLASS = re.compile(r"(?=.{1,1000}\Z)[\w-]+(\.[\w-]+)*:\w+", re.DOTALL)
 
 
 class Terminated(SystemExit):
@@ -25,9 +29,9 @@ def load_class(option: str, named: str, methods: Collection[str], optional: Coll
     OptionError
         When it cannot be imported, or lacks a method.
     """
-    module, colon, attribute = named.partition(":")
-    if not (module and colon and attribute):
-        raise OptionError(f"{option} ({named}) must be module:Class")
+    if not CLASS.fullmatch(named):
+        raise OptionError(f"{option} ({shortened(named)}) must be module:Class")
+    module, _, attribute = named.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
     except PASSED_ON:

@@ -7,9 +7,13 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.files import read_file
 
-SETTING = re.compile(r"((?:\\.|[^\s=:\\])+)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
+SETTING = re.compile(r"((?:\\.|[^ \t\f=:\\])+)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)(.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+MALFORMED = re.compile(r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})")
+LINE_END = re.compile(r"\r\n|\n|\r")
+BLANKS = " \t\f"
 NAME = re.compile(r"[a-z]+(\.[a-z]+)+|[a-z]+([A-Z][a-z]+)+")
 """What is a setting's name rather than half a secret."""
 MOST_SHOWN = 10
@@ -34,7 +38,7 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
         setting = SETTING.fullmatch(line)
         if setting is None or ("=" not in line and ":" not in line):
             raise OptionError(f"{path}:{number}: this line is not name=value")
-        name, value = (ESCAPE.sub(_unescaped, part) for part in setting.groups())
+        name, value = (_unescaped(part, f"{path}:{number}") for part in setting.groups())
         if not _is_known(name, known):
             said = name if NAME.fullmatch(name) else "what this line sets"
             shown = ", ".join(f"{one}*" if one.endswith(".") else one for one in known)
@@ -46,7 +50,7 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode("utf-8-sig")
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -61,8 +65,8 @@ def _is_known(name: str, known: Collection[str]) -> bool:
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines that are no comments, those that end in a backslash with what follows; and the number each begins at."""
     began, joined = 0, ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.lstrip()
+    for number, line in enumerate(LINE_END.split(text), start=1):
+        stripped = line.lstrip(BLANKS)
         if not joined:
             began = number
             if not stripped or stripped[0] in "#!":
@@ -78,6 +82,17 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield began, joined
 
 
-def _unescaped(escape: re.Match[str]) -> str:
+def _unescaped(text: str, where: str) -> str:
+    if MALFORMED.search(text):
+        raise OptionError(f"{where}: a \\u there has no four digits after it")
+    found = ESCAPE.sub(_character, text)
+    try:
+        # A character beyond 16 bits is two escapes, as in Java.
+        return found.encode("utf-16", "surrogatepass").decode("utf-16")
+    except UnicodeDecodeError:
+        raise OptionError(f"{where}: a \\u escape there is half a character") from None
+
+
+def _character(escape: re.Match[str]) -> str:
     what = escape[1]
     return chr(int(what[1:], 16)) if len(what) > 1 else ESCAPES.get(what, what)

@@ -74,7 +74,10 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     named = {
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
     }  # fmt: skip
-    return named | more | _of_file(args.options_file) | dict(map(_pair, args.option))
+    found: dict[str, tuple[str, str]] = {}
+    for name, value in (*named.items(), *more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)):
+        found[name.lower()] = name, value  # whatever the case of its letters, it is one option
+    return dict(found.values())
 
 
 def _of_file(path: Path | None) -> dict[str, str]:

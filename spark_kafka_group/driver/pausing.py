@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from spark_kafka_group import parsing
+from spark_kafka_group.files import read_file
 from spark_kafka_group.offsets import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -37,11 +38,11 @@ class Paused:
 
     def _look(self, path: Path) -> None:
         try:
-            raw = path.read_bytes()
+            raw = read_file(path)
         except FileNotFoundError:
             raw = b"{}"
         except OSError as error:
-            log.warning("pauseFile (%s) cannot be read: %s", path, error)
+            log.warning("pauseFile (%s) cannot be read: %s", path, error.strerror)
             return
         if raw == self._seen:
             return

@@ -133,7 +133,7 @@ class RecordProcessor:
         if not callable(handler):
             raise OptionError(f"handler must be a function of a record, and is {handler!r}")
         first_ms, max_ms = retry_backoff_ms
-        parsed = None if options is None else Options.parse({name: _text(value) for name, value in options.items()})
+        parsed = None if options is None else Options.parse(options)
         self._handler = handler
         self._settings = Settings(
             ordering, threads, cell_records, window_cells, stall_timeout_ms, max_local_retries,
@@ -239,8 +239,3 @@ def _check_picklable(handler: Callable[[Record], Any], settings: Settings) -> No
 def _name_of(handler: Callable[[Record], Any]) -> str:
     kind = handler if hasattr(handler, "__qualname__") else type(handler)
     return f"{kind.__module__}:{kind.__qualname__}"
-
-
-def _text(value: Any) -> str:
-    """As Spark turns options into text."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

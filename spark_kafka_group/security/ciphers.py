@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import ssl
 
+from spark_kafka_group.json_text import shortened
+
 TLS13 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
 """Java lists it among the suites; OpenSSL always sends what it says."""
@@ -41,7 +43,7 @@ def use(context: ssl.SSLContext, suites: tuple[str, ...]) -> str | None:
     for suite, name in older.items():
         try:
             if name is None:
-                return f"{suite} is none of Java's suites that can be used here"
+                return f"{shortened(suite)} is none of Java's suites that can be used here"
             context.set_ciphers(name)
         except ssl.SSLError:
             return f"{suite} is not a suite that this Python's OpenSSL offers"

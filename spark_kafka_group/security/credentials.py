@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from spark_kafka_group import plugins
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.json_text import shortened
 from spark_kafka_group.security import allowed
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.security.secret import Secret
@@ -137,14 +138,14 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
     if handler is not None and handler not in JAVA_HANDLERS:
         if ":" not in handler:
             raise OptionError(
-                f"kafka.sasl.login.callback.handler.class ({handler}) is a Java class: name module:Class of a Python "
-                f"class with token(), or give kafka.sasl.oauthbearer.token.endpoint.url"
+                f"kafka.sasl.login.callback.handler.class ({shortened(handler)}) is a Java class: name module:Class of "
+                f"a Python class with token(), or give kafka.sasl.oauthbearer.token.endpoint.url"
             )
         useless = security.given("sasl_oauthbearer")
         if useless or module.options:
             raise OptionError(
                 f"{(useless or ['options in kafka.sasl.jaas.config'])[0]} cannot have an effect: "
-                f"kafka.sasl.login.callback.handler.class ({handler}) makes the tokens"
+                f"kafka.sasl.login.callback.handler.class ({shortened(handler)}) makes the tokens"
             )
         plugins.load_class("kafka.sasl.login.callback.handler.class", handler, ["token"])
         return OwnTokens(handler)

@@ -13,7 +13,7 @@ from spark_kafka_group.security.settings import MECHANISMS, TLS_PROTOCOLS
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
-LONGEST_NAME = 255
+LONGEST_NAME, LONGEST_PATH = 255, 4096
 """Of a file, in bytes."""
 BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"
 """Keys and certificates are sequences of ASN.1 that are longer than 127 bytes."""
@@ -31,7 +31,9 @@ def location(raw: str) -> str:
     path = raw.strip()
     if not path:
         raise ValueError("must not be empty")
-    if is_key(path) or not path.isprintable() or max(len(part.encode()) for part in path.split("/")) > LONGEST_NAME:
+    names = path.split("/")
+    too_long = len(path.encode()) > LONGEST_PATH or max(len(name.encode()) for name in names) > LONGEST_NAME
+    if is_key(path) or not path.isprintable() or too_long:
         raise ValueError(
             "must be the path of a file, and is none; PEM itself goes into kafka.ssl.keystore.key, "
             "kafka.ssl.keystore.certificate.chain or kafka.ssl.truststore.certificates"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext, SparkFiles
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.files import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
@@ -87,11 +88,10 @@ def read(option: str, location: str) -> bytes:
     OptionError
     """
     try:
-        return _found(Path(location)).read_bytes()
-    except (OSError, ValueError) as error:  # the latter for what cannot be a path
-        why = error.strerror if isinstance(error, OSError) else error
+        return read_file(_found(Path(location)))
+    except OSError as error:
         raise OptionError(
-            f"{option} ({location}) cannot be read: {why}. It has to be on the driver and on each executor, "
+            f"{option} ({location}) cannot be read: {error.strerror}. It has to be on the driver and on each executor, "
             f"under the same path, or sent along with spark-submit --files"
         ) from None
 

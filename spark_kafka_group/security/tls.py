@@ -101,6 +101,8 @@ def _present(context: ssl.SSLContext, pair: KeyPair, given_as: str) -> None:
         with _as_file(pair.pem) as path:
             # Without a password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(path, password=pair.password or "")
+    except ValueError:
+        raise OptionError(f"{where}: kafka.ssl.key.password is too long: OpenSSL takes 1024 bytes") from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
             raise OptionError(f"{where}: the private key is not that of the first certificate of the chain") from None

@@ -1,9 +1,11 @@
 """Text that others give: JSON that is too deep or too long, names that steer terminals, modules that exit."""
 
+import dataclasses
 import json
 import logging
 import pickle
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +19,7 @@ from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import LONGEST_TEXT, Options
 from spark_kafka_group.printable import printable
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.tools import describe, events
@@ -64,6 +66,79 @@ def test_an_option_says_what_is_wrong_with_json_and_how_long_it_may_be(option, t
     with pytest.raises(OptionError, match=rf"(?i)^{option} \(.*\) (must be|has|is) ") as raised:
         Options.parse(given)
     assert len(str(raised.value)) < 5_000
+
+
+FIELDS = dataclasses.fields(Options)
+TEXTS = {
+    "much": "A" * 1_000_000, "digits": "9" * 1_000_000, "commas": "," * 100_000, "slashes": "/" * 5_000,
+    "braces": '{"t":' * 50_000, "topics": "{" + ",".join(f'"t{n}": {{"0": 1}}' for n in range(1_000)) + "}",
+    "url": "https://" + "a" * 100_000, "class": "m" * 100_000 + ":C", "dots": "..a:C", "nul": "a\0b:C",
+    "escapes": EVIL, "half a character": "a\udc80b", "beyond all": "," * (LONGEST_TEXT + 1),
+}  # fmt: skip
+
+
+def problem_with(given):
+    try:
+        Options.parse(given)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("option", [field.metadata["name"] for field in FIELDS])
+def test_every_option_takes_a_hostile_text_or_says_in_one_sentence_what_is_wrong_with_it(option):
+    for text in TEXTS.values():
+        given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.group.id": "g"}
+        if option in ("subscribePattern", "assign"):
+            del given["subscribe"]
+        if option.startswith("kafka.s"):
+            given |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+        told = problem_with(given | {option: text})
+        assert len(told) < 5_000
+        assert told.isprintable()
+        assert "codec" not in told
+
+
+def test_a_name_that_brokers_get_has_an_end():
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+    for option in ("kafka.group.id", "groupIdPrefix", "kafka.client.id"):
+        Options.parse(given | {option: "\xfc" * 16_000})
+        with pytest.raises(OptionError, match=f"^{option} .* must have at most 32000 bytes$"):
+            Options.parse(given | {option: "\xfc" * 16_001})
+
+
+@pytest.mark.parametrize("number", ["1_0", "\uff11\uff12", "0x1", "1.0", "\xb2", "+"])
+def test_a_number_is_written_as_kafka_reads_it(number):
+    with pytest.raises(OptionError, match=r"^maxTasks \(.*\) must be a whole number$"):
+        Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "maxTasks": number})
+
+
+def test_values_are_text_as_spark_makes_it():
+    given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
+    options = Options.parse(given | {"maxTasks": 3, "failOnDataLoss": False, "eventLog": Path("/tmp/events")})
+    assert (options.max_tasks, options.fail_on_data_loss, options.event_log) == (3, False, "/tmp/events")
+    with pytest.raises(OptionError, match="^maxTasks is None: give it a value, or leave it out$"):
+        Options.parse(given | {"maxTasks": None})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("kafka." + "x" * 1_000_000, "is not known: no option has so long a name"),
+        ("kafka.ssl.key.pasword=hush-7f3a", "^option kafka.ssl.key.pasword is not known; the nearest is kafka"),
+        ("-----BEGIN PRIVATE KEY-----\nhush-7f3a", "option without a name is not known"),
+    ],
+)  # fmt: skip
+def test_an_options_name_is_shown_as_far_as_it_is_one(name, told):
+    with pytest.raises(OptionError, match=told) as raised:
+        Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", name: "x"})
+    assert len(str(raised.value)) < 5_000
+    assert "hush-7f3a" not in str(raised.value)
+
+
+def test_a_pause_file_that_is_a_device_is_a_warning(caplog):
+    assert Paused(frozenset(), "/dev/zero").partitions() == frozenset()
+    assert "pauseFile (/dev/zero) cannot be read: it is neither a file nor a pipe" in caplog.text
 
 
 @hostile

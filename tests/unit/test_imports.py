@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "destinations", "error_headers", "errors", "json_text", "notes", "offsets", "options", "outlasted",
-    "parsing", "plugins", "printable", "refused", "schema", "security", "subscription", "task", "timing",
+    "bounds", "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "options",
+    "outlasted", "parsing", "plugins", "printable", "refused", "schema", "security", "subscription", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
@@ -23,8 +23,9 @@ ALLOWED = {
     "subscription": {"destinations", "offsets"},
     "bounds": {"errors", "offsets"},
     "parsing": {"bounds", "destinations", "json_text", "offsets"},
-    "plugins": {"errors"},
-    "security": {"errors", "plugins"},
+    "files": set(),
+    "plugins": {"errors", "json_text"},
+    "security": {"errors", "files", "json_text", "plugins"},
     "refused": set(),
     "options": {
         "bounds",
@@ -57,7 +58,7 @@ ALLOWED = {
     "listener": VALUES | {"wire", "group_metrics", "lanes", "prometheus"},
     "processing": VALUES | {"wire", "group_metrics"},
     "replay": VALUES | {"wire", "processing"},
-    "properties": {"errors"},
+    "properties": {"errors", "files"},
     "submit": {"errors", "offsets", "options", "properties"},
     "where": VALUES | {"pinned"},
     "tools": VALUES | {"wire", "offsets_topic", "properties"},

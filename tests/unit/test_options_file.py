@@ -1,8 +1,11 @@
 """What programs for spark-submit read: --options-file, so that no password is on a command line."""
 
+import os
+import threading
+
 import pytest
 
-from spark_kafka_group import submit
+from spark_kafka_group import files, submit
 
 HUSH = "hush-7f3a"
 ARGUMENTS = ["--bootstrap-servers", "a:1", "--group", "billing", "--topics", "orders"]
@@ -47,6 +50,8 @@ def test_options_come_from_a_file_and_those_of_the_command_line_go_before(file):
         ("security.protocol=SSL\n", "client.properties:1: security.protocol is not supported"),
         ("maxTask=3\n", "client.properties:1: maxTask is not supported"),
         ("\udcff", "it is no text in UTF-8"),
+        (r"maxTasks=\ud83d", r"client.properties:1: a \\u escape there is half a character"),
+        (r"maxTasks=\u12", r"client.properties:1: a \\u there has no four digits after it"),
     ],
 )
 def test_a_file_that_is_not_as_it_has_to_be_ends_the_program_without_what_stands_there(tmp_path, text, told):
@@ -65,3 +70,51 @@ def test_a_file_that_is_not_there_is_said():
 def test_an_option_without_a_value_is_said_and_not_shown():
     with pytest.raises(SystemExit, match="^--option takes NAME=VALUE$"):
         options("--option", HUSH)
+
+
+def test_a_file_is_read_as_java_reads_it(tmp_path):
+    path = tmp_path / "client.properties"
+    path.write_bytes(
+        b"\xef\xbb\xbf! written by an editor of Windows\r\n"
+        b"groupIdPrefix=a\x0bb\xc2\x85c\xe2\x80\xa8\\ud83d\\ude00\\u00fc \r"
+        b"kafka.client.id\\\r\n\t = \xc2\xa0x\\\n  # no comment\n"
+        b"maxTasks=1\nmaxTasks=2"
+    )
+    found = options("--options-file", path)
+    assert found["groupIdPrefix"] == "a\x0bb\x85c\u2028\U0001f600\xfc "
+    assert found["kafka.client.id"] == "\xa0x# no comment"
+    assert found["maxTasks"] == "2"
+
+
+def test_an_option_is_the_same_whatever_the_case_of_its_letters(file):
+    path = file("MAXTASKS=3\nkafka.Group.Id=other\n")
+    found = options("--options-file", path, "--option", "maxtasks=4", maxTasks="2")
+    assert {name.lower(): value for name, value in found.items()}["maxtasks"] == "4"
+    assert sorted(name.lower() for name in found) == [
+        "kafka.bootstrap.servers", "kafka.group.id", "maxtasks", "subscribe",
+    ]  # fmt: skip
+
+
+def test_a_pipe_is_read_as_that_of_a_shell_for_a_command(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writing = threading.Thread(target=path.write_text, args=("maxTasks=7\n",))
+    writing.start()
+    assert options("--options-file", path)["maxTasks"] == "7"
+    writing.join()
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda path: path.mkdir(), "Is a directory"),
+        (lambda path: path.touch(0) or os.truncate(path, 2**30), "it has more than 4194304 bytes"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is neither a file nor a pipe"),
+        (os.mkfifo, "it is a pipe into which nothing was written for 0.1 s"),
+    ],
+)
+def test_a_file_that_is_none_is_said(tmp_path, monkeypatch, make, told):
+    monkeypatch.setattr(files, "PIPE_S", 0.1)
+    make(tmp_path / "file")
+    with pytest.raises(SystemExit, match=f"--options-file: .* cannot be read: {told}"):
+        options("--options-file", tmp_path / "file")

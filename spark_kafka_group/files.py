@@ -1,0 +1,56 @@
+"""Files that options and command lines name, read within bounds: of size, and of time where a file is a pipe."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from pathlib import Path
+
+MOST_BYTES = 4 * 1024 * 1024
+PIPE_S = 10.0
+"""How long a pipe may take, such as that of ``<(command)`` in a shell."""
+
+
+def read_file(path: str | Path) -> bytes:
+    """The bytes of a file, of a pipe too.
+
+    Raises
+    ------
+    OSError
+        Whose ``strerror`` says why, also where the path cannot be one, or has more than 4 MiB behind it.
+    """
+    try:
+        # A pipe without a writer is not waited for here.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except ValueError:
+        raise OSError(errno.EINVAL, "its path cannot be one") from None
+    try:
+        kind = os.fstat(descriptor).st_mode
+        if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISDIR(kind)):
+            raise OSError(errno.EINVAL, "it is neither a file nor a pipe")
+        return _bytes_of(descriptor, stat.S_ISFIFO(kind))
+    finally:
+        os.close(descriptor)
+
+
+def _bytes_of(descriptor: int, pipe: bool) -> bytes:
+    until, found = time.monotonic() + PIPE_S, bytearray()
+    while True:
+        if pipe:
+            _wait(descriptor, until)
+        data = os.read(descriptor, MOST_BYTES + 1 - len(found))
+        if not data:
+            return bytes(found)
+        found += data
+        if len(found) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES} bytes: look whether it is the right file")
+
+
+def _wait(descriptor: int, until: float) -> None:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    if not poll.poll(max(0, until - time.monotonic()) * 1000):
+        raise OSError(errno.ETIMEDOUT, f"it is a pipe into which nothing was written for {PIPE_S:g} s")
