@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"
 INSIDE = {
     "kafka.cluster.ClusterMetadata": (
-        "_future _last_refresh_ms _last_successful_refresh_ms _need_update _refresh_future _topics"
+        "_future _last_refresh_ms _last_successful_refresh_ms _need_update _partitions _refresh_future _topics"
     ),
     "kafka.KafkaAdminClient": "_manager",
     "kafka.KafkaConsumer": "_client _coordinator _fetcher _subscription",
@@ -49,6 +49,8 @@ INSIDE = {
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",
     "kafka.net.transport.KafkaTCPTransport": "_net _read_task _sock _sock_recv _write_task",
     "kafka.producer.record_accumulator.RecordAccumulator": "_flushes_in_progress",
+    "kafka.producer.sender.Sender": "_can_retry _client _dispatch_error _send_producer_data",
+    "kafka.producer.transaction_manager.TransactionManager": "_current_state",
     "pyspark.SparkContext": "_active_spark_context _ensure_initialized",
     "pyspark.SparkFiles": "_is_running_on_worker _root_directory",
     "pyspark.sql.classic.dataframe.DataFrame": "_jdf",

@@ -37,7 +37,7 @@ def test_everything_that_is_fuzzed_is_said_to_be():
     targets = re.findall(r'^    "([a-z-]+)": Target\(', (ROOT / "tests/fuzz/targets.py").read_text(), re.MULTILINE)
     said = {
         *("decoder", "frames", "large"), "error-headers", "events", "fetch-response", "jaas", "notes", "offsets",
-        "offsets-topic", "options", "properties",
+        "offsets-topic", "options", "properties", "subscription",
     }  # fmt: skip
     assert set(targets) == said, "say in SECURITY.md what is fuzzed"
 

@@ -77,7 +77,9 @@ def test_membership_lost_while_a_batch_runs_is_taken_up_again_with_its_positions
     following = driver.latest_offset(driver.end, LIMIT)
     assert committed(broker) == ends(driver.end)
     assert ends(following) == dict.fromkeys(ALL, 4)
-    assert len(broker.received(OFFSET_FETCH)) == 2
+    kinds = [message.name.removesuffix("Request") for message in broker.received()]
+    # Before it joins again, a driver that waits for its trigger may look up whether the batch is committed.
+    assert kinds[kinds.index(SYNC.value) :].count(OFFSET_FETCH.value) == 2
 
 
 @cells(Reaction.RETAKE, Reaction.JOIN_AS_NEW, of=(JOIN, SYNC))
