@@ -200,8 +200,8 @@ def _spring(origin: Origin, failure: Failure, reader: Reader, attempts: int) -> 
         "original-timestamp": struct.pack(">q", origin.timestamp_ms),
         "original-timestamp-type": TIMESTAMP_TYPES[origin.timestamp_type].encode(),
         "original-consumer-group": reader.group.encode(),
-        "exception-fqcn": failure.exception.encode(),
-        "exception-cause-fqcn": None if failure.cause is None else failure.cause.encode(),
+        "exception-fqcn": failure.exception.encode(errors="replace"),
+        "exception-cause-fqcn": None if failure.cause is None else failure.cause.encode(errors="replace"),
         "exception-message": failure.message.encode(errors="replace"),
         "exception-stacktrace": failure.trace.encode(errors="replace"),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.group_metrics import COUNTER, METRICS, PARTITION_METRICS, GroupMetrics, Metric
+from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.scraped import ScrapedPort
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ PARTITION_LABELS = (*LABELS, "topic", "partition")
 WRITE_EVERY_S = 15.0
 """How old the file becomes while nothing happens: ages in it are as of then."""
 AT_MOST_EVERY_S = 1.0
+HIGHEST_PORT = 65_535
 PIP = "pip install prometheus_client"
 
 
@@ -52,6 +55,8 @@ class Exporter:
     ------
     ImportError
         With what to do, when prometheus_client is not there.
+    ValueError
+        When the port cannot be one.
     """
 
     def __init__(
@@ -67,6 +72,8 @@ class Exporter:
         except ImportError as error:
             wanted = f"prometheus_file={file}" if port is None else f"prometheus_port={port}"
             raise ImportError(f"{wanted} needs prometheus_client: {PIP}") from error
+        if port is not None and (not isinstance(port, int) or not 0 <= port <= HIGHEST_PORT):
+            raise ValueError(f"prometheus_port ({excerpt(port)}) must be a whole number between 0 and {HIGHEST_PORT}")
         self._queries = queries
         self._commits = commits
         self._port = port
@@ -99,6 +106,9 @@ class Exporter:
         if self._port is not None:
             try:
                 self._server = ScrapedPort(self._address, self._port, MetricsHandler.factory(registry))
+            except UnicodeError:
+                self._remove_file()
+                raise OSError(errno.EINVAL, f"prometheus_address ({excerpt(self._address)}) is no address") from None
             except OSError as error:
                 self._remove_file()
                 raise OSError(error.errno, f"prometheus_port={self._port} on {self._address}: {error}") from error

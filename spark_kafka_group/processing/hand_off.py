@@ -69,7 +69,7 @@ class HandOff:
         counter = "dead" if delay_ms is None else "retried"
         log.warning(
             "%s: attempt %d failed, sent to %s: %s: %s",
-            record, attempts, topic, failure.exception, printable(failure.message),
+            record, attempts, topic, printable(failure.exception), printable(failure.message),
         )  # fmt: skip
         self._opened().send(
             topic, record.partition, record.key, record.value, headers, lambda problem: settled(counter, problem)

@@ -264,3 +264,13 @@ def test_an_exception_that_cannot_say_what_it_is_is_a_failure_all_the_same():
     failure = Failure.of(SpeechlessError())
     assert failure.message == "<str() of this exception failed: KeyError>"
     assert failure.exception.endswith("SpeechlessError")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_an_exception_whose_names_are_no_text_is_told_as_far_as_they_are(dialect):
+    kind = type("Declined", (Exception,), {"__qualname__": "De\udc80clined", "__module__": "shop"})
+    told = Failure.of(kind("no\udc80"))
+    said = handed_on(
+        [], dialect, ORIGIN, Failure(told.exception, told.message, told.trace, kind.__qualname__), READER, 1, None
+    )
+    assert exception_of(said) == (None if dialect == "kip1191" else "shop.De?clined")

@@ -52,7 +52,7 @@ ALLOWED = {
     "pinned": {"offsets"},
     "batch": VALUES | {"wire", "driver", "pinned"},
     "group_metrics": {"offsets"},
-    "prometheus": {"group_metrics", "scraped"},
+    "prometheus": {"group_metrics", "json_text", "scraped"},
     "scraped": set(),
     "lanes": set(),
     "listener": VALUES | {"wire", "group_metrics", "lanes", "prometheus"},

@@ -94,3 +94,15 @@ def test_the_port_is_this_machines_alone_unless_an_address_is_given(exporter):
         assert "groupkafka_listener_commit_total 3.0" in scraped(everywhere.port, "127.0.0.2")
     finally:
         everywhere.close()
+
+
+@pytest.mark.parametrize("port", [65_536, -1, "9108", 10**100])
+def test_a_port_that_cannot_be_one_is_said(port):
+    with pytest.raises(ValueError, match=r"^prometheus_port \(.*\) must be a whole number between 0 and 65535$"):
+        Exporter(list, lambda: (0, 0), port, "127.0.0.1", None)
+
+
+@pytest.mark.parametrize("address", ["\udc80", "x" * 300, "a..b"])
+def test_an_address_that_cannot_be_one_is_said(address):
+    with pytest.raises(OSError, match=r"prometheus_address \(.*\) is no address$"):
+        Exporter(list, lambda: (0, 0), 0, address, None).start()
