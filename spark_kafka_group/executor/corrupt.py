@@ -162,16 +162,20 @@ class Remedy:
         self, chunk: Chunk, position: int, bad: frames.Frame | None, at: int, first: int, error: CorruptRecordError
     ) -> WayOn | None:
         tp, records = chunk.tp, chunk.records
-        if first >= chunk.end or (not records and self._can_be_reached(tp, first)):
+        if first >= chunk.end:
+            self._fetcher.go_on(tp, chunk.end, chunk.end)  # what it took for the next offset may be part of the damage
+            return None
+        if not records and self._can_be_reached(tp, first):
             return None
         if self._policy == FAIL:
             told = f"{error.problem}. {ADVICE}"
             raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
-        if bad is None or not frames.ends_there(self._scan, tp, records, bad, self._largest):
+        earlier = None if bad is None else frames.before_an_earlier(records, bad, error.offset)
+        if bad is None or (earlier is None and not frames.ends_there(self._scan, tp, records, bad, self._largest)):
             return self._look_for_more(chunk, position, bad, at, first, error)
-        following = max(first, bad.next_offset)
+        following = max(first, bad.next_offset if earlier is None else earlier)
         self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
-        if chunk.aborted:
+        if chunk.aborted and (earlier is None or (earlier > first and frames.is_control(records, bad))):
             # It may have been the marker that ends an aborted transaction. The next response tells which are left.
             self._fetcher.go_on(tp, following, following)
             return None

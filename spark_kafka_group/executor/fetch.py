@@ -21,6 +21,7 @@ from spark_kafka_group.errors import (
     OffsetOutOfRangeError,
     ReadError,
 )
+from spark_kafka_group.executor import frames
 from spark_kafka_group.executor.elections import Elected, Elections
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, unreached
@@ -305,6 +306,11 @@ class Fetcher:
         except CorruptRecordError as error:
             # What is before it can be read all the same; the decoder tells what is wrong, and at which offset.
             return Chunk(tp, position, start, end, records, fetched.aborted, error.problem)
+        if next_offset > fetched.high_watermark:
+            beyond = self._beyond_log(fetched, end)
+            if beyond is not None:
+                problem = f"a batch gives its offset as {beyond.base_offset}, which the log does not have"
+                return Chunk(tp, position, start, end, records[: beyond.begin], fetched.aborted, problem)
         if next_offset < end and len(records) - size >= _LENGTH_AT + _LENGTH.size:
             (length,) = _LENGTH.unpack_from(records, size + _LENGTH_AT)
             if length > self._largest:
@@ -316,6 +322,16 @@ class Fetcher:
             if next_offset < start:  # asked for an offset long before
                 self._starts[tp] = start
         return Chunk(tp, position, start, end, records, fetched.aborted, problem)
+
+    def _beyond_log(self, fetched: FetchedPartition, end: int) -> frames.Frame | None:
+        """The first record batch with offsets from `end` on, if the log does not reach so far."""
+        tp = fetched.tp
+        position, _ = frames.past(self._scan, tp, fetched.records, end)
+        batch = frames.at(self._scan, tp, fetched.records, position)
+        if batch is None or batch.base_offset < fetched.high_watermark:
+            return None  # a broker looks how far the log is before it reads
+        bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
+        return batch if bounds is not None and batch.base_offset >= bounds[1] else None
 
     def _unreadable(self, tp: TopicPartition, problem: str, silent: bool = False) -> Chunk:
         """A chunk of nothing but a problem."""

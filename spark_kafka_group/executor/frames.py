@@ -14,6 +14,7 @@ _OFFSET = Struct(">q")
 _MAGIC_2 = b"\x02"
 _LENGTH_END = 12  # bytes before what the length counts
 _MIN_LENGTH = {0: 14, 1: 22, 2: 49}
+_CONTROL_AT, _CONTROL_BIT = 22, 0b100000
 HEADER_BYTES = 61
 
 Scan = Callable[[str, int, memoryview], tuple[int, int]]
@@ -118,6 +119,20 @@ def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame
         return False
     cut_off = length > len(records) - batch.end - _LENGTH_END
     return cut_off or at(scan, tp, records, batch.end) is not None
+
+
+def is_control(records: memoryview, batch: Frame) -> bool:
+    """Whether a record batch has a marker of a transaction, if its header is right."""
+    return batch.magic == 2 and records[batch.begin + _CONTROL_AT] & _CONTROL_BIT != 0
+
+
+def before_an_earlier(records: memoryview, batch: Frame, offset: int) -> int | None:
+    """Where the record batch behind `batch` begins, if that is from `offset` on but not behind the offsets of `batch`:
+    then its own first offset is damaged, which no checksum covers, and its length is right."""
+    if batch.base_offset <= offset or len(records) - batch.end < _FRAME.size:
+        return None
+    after, _, _, magic = _FRAME.unpack_from(records, batch.end)
+    return after if magic in _MIN_LENGTH and offset <= after < batch.next_offset else None
 
 
 def leading_to(

@@ -22,6 +22,7 @@ TWINS = ["python", "c"]
 SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 SMALL = {"kafka.max.partition.fetch.bytes": 1}
 """One record batch a fetch."""
+PATIENT = {"kafkaConsumer.pollTimeoutMs": 30_000}
 BEYOND = {"length beyond the log", "length beyond all batches"}
 SILENT_AT_THE_END = BEYOND | {
     "last offset before the first", "length too large", "length of two batches", "magic 1", "magic -1",
@@ -288,7 +289,7 @@ def test_a_marker_of_an_aborted_transaction_that_is_left_out_does_not_hide_the_n
         return marker(kind, producer_id=7, base_offset=at)
 
     log = b"".join([data(0), end(2, 0), data(3), end(5, 1), data(6), end(8, 0), data(9), end(11, 1)])
-    committed = {"kafka.isolation.level": "read_committed", **more}
+    committed = PATIENT | {"kafka.isolation.level": "read_committed", **more}
     aborted = [(7, 0, 2), (7, 6, 8)]
     assert read_all(Served(log, 12, indexed(log), aborted), decoder, **committed).rows == [3, 4, 9, 10]
     for damage in ("wrong checksum", "length of 0", "length too large"):
@@ -313,8 +314,72 @@ def test_a_range_that_begins_within_the_batch_before_the_damage_is_read_in_full_
     log = aborted + written + marker(1, producer_id=7, base_offset=16) + batch([Rec()] * 3, base_offset=17)
     for start in range(4, 16):
         served = Served(damaged(log, 3, damage), 20, {19: batches(log)[4].start}, [(7, 0, 3)])
-        found = read_all(served, decoder, start, **{"kafka.isolation.level": "read_committed"})
+        found = read_all(served, decoder, start, **PATIENT | {"kafka.isolation.level": "read_committed"})
         assert (found.rows, found.left_out) == ([*range(start, 16), 17, 18, 19], [(16, 16)]), start
+
+
+def moved(log: bytes, number: int, base_offset: int) -> bytes:
+    """A copy of a log, in which a record batch says that it begins elsewhere."""
+    changed = bytearray(log)
+    struct.pack_into(">q", changed, batches(log)[number].start, base_offset)
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("more", [{}, SMALL], ids=["one response", "a batch a response"])
+@pytest.mark.parametrize("base_offset", [18, 1000, 2**62])
+def test_a_batch_that_says_it_begins_behind_the_log_ends_no_range_early(
+    base_offset: int, more: dict[str, int], decoder: str
+) -> None:
+    """Offsets go up from record batch to record batch. No checksum covers the first one of each."""
+    log = written()
+    for number in range(6):
+        served = Served(moved(log, number, base_offset), 18, indexed(log))
+        found = read_all(served, decoder, **PATIENT | more)
+        missing = [*range(3 * number, 3 * number + 3)]
+        assert (found.rows, found.missing) == ([at for at in range(18) if at not in missing], missing), number
+        failing = read_all(served, decoder, **PATIENT | more | {"onCorruptRecord": "fail"})
+        assert failing.rows == [*range(3 * number)]
+        assert f"orders-3: offset {3 * number}: " in (failing.error or ""), failing.error
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize(
+    ("base_offset", "why"),
+    [
+        (10, "the batch at offset 10 is before one at offset 12"),
+        (12, "the batch at offset 12 is before one at offset 12"),
+        (15, "the batch at offset 15 is before one at offset 12"),
+        (8, "the batch before the one at offset 8 ends at offset 8"),
+        (4, "the batch before the one at offset 4 ends at offset 8"),
+        (0, "the batch before the one at offset 0 ends at offset 8"),
+    ],
+)
+def test_a_batch_that_says_it_begins_at_offsets_of_others_is_left_out_and_no_offset_is_read_twice(
+    base_offset: int, why: str, decoder: str
+) -> None:
+    log = written()
+    served = Served(moved(log, 3, base_offset), 18, indexed(log))
+    found = read_all(served, decoder, **PATIENT)
+    assert (found.rows, found.left_out) == ([*range(9), *range(12, 18)], [(9, 11)])
+    assert why in found.told[0]
+    failing = read_all(served, decoder, **PATIENT, onCorruptRecord="fail")
+    assert (failing.rows, why in (failing.error or "")) == ([*range(9)], True)
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+@pytest.mark.parametrize("more", [{}, SMALL], ids=["one response", "a batch a response"])
+def test_a_batch_that_says_it_begins_elsewhere_hides_no_transaction(decoder: str, more: dict[str, int]) -> None:
+    def data(at: int) -> bytes:
+        return batch([Rec(), Rec()], base_offset=at, attributes=TRANSACTIONAL, producer_id=7)
+
+    ends = [marker(kind, producer_id=7, base_offset=at) for at, kind in ((2, 0), (5, 1), (8, 0), (11, 1))]
+    log = b"".join(data(at) + end for at, end in zip((0, 3, 6, 9), ends, strict=True))
+    for number, first in enumerate((0, 2, 3, 5, 6, 8, 9, 11)):
+        served = Served(moved(log, number, 2**40), 12, indexed(log), [(7, 0, 2), (7, 6, 8)])
+        found = read_all(served, decoder, **PATIENT | more | {"kafka.isolation.level": "read_committed"})
+        assert found.rows == [at for at in (3, 4, 9, 10) if not first <= at < first + 2 or number % 2]
+        assert found.missing == [first] if number % 2 else [first, first + 1]
 
 
 def refused(answer: FetchedPartition) -> FetchedPartition:

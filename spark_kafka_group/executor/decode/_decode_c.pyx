@@ -509,6 +509,7 @@ cdef class RecordBatchBuilder:
     cdef _View unpacked  # None if it is not compressed
     cdef object messages
     cdef int64_t reached
+    cdef int64_t following
     cdef bint usable
     cdef bint include_headers
     cdef int64_t header_limit
@@ -543,6 +544,7 @@ cdef class RecordBatchBuilder:
         self.partition = -1
         self.position = 0
         self.reached = 0
+        self.following = -1
         self.halfway = False
         self.usable = True
         self.likely_rows = FIRST_ROWS
@@ -619,6 +621,8 @@ cdef class RecordBatchBuilder:
             self.topic_cost = len(topic.encode())
             self.partition = partition
         self.reached = max(start, self.reached) if goes_on else start
+        if not goes_on:
+            self.following = -1
         self.position = position
         self._begin_change()
         try:
@@ -646,6 +650,8 @@ cdef class RecordBatchBuilder:
         cdef bint goes_on = self.halfway
         self.halfway = False
         while read_frame(self.topic, self.partition, view.data, view.size, self.position, start, &frame):
+            if not goes_on:
+                self._check_order(view, &frame)
             if frame.magic != 2:
                 self._append_messages(view, &frame, start, end)
             elif goes_on:
@@ -658,8 +664,27 @@ cdef class RecordBatchBuilder:
             self.unpacked = None
             self.position = frame.end
             self.reached = max(self.reached, frame.next_offset)
+            self.following = frame.next_offset
             if self.nbytes >= self.target_bytes:
                 return 0
+        return 0
+
+    cdef int _check_order(self, _View view, const Frame *frame) except -1:
+        """No checksum covers the first offset of a record batch, but offsets go up from one to the next."""
+        cdef Cursor cursor
+        cdef int64_t after
+        cdef int magic
+        if frame.base_offset < self.following:
+            raise self._corrupt(self.reached, problems.behind(frame.base_offset, self.following))
+        if frame.base_offset <= self.reached or view.size - frame.end < FRAME_SIZE:
+            return 0
+        cursor = cursor_over(view.data, view.size)
+        take(&cursor, frame.end)
+        after = <int64_t>big_endian(&cursor, 8)
+        take(&cursor, 8)
+        magic = <int8_t>read_byte(&cursor)
+        if 0 <= magic <= 2 and self.reached <= after < frame.next_offset:
+            raise self._corrupt(self.reached, problems.ahead(frame.base_offset, after))
         return 0
 
     cdef int _append_messages(self, _View view, const Frame *frame, int64_t start, int64_t end) except -1:

@@ -264,6 +264,7 @@ class RecordBatchBuilder:
         self._partition = -1
         self.position = 0
         self._reached = 0
+        self._following = -1
         self._rest: _Batch | legacy.Messages | None = None
         self._usable = True
         self._clear()
@@ -310,21 +311,37 @@ class RecordBatchBuilder:
         if not goes_on:
             self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
         self._reached = max(start, self._reached) if goes_on else start
+        self._following = self._following if goes_on else -1
         self.position = position
         rows_before = self.rows
         with self._unusable_after_errors():
             try:
                 while frame := _read_frame(topic, partition, view, self.position, start):
+                    if self._rest is None:
+                        self._check_order(view, frame)
                     self._append_frame(frame, view[self.position : frame.end], start, end, aborted)
                     if self._rest is not None:
                         break
                     self.position, self._reached = frame.end, max(self._reached, frame.next_offset)
+                    self._following = frame.next_offset
                     if self.full:
                         break
             finally:
                 if self.rows > rows_before:
                     self._runs.append((topic, self.rows - rows_before))
         return self.position
+
+    def _check_order(self, view: memoryview, frame: _Frame) -> None:
+        """No checksum covers the first offset of a record batch, but offsets go up from one to the next."""
+        least, problem = self._reached, None
+        if frame.base_offset < self._following:
+            problem = problems.behind(frame.base_offset, self._following)
+        elif frame.base_offset > least and len(view) - frame.end >= _FRAME.size:
+            after, _, _, magic = _FRAME.unpack_from(view, frame.end)
+            if magic in _MIN_LENGTH and least <= after < frame.next_offset:
+                problem = problems.ahead(frame.base_offset, after)
+        if problem is not None:
+            raise problems.corrupt(self._topic, self._partition, least, problem)
 
     @contextmanager
     def _unusable_after_errors(self) -> Iterator[None]:

@@ -111,7 +111,7 @@ class RecordBatchBuilder(Protocol):
         over: neither their CRC nor their records are looked at; but control batches below `start` are, where `aborted`
         is given, as they may end an aborted transaction. A record batch cut off at the end of `records` is
         ignored, as brokers cut where the fetch size ends. Empty, missing and out-of-order offsets inside a batch are
-        not judged: compaction leaves gaps.
+        not judged: compaction leaves gaps. From batch to batch offsets must go up.
 
         Parameters
         ----------

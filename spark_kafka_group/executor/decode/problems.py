@@ -53,6 +53,14 @@ def batch_length(base_offset: int, length: int) -> str:
     return f"the batch at offset {base_offset} gives its length as {length}, which no batch can have"
 
 
+def behind(base_offset: int, following: int) -> str:
+    return f"the batch before the one at offset {base_offset} ends at offset {following - 1}"
+
+
+def ahead(base_offset: int, after: int) -> str:
+    return f"the batch at offset {base_offset} is before one at offset {after}"
+
+
 def magic(base_offset: int, value: int) -> str:
     return f"the batch at offset {base_offset} has magic {value}, and Kafka's message formats are 0, 1 and 2"
 
