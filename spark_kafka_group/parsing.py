@@ -15,6 +15,7 @@ from spark_kafka_group.json_text import MOST_DIGITS, excerpt, parsed_without_dou
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 
 GROUP = "group"
+HIGHEST_PORT = 65_535
 LONGEST_NAME = 32_000
 """In bytes: Kafka's protocol has 15 bits for the length of a name, and some more is added to it here."""
 LONGEST_PATTERN = 100_000
@@ -82,6 +83,8 @@ def servers(raw: str) -> str:
     for server in raw.split(","):
         if not re.fullmatch(r"\s*(\[[0-9a-fA-F:]+\]|[^\s:,\[\]]+):\d{1,5}\s*", server):
             raise ValueError(f"must be host:port, separated by commas; {excerpt(server.strip())} is not")
+        if not 1 <= int(server.rpartition(":")[2]) <= HIGHEST_PORT:
+            raise ValueError(f"must have ports between 1 and {HIGHEST_PORT}; that of {excerpt(server.strip())} is not")
     return ",".join(server.strip() for server in raw.split(","))
 
 

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group import parsing
+
 Commands = Any
 """What ``ArgumentParser.add_subparsers`` returns."""
 
@@ -30,7 +32,9 @@ def add_group_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT[,HOST:PORT...]",
         help="brokers to ask for the cluster, comma-separated",
     )
-    parser.add_argument("--group", required=True, metavar="GROUP", help="the consumer group, by its group.id")
+    parser.add_argument(
+        "--group", required=True, type=_group, metavar="GROUP", help="the consumer group, by its group.id"
+    )
     parser.add_argument(
         "--command-config",
         type=Path,
@@ -38,3 +42,13 @@ def add_group_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Java properties file with settings of the connection: client.id, request.timeout.ms, "
         "security.protocol, sasl.*, ssl.*",
     )
+
+
+def _group(text: str) -> str:
+    try:
+        parsing.name(text)
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("must be text in the terminal's encoding") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text

@@ -412,3 +412,24 @@ def test_log_lines_of_the_tools_steer_no_terminal(capsys, monkeypatch):
         main(["describe"])
     logging.getLogger("spark_kafka_group.x").warning("no broker: %s", EVIL)
     assert f"no broker: {SHOWN}\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("group", "told"),
+    [
+        ("\udcff", "must be text in the terminal's encoding"),
+        ("a" * 40_000, "at most 32000 bytes"),
+        ("", "not be empty"),
+    ],
+)
+def test_a_group_that_no_broker_can_have_is_an_argument_that_is_wrong(capsys, group, told):
+    for command in ("describe", "offsets"):
+        with pytest.raises(SystemExit):
+            main([command, "--bootstrap-server", "localhost:1", "--group", group])
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "99999"])
+def test_a_port_of_a_broker_is_one_that_there_can_be(port):
+    with pytest.raises(OptionError, match="must have ports between 1 and 65535; that of 'b:"):
+        Options.parse({"kafka.bootstrap.servers": f"a:1,b:{port}", "subscribe": "t"})
