@@ -430,7 +430,7 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def _commit(self, run: uuid.UUID, batch: Succeeded) -> None:
         # Importing kafka-python takes a while, and every Python worker imports this package.
-        from spark_kafka_group.wire.outside import OutsideCommitter
+        from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
         try:
             with OutsideCommitter(batch.options, batch.group_id) as group:

@@ -14,7 +14,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
-from spark_kafka_group.wire.subscription import COOPERATIVE_STICKY
+from spark_kafka_group.wire.group.member_metadata import COOPERATIVE_STICKY
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from spark_kafka_group.tools.connect import connect
 from spark_kafka_group.tools.errors import ToolError
 from spark_kafka_group.tools.show import NOTHING, partitions, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, Node
-from spark_kafka_group.wire.members import CLASSIC, CONSUMER, DescribedMember
-from spark_kafka_group.wire.membership import Committed
+from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
+from spark_kafka_group.wire.group.membership import Committed
 
 SUMMARY = "show a group's members, committed offsets and lag"
 DESCRIPTION = """\

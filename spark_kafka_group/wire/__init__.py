@@ -1,8 +1,8 @@
 """The only room that knows kafka-python's inside.
 
-``group`` serves the driver: metadata, log offsets, membership, commits. ``brokers`` and ``fetch`` serve executors:
-kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking mode, because
-kafka-python's transport receives 4 KiB at a time.
+``group.client`` serves the driver: metadata, log offsets, membership, commits. ``brokers`` and ``fetch`` serve
+executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking mode,
+because kafka-python's transport receives 4 KiB at a time.
 
 kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. What only the driver
 needs is imported when it asks for it.
@@ -21,8 +21,8 @@ from spark_kafka_group.wire.reached import unreached
 
 if TYPE_CHECKING:
     from spark_kafka_group.wire.epochs import EpochAsked
-    from spark_kafka_group.wire.group import GroupClient
-    from spark_kafka_group.wire.membership import Committed, Generation, GroupMember, Strategy
+    from spark_kafka_group.wire.group.client import GroupClient
+    from spark_kafka_group.wire.group.membership import Committed, Generation, GroupMember, Strategy
 
 __all__ = [
     "LARGEST_BATCH",
@@ -39,8 +39,8 @@ __all__ = [
     "unreached",
 ]
 
-_DRIVERS = {"GroupClient": "group", "EpochAsked": "epochs"} | dict.fromkeys(
-    ("Committed", "Generation", "GroupMember", "Strategy"), "membership"
+_DRIVERS = {"GroupClient": "group.client", "EpochAsked": "epochs"} | dict.fromkeys(
+    ("Committed", "Generation", "GroupMember", "Strategy"), "group.membership"
 )
 
 

@@ -16,12 +16,12 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.answers import Refusal
 from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
-from spark_kafka_group.wire.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
-from spark_kafka_group.wire.membership import Committed
+from spark_kafka_group.wire.coordinator_responses import Refusal
+from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
+from spark_kafka_group.wire.group.membership import Committed
+from spark_kafka_group.wire.group.requests import commit_request, partitions_of
 from spark_kafka_group.wire.reactions import Request
-from spark_kafka_group.wire.requests import commit_request, partitions_of
 
 POLL_MS = 200
 RECORDS_AT_ONCE = 10_000

@@ -101,7 +101,7 @@ class Brokers:
         ------
         BrokerError
         """
-        from spark_kafka_group.wire.group import GroupClient  # the driver's, and seldom needed
+        from spark_kafka_group.wire.group.client import GroupClient  # the driver's, and seldom needed
 
         client = GroupClient(self._options)
         try:

@@ -22,7 +22,7 @@ from spark_kafka_group.errors import (
     UnsupportedVersionError,
 )
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.answers import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
+from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
 from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.liveness import noticing
 from spark_kafka_group.wire.manager import RefusedError, UnresolvedError, UnsupportedError, net_client

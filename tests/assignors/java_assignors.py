@@ -18,7 +18,7 @@ from py4j.protocol import Py4JJavaError as JavaError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import download
 from spark_kafka_group.wire import GroupMember
-from spark_kafka_group.wire.subscription import NO_GENERATION, Claim, encode
+from spark_kafka_group.wire.group.member_metadata import NO_GENERATION, Claim, encode
 
 __all__ = ["Java", "JavaError"]
 

@@ -8,7 +8,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, Consume
 
 from spark_kafka_group.driver.assignors import BUILT_IN
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire.subscription import Claim, decode, encode
+from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
 
 TOPICS = ["orders", "t_2"]
 CLAIM = Claim(frozenset({TopicPartition("orders", 0), TopicPartition("orders", 11), TopicPartition("t_2", 3)}), 7)

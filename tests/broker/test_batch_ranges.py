@@ -288,7 +288,7 @@ class TestRetries:
                 if self.failures == 2:
                     kafka.node(0).resume()
 
-        client, log, back = client_of(tries=3), logging.getLogger("spark_kafka_group.wire.group"), Back()
+        client, log, back = client_of(tries=3), logging.getLogger("spark_kafka_group.wire.group.client"), Back()
         log.addHandler(back)
         try:
             assert client.end_offsets([TopicPartition(three, 0)]) == {TopicPartition(three, 0): 10}

@@ -8,7 +8,7 @@ from support import committed, numbered, produce, topic_with
 from spark_kafka_group.listener import Succeeded
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 EARLIEST = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}

@@ -13,7 +13,7 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import describe, reset
 from spark_kafka_group.tools.errors import ToolError
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 300}
 

@@ -31,7 +31,8 @@ from spark_kafka_group.options import OPTION_NAMES, Options, check_for_batch
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
 from spark_kafka_group.tools import events, history, invariants
 from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.wire import fetched, members, subscription
+from spark_kafka_group.wire import fetched
+from spark_kafka_group.wire.group import member_metadata, members
 
 READER = "5f0c"
 NUMBERS = (b"-1", b"0", b"1", b"2147483648", b"9223372036854775808", b"1e999", b"NaN", b"0.5", b"1" * 400, b"9" * 5000)
@@ -181,12 +182,12 @@ def _subscription(data: bytes) -> None:
     named = members._subscribed(data)
     if named is not None and not all(isinstance(topic, str) for topic in named):
         raise DisagreementError(f"{named} are no topics")
-    told = may_raise(ConsumerProtocolSubscription.decode, *subscription.UNREADABLE)(data)
-    subscription._sticky(data)
+    told = may_raise(ConsumerProtocolSubscription.decode, *member_metadata.UNREADABLE)(data)
+    member_metadata._sticky(data)
     if told is not None:
-        for strategy in subscription.CLAIMING:
-            subscription.decode(strategy, told)
-        subscription.topics_of(told)
+        for strategy in member_metadata.CLAIMING:
+            member_metadata.decode(strategy, told)
+        member_metadata.topics_of(told)
 
 
 def _notes(data: bytes) -> None:

@@ -10,7 +10,7 @@ from spark_kafka_group.notes import instance_id_of
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
 PACKAGE = "org.apache.kafka.common.security"
 PASSWORD = 'p4ss "w\\rd", =x'

@@ -14,7 +14,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import GroupClient
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
 WRONG = "wr0ng-s3cret"
 SECRETS = (WRONG, PASSWORD, STORE_PASSWORD, "eyJ")

@@ -19,7 +19,7 @@ from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
 from spark_kafka_group.wire import Committed
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 
 ONCE = {"once": True}
 FAR_APART = {"processingTime": "1 hour"}

@@ -16,7 +16,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 from spark_kafka_group.wire.produce import Producer
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}

@@ -9,8 +9,8 @@ from spark_kafka_group.driver.assignors import BUILT_IN
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire import GroupMember
-from spark_kafka_group.wire.membership import Assignor, LeaderView
-from spark_kafka_group.wire.subscription import Claim, decode, encode
+from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
+from spark_kafka_group.wire.group.membership import Assignor, LeaderView
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -26,7 +26,7 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire import GroupClient, answers
+from spark_kafka_group.wire import GroupClient, coordinator_responses
 
 LARGEST_GROUP = 2
 NOBODY_IS_ROOT = {
@@ -144,7 +144,7 @@ def test_a_commit_for_a_deleted_topic_names_it_and_what_was_committed(kafka, top
 
 
 def test_a_commit_for_a_deleted_topic_does_not_wait_as_long_as_a_call_may_take(kafka, group, client_of, monkeypatch):
-    monkeypatch.setattr(answers, "UNKNOWN_FOR_S", 0.5)
+    monkeypatch.setattr(coordinator_responses, "UNKNOWN_FOR_S", 0.5)
     gone = kafka.create_topic(name("gone"))
     client = client_of(kafka, gone, group, **{"kafka.default.api.timeout.ms": 600_000})
     owned = client.join().assignment

@@ -7,7 +7,7 @@ from test_cells import COMMIT, FIND, HEARTBEAT, JOIN, ORDERS
 
 from spark_kafka_group.errors import BrokerTimeoutError, CommitTimeoutError
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import joining
+from spark_kafka_group.wire.group import joining
 
 BRIEF = {
     "kafka.request.timeout.ms": "1000",

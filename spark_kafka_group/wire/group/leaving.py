@@ -13,7 +13,7 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError
 from spark_kafka_group.wire.connect import ms_until, retried, run_within, translated
-from spark_kafka_group.wire.members import described
+from spark_kafka_group.wire.group.members import described
 
 log = logging.getLogger(__name__)
 

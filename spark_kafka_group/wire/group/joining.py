@@ -14,7 +14,7 @@ from kafka.coordinator.base import MemberState
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
-from spark_kafka_group.wire.membership import Assignor, Generation, Strategy
+from spark_kafka_group.wire.group.membership import Assignor, Generation, Strategy
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.plugins import PASSED_ON
 from spark_kafka_group.wire.epochs import NO_EPOCH
-from spark_kafka_group.wire.subscription import (
+from spark_kafka_group.wire.group.member_metadata import (
     CLAIMING,
     COOPERATIVE_STICKY,
     NO_GENERATION,

@@ -19,7 +19,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import assignment_of
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from spark_kafka_group.wire.subscription import UNREADABLE, topics_of
+from spark_kafka_group.wire.group.member_metadata import UNREADABLE, topics_of
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"

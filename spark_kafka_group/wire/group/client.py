@@ -29,7 +29,6 @@ from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.timing import Timing
-from spark_kafka_group.wire.answers import Answers, refusal_of
 from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.connect import (
     API_TIMEOUT,
@@ -40,11 +39,12 @@ from spark_kafka_group.wire.connect import (
     run_within,
     translated,
 )
+from spark_kafka_group.wire.coordinator_responses import Answers, refusal_of
 from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
-from spark_kafka_group.wire.joining import Joining
-from spark_kafka_group.wire.leaving import Leaving
-from spark_kafka_group.wire.members import described
-from spark_kafka_group.wire.membership import Committed, Generation, Strategy
+from spark_kafka_group.wire.group.joining import Joining
+from spark_kafka_group.wire.group.leaving import Leaving
+from spark_kafka_group.wire.group.members import described
+from spark_kafka_group.wire.group.membership import Committed, Generation, Strategy
 from spark_kafka_group.wire.missing import ask_seldom
 from spark_kafka_group.wire.reactions import Facts, Request
 

@@ -19,10 +19,10 @@ from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.epochs import NO_EPOCH
+from spark_kafka_group.wire.group.members import described
+from spark_kafka_group.wire.group.membership import Committed
+from spark_kafka_group.wire.group.requests import commit_request, partitions_of
 from spark_kafka_group.wire.manager import net_client
-from spark_kafka_group.wire.members import described
-from spark_kafka_group.wire.membership import Committed
-from spark_kafka_group.wire.requests import commit_request, partitions_of
 
 AGAIN = (
     kafka_errors.RetriableError,
