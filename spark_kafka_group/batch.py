@@ -104,7 +104,8 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         generation = client.join_first(client.join)
         # Where it starts and what it commits is what others in the group go on from.
         others = () if starting(parsed).group else others_in_group(client, generation, parsed.group_instance_id)
-        ranges, moved = batch_ranges(parsed, client, set(generation.assignment), others)
+        committed = client.committed(generation.assignment) if starting(parsed).group or others else {}
+        ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
         if ranges:

@@ -17,7 +17,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import Committed, GroupClient
+from spark_kafka_group.wire import Committed, GroupClient, LogClient
 
 log = logging.getLogger(__name__)
 
@@ -43,12 +43,16 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
     """
     if constraints.contradictory:
         return []
-    client = GroupClient(options, options.group_id)
+    group = None
+    if options.group_id is not None and starting(options).group:
+        group = GroupClient(options, options.group_id)
+    client = group or LogClient(options)
     try:
         tps = client.partitions(options.subscription)
         check_named(options, tps)
         dead_letters.check(options)
-        whole, _ = batch_ranges(options, client, tps)
+        committed = {} if group is None else group.committed(tps)
+        whole, _ = batch_ranges(options, client, tps, committed)
         epochs = client.leader_epochs(tps)
         ranges = narrow(whole, constraints, client.offsets_at)
     finally:
@@ -75,13 +79,19 @@ def check_named(options: Options, existing: set[TopicPartition]) -> None:
 
 
 def batch_ranges(
-    options: Options, client: GroupClient, tps: set[TopicPartition], others: Collection[str] = ()
+    options: Options,
+    client: LogClient,
+    tps: set[TopicPartition],
+    committed: Mapping[TopicPartition, Committed],
+    others: Collection[str] = (),
 ) -> tuple[list[OffsetRange], frozenset[TopicPartition]]:
     """What a batch read of `tps` reads, empty ranges included; and partitions that the group has to go on with there,
     as it stood behind the ends of their logs.
 
     Parameters
     ----------
+    committed
+        What the group has committed of them, for a read that starts or commits there.
     others
         Ids of the group's other members, for a read that commits.
 
@@ -91,7 +101,6 @@ def batch_ranges(
     """
     losses = Losses(options.fail_on_data_loss, Metrics())
     rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
-    committed = client.committed(tps) if rules.starting.group or others else {}
     cut = _diverged(client, committed, losses)
     chosen = rules.new(tps, committed, others)
     for tp in sorted(chosen):
@@ -139,7 +148,7 @@ def batch_ranges(
 
 
 def _diverged(
-    client: GroupClient, committed: Mapping[TopicPartition, Committed], losses: Losses
+    client: LogClient, committed: Mapping[TopicPartition, Committed], losses: Losses
 ) -> dict[TopicPartition, int]:
     """Where logs diverge from those that the group's offsets were in, of offsets beyond that.
 
@@ -159,7 +168,7 @@ def _diverged(
     return cut
 
 
-def _log_ends(client: GroupClient, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _log_ends(client: LogClient, behind: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Ends of logs that seem to end before these offsets, after this has been doubted."""
 
     def reached(ends: Mapping[TopicPartition, int]) -> bool:
@@ -170,7 +179,7 @@ def _log_ends(client: GroupClient, behind: Mapping[TopicPartition, int]) -> dict
 
 
 def _within_logs(
-    options: Options, client: GroupClient, named: Mapping[TopicPartition, int], losses: Losses
+    options: Options, client: LogClient, named: Mapping[TopicPartition, int], losses: Losses
 ) -> dict[TopicPartition, int]:
     """Ends that options name, which logs must have reached: a read would wait for what may never come.
 

@@ -6,7 +6,7 @@ from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import DEAD_LETTER, Options
 from spark_kafka_group.subscription import Subscription
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 
 
 def check(options: Options) -> None:
@@ -20,7 +20,7 @@ def check(options: Options) -> None:
     """
     if options.on_corrupt_record != DEAD_LETTER:
         return
-    client = GroupClient(options)
+    client = LogClient(options)
     try:
         found = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
         read = {main_topic(topic, options.retry_delays_ms) for topic in found}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from spark_kafka_group.bounds import AtTime, Position
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 
 
 def looked_up(
-    client: GroupClient, positions: Mapping[TopicPartition, Position], timeless: str | None = "latest"
+    client: LogClient, positions: Mapping[TopicPartition, Position], timeless: str | None = "latest"
 ) -> dict[TopicPartition, int]:
     """`positions` as offsets; those of partitions that do not exist any more are not there.
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import LATEST, TopicPartition
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Unstable:
         self._told: set[TopicPartition] = set()
 
     def lost(
-        self, client: GroupClient, begin: Mapping[TopicPartition, int], behind: Collection[TopicPartition]
+        self, client: LogClient, begin: Mapping[TopicPartition, int], behind: Collection[TopicPartition]
     ) -> list[TopicPartition]:
         """Those of `behind`, whose positions `begin` are beyond their last stable offsets, whose logs end before them.
 

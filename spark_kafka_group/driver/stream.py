@@ -23,7 +23,7 @@ from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 
 
 class StreamDriver:
@@ -57,7 +57,7 @@ class StreamDriver:
 
     def prepare_available_now(self) -> None:
         """Note the ends of all logs, and of what is due in retry topics; the query reads no further. Joins nothing."""
-        client = GroupClient(self._options)
+        client = LogClient(self._options)
         try:
             ends = client.end_offsets(client.partitions(self._options.subscription))
             due = Due(self._options.retry_delays_ms, client.offsets_for_times)

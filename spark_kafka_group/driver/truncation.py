@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
-from spark_kafka_group.wire import Committed, EpochAsked, GroupClient
+from spark_kafka_group.wire import Committed, EpochAsked, LogClient
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Look:
         return bool(self.behind or self.replaced or self.unsettled)
 
 
-def look(client: GroupClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
+def look(client: LogClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
     """Look up the ends of logs; asks for those of leader epochs only where one has changed since it was `known`.
 
     Raises
@@ -73,7 +73,7 @@ def look(client: GroupClient, positions: Mapping[TopicPartition, int], known: Ma
     return judged(positions, ends, now, known, client.epoch_ends(asked) if asked else {})
 
 
-def settled(client: GroupClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
+def settled(client: LogClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
     """As :func:`look`, after partitions have been doubted whose leaders are being elected, or seem to be of before.
 
     Raises

@@ -104,14 +104,14 @@ def check_topics(settings: Settings) -> None:
     ------
     OptionError, BrokerError
     """
-    from spark_kafka_group.wire import GroupClient
+    from spark_kafka_group.wire import LogClient
 
     options = settings.options
     assert options is not None, "checked with the settings"
     wanted = dict.fromkeys(name for topic in sorted(options.topics) for name in settings.destinations(topic))
     if not wanted:
         return
-    client = GroupClient(options)
+    client = LogClient(options)
     try:
         there = {tp.topic for tp in client.partitions(Subscription(tuple(wanted)))}
     finally:

@@ -1,8 +1,8 @@
 """The only room that knows kafka-python's inside.
 
-``group.client`` serves the driver: metadata, log offsets, membership, commits. ``brokers`` and ``fetch`` serve
-executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking mode,
-because kafka-python's transport receives 4 KiB at a time.
+``log_client`` serves the driver: metadata and log offsets; ``group.client`` adds membership and commits. ``brokers``
+and ``fetch`` serve executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken
+over in blocking mode, because kafka-python's transport receives 4 KiB at a time.
 
 kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. What only the driver
 needs is imported when it asks for it.
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.wire.epochs import EpochAsked
     from spark_kafka_group.wire.group.client import GroupClient
     from spark_kafka_group.wire.group.membership import Committed, Generation, GroupMember, Strategy
+    from spark_kafka_group.wire.log_client import LogClient
 
 __all__ = [
     "LARGEST_BATCH",
@@ -34,12 +35,13 @@ __all__ = [
     "Generation",
     "GroupClient",
     "GroupMember",
+    "LogClient",
     "Strategy",
     "readable",
     "unreached",
 ]
 
-_DRIVERS = {"GroupClient": "group.client", "EpochAsked": "epochs"} | dict.fromkeys(
+_DRIVERS = {"GroupClient": "group.client", "LogClient": "log_client", "EpochAsked": "epochs"} | dict.fromkeys(
     ("Committed", "Generation", "GroupMember", "Strategy"), "group.membership"
 )
 

@@ -101,9 +101,9 @@ class Brokers:
         ------
         BrokerError
         """
-        from spark_kafka_group.wire.group.client import GroupClient  # the driver's, and seldom needed
+        from spark_kafka_group.wire.log_client import LogClient  # the driver's, and seldom needed
 
-        client = GroupClient(self._options)
+        client = LogClient(self._options)
         try:
             first, last = client.beginning_offsets([tp]), client.log_ends([tp])
             return (first[tp], last[tp]) if tp in first and tp in last else None

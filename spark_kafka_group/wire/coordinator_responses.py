@@ -87,7 +87,7 @@ class Refusal:
 
 
 class Answers:
-    """Listens to what a coordinator of kafka-python is answered. Its I/O thread writes here, others read.
+    """What a coordinator of kafka-python is answered. Its I/O thread writes here, others read.
 
     Attributes
     ----------
@@ -101,13 +101,17 @@ class Answers:
         JoinGroups and SyncGroups that were refused, and not only while the coordinator is looked for.
     """
 
-    def __init__(self, coordinator: Any, facts: Facts) -> None:
-        self.facts = facts
+    def __init__(self) -> None:
+        self.facts = Facts()
         self.last: Refusal | None = None
         self.heartbeats_refused: Refusal | None = None
         self.timings = {request: Timing() for request in SENT_AT}
         self.failed_rebalances = 0
         self._unknown_since: float | None = None  # when a commit was first refused as its topic is not known
+
+    def listen_to(self, coordinator: Any, facts: Facts) -> None:
+        """Hear from now on what this coordinator of kafka-python's is answered, and speak of these facts."""
+        self.facts = facts
         for request, handler in HANDLERS.items():
             setattr(coordinator, handler, self._listening(request, getattr(coordinator, handler)))
 

@@ -14,7 +14,7 @@ from spark_kafka_group.errors import BrokerTimeoutError, DataLossError, GroupKaf
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 
 TIMES = [FIRST, FIRST + 1000, FIRST + 2000, FIRST + 3000]
 NEVER = 2**63 - 1
@@ -195,7 +195,7 @@ class TestStartAndEnd:
 
 @pytest.mark.parametrize("loss", ["true", "false"])
 def test_a_topic_deleted_between_two_lookups_is_a_loss(kafka, three, loss, caplog):
-    class DeletedMeanwhile(GroupClient):
+    class DeletedMeanwhile(LogClient):
         def end_offsets(self, tps):
             if three in kafka.admin.list_topics():
                 kafka.delete_topic(three)
@@ -209,9 +209,9 @@ def test_a_topic_deleted_between_two_lookups_is_a_loss(kafka, three, loss, caplo
         tps = client.partitions(settings.subscription)
         if loss == "true":
             with pytest.raises(DataLossError, match=rf"PARTITIONS_DELETED\b.*{three}-0 was deleted"):
-                plan.batch_ranges(settings, client, tps)
+                plan.batch_ranges(settings, client, tps, {})
             return
-        assert plan.batch_ranges(settings, client, tps)[0] == [OffsetRange(TopicPartition(topic, 0), 0, 4)]
+        assert plan.batch_ranges(settings, client, tps, {})[0] == [OffsetRange(TopicPartition(topic, 0), 0, 4)]
     assert all(f"PARTITIONS_DELETED: {three}-{p} was deleted" in caplog.text for p in range(3))
 
 
@@ -261,7 +261,7 @@ class TestRetries:
 
         def connected(tries):
             more = IMPATIENT | {"fetchOffset.numRetries": tries, "fetchOffset.retryIntervalMs": 10}
-            clients.append(GroupClient(Options.parse(options(kafka, three, **more))))
+            clients.append(LogClient(Options.parse(options(kafka, three, **more))))
             clients[0].end_offsets(tps)
             kafka.node(0).pause()
             return clients[0]
@@ -288,7 +288,7 @@ class TestRetries:
                 if self.failures == 2:
                     kafka.node(0).resume()
 
-        client, log, back = client_of(tries=3), logging.getLogger("spark_kafka_group.wire.group.client"), Back()
+        client, log, back = client_of(tries=3), logging.getLogger("spark_kafka_group.wire.log_client"), Back()
         log.addHandler(back)
         try:
             assert client.end_offsets([TopicPartition(three, 0)]) == {TopicPartition(three, 0): 10}

@@ -16,7 +16,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.wire import Brokers, GroupClient
+from spark_kafka_group.wire import Brokers, LogClient
 
 
 def parsed(kafka, topic, **more):
@@ -92,7 +92,7 @@ def test_every_connection_is_ended_by_the_kernel_ten_seconds_after_its_broker_ha
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     settings = parsed(kafka, topic, **{"kafka.group.id": name("group")})
     disconnected(settings)
-    with contextlib.closing(GroupClient(settings)) as client:
+    with contextlib.closing(LogClient(settings)) as client:
         client.log_ends([TopicPartition(topic, 0)])
         drivers = [conn.transport._sock for conn in client._consumer._client._manager._conns.values()]
         assert drivers

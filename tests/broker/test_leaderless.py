@@ -12,7 +12,7 @@ from spark_kafka_group.driver import batch
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 
 FIRST_MS = 1_700_000_000_000
@@ -34,7 +34,7 @@ def test_lookups_wait_for_a_leader_and_name_the_partition_that_has_none(kafka3):
     impatient = Options.parse(options(kafka3, topic, **IMPATIENT))
     late = {"startingTimestamp": str(FIRST_MS + 4), "startingOffsetsByTimestampStrategy": "latest"}
     by_time = Options.parse(options(kafka3, topic, **IMPATIENT, **late))
-    client, patient = GroupClient(impatient), GroupClient(Options.parse(options(kafka3, topic)))
+    client, patient = LogClient(impatient), LogClient(Options.parse(options(kafka3, topic)))
     try:
         node.stop()
         wait_until(lambda: leaders(kafka3, topic)[1] < 0, within=30)
@@ -69,7 +69,7 @@ def test_a_lookup_follows_a_leader_that_has_moved_without_a_connection_being_los
     produce(kafka3, topic, [Record(0, None, b"x", timestamp_ms=FIRST_MS + n) for n in range(5)])
     tp, old = TopicPartition(topic, 0), leaders(kafka3, topic)[0]
     others = [node.number for node in kafka3.nodes if node.number != old]
-    with contextlib.closing(GroupClient(Options.parse(options(kafka3, topic)))) as client:
+    with contextlib.closing(LogClient(Options.parse(options(kafka3, topic)))) as client:
         assert client.end_offsets([tp]) == {tp: 5}
         kafka3.admin.alter_partition_reassignments({KafkaTopicPartition(*tp): [*others, old]})
         wait_until(lambda: not kafka3.admin.list_partition_reassignments(), within=30)

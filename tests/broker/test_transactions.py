@@ -202,7 +202,7 @@ def test_a_group_beyond_the_last_stable_offset_has_nothing_to_read_yet_and_has_l
     settings = Options.parse(options(kafka, topic, group, startingOffsets="group", **COMMITTED))
     with contextlib.closing(GroupClient(settings, group)) as client:
         tps = client.partitions(settings.subscription)
-        assert batch.batch_ranges(settings, client, tps) == ([span(topic, 2, 2)], frozenset())
+        assert batch.batch_ranges(settings, client, tps, client.committed(tps)) == ([span(topic, 2, 2)], frozenset())
 
 
 def test_an_end_beyond_the_last_stable_offset_is_an_error_at_once(kafka, topic, writer):

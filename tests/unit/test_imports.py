@@ -103,6 +103,16 @@ def test_only_wire_knows_kafka_pythons_inside(path):
         assert kafka == []
 
 
+def test_a_log_is_looked_up_without_the_modules_of_groups():
+    """Executors look logs up, too. `admin` looks at groups, and the room's own door imports when it is asked."""
+    importing = {
+        path.name
+        for path in (PACKAGE / "wire").glob("*.py")
+        if any(name.startswith("spark_kafka_group.wire.group.") for name in imported_modules(path))
+    }
+    assert importing == {"__init__.py", "admin.py"}
+
+
 def test_every_room_is_in_the_table():
     assert {room_of(path) for path in FILES} == set(ALLOWED)
 

@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.brokers import Brokers
 
 
@@ -50,7 +50,7 @@ def test_a_silent_server_is_tried_again_after_the_setup_timeout(silent, half):
     )
     brokers = Brokers(parsed)
     calls = {
-        "driver": lambda: GroupClient(parsed),
+        "driver": lambda: LogClient(parsed),
         "executor": lambda: brokers.leaders({TopicPartition("orders", 0)}, refresh=False),
     }
     try:

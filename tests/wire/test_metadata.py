@@ -5,7 +5,7 @@ import pytest
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 
 
@@ -26,7 +26,7 @@ def asking(broker):
 
 def test_partitions_of_a_topic_are_known_although_metadata_without_it_were_under_way(broker, asking):
     options = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"})
-    client = GroupClient(options)
+    client = LogClient(options)
     try:
         asking(client)
         assert client.partitions(options.subscription) == {TopicPartition("orders", 0), TopicPartition("orders", 1)}

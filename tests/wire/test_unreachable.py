@@ -14,7 +14,7 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import Brokers, GroupClient, manager
+from spark_kafka_group.wire import Brokers, LogClient, manager
 from spark_kafka_group.wire.admin import GroupAdmin
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
@@ -49,7 +49,7 @@ def hasty(monkeypatch):
 
 
 @pytest.mark.parametrize("servers", [NO_NAME, f"{NO_NAME},kafka..invalid:9092"])
-@pytest.mark.parametrize("kind", [GroupClient, GroupAdmin])
+@pytest.mark.parametrize("kind", [LogClient, GroupAdmin])
 def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind):
     began = time.monotonic()
     with pytest.raises(
@@ -76,7 +76,7 @@ def test_a_name_that_the_driver_could_resolve_is_looked_up_as_long_as_brokers_ar
 
 
 def test_a_name_without_an_address_does_no_harm_beside_one_that_has_one(hasty, broker):
-    client = GroupClient(parsed(f"{NO_NAME},{broker.bootstrap_servers}"))
+    client = LogClient(parsed(f"{NO_NAME},{broker.bootstrap_servers}"))
     try:
         assert client.end_offsets(ORDERS) == {ORDERS[0]: 10}
     finally:
@@ -87,7 +87,7 @@ def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
     with pytest.raises(
         BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*ECONNREFUSED$"
     ):
-        GroupClient(parsed(NOWHERE))
+        LogClient(parsed(NOWHERE))
     (warning,) = lines(caplog, "spark_kafka_group")
     assert (
         f"no broker can be reached: {NOWHERE}: 111 ECONNREFUSED. Attempts go on for 1 s: are host and port" in warning
@@ -101,7 +101,7 @@ def test_brokers_that_are_silent_from_the_start_are_named_while_they_are_waited_
     monkeypatch.setattr(manager, "SAY_AFTER_S", 0.2)
     broker.silence(1, 2)
     with pytest.raises(BrokerTimeoutError):
-        GroupClient(parsed(broker.bootstrap_servers))
+        LogClient(parsed(broker.bootstrap_servers))
     (warning,) = lines(caplog, "spark_kafka_group")
     assert all(f"{address}: no answer yet" in warning for address in broker.bootstrap_servers.split(","))
 
@@ -124,7 +124,7 @@ def test_an_outage_is_two_lines_one_at_its_beginning_and_one_at_its_end(broker, 
 def test_who_logs_at_debug_has_every_attempt(caplog):
     caplog.set_level(logging.DEBUG, "kafka.net.manager")
     with pytest.raises(BrokerTimeoutError):
-        GroupClient(parsed(NOWHERE))
+        LogClient(parsed(NOWHERE))
     assert len(attempts(caplog)) > 1
     assert {r.levelname for r in attempts(caplog)} == {"DEBUG"}
 

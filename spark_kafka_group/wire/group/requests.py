@@ -13,6 +13,11 @@ from spark_kafka_group.wire.epochs import NO_EPOCH
 
 NO_GENERATION, NO_MEMBER = -1, ""
 
+COMMIT_BYTES = 400_000
+"""Of records in the offsets topic that one request makes at most; message.max.bytes is 1 MiB by default."""
+COMMIT_RECORD_BYTES = 50
+"""Of such a record without group, topic and metadata, at most."""
+
 
 def commit_request(
     group_id: str,
@@ -56,3 +61,21 @@ def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
     for topic in answer.topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index), partition
+
+
+def in_parts(offsets: Mapping[TopicPartition, int], common_bytes: int) -> Iterator[list[tuple[TopicPartition, int]]]:
+    """`offsets` in parts that a broker takes at once.
+
+    A coordinator writes what one request commits as one record batch, which must not outgrow message.max.bytes, and
+    repeats group and metadata for each partition.
+    """
+    part: list[tuple[TopicPartition, int]] = []
+    room = COMMIT_BYTES
+    for tp, offset in offsets.items():
+        size = common_bytes + len(tp.topic) + COMMIT_RECORD_BYTES
+        if part and size > room:
+            yield part
+            part, room = [], COMMIT_BYTES
+        part.append((tp, offset))
+        room -= size
+    yield part

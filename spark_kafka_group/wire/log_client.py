@@ -1,0 +1,254 @@
+"""The cluster as the driver sees it without a group: which partitions there are, and the offsets of their logs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import IsolationLevel, OffsetSpec
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.wire.calls import Calls
+from spark_kafka_group.wire.connect import REQUEST_TIMEOUT, run_within
+from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOOKUP_SLICE = 0.2
+"""After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
+
+
+class LogClient:
+    """Partitions, their leaders, and the offsets of their logs.
+
+    Not for several threads.
+
+    Parameters
+    ----------
+    calls
+        Of the consumer that asks; None for one of its own, without a group.
+
+    Raises
+    ------
+    BrokerError
+        When no broker can be reached.
+    """
+
+    def __init__(self, options: Options, calls: Calls | None = None) -> None:
+        self._options = options
+        self._calls = calls or Calls(options)
+        self._consumer = self._calls.consumer
+        self._manager = self._calls.manager
+        self._knows_epochs = can_be_asked(self._manager)
+        self._leader_epochs: dict[tuple[str, int], int] = {}
+
+    def end_within(self, timeout_ms: float) -> None:
+        """Let no call take longer than until then: the query ends."""
+        self._calls.end_within(timeout_ms)
+
+    def close(self) -> None:
+        """Stop the I/O thread and close connections. Harmless when repeated."""
+        self._calls.close()
+
+    # Metadata
+
+    def reach(self, timeout_ms: float) -> None:
+        """Ask any broker for metadata.
+
+        Raises
+        ------
+        BrokerTimeoutError
+            When none has answered by then.
+        BrokerError
+        """
+        self._calls.retried("looking for brokers", self._calls.refresh, timeout_ms)
+
+    def brokers(self) -> list[str]:
+        """Addresses of the cluster's brokers, as it last told; no I/O."""
+        return sorted(f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers())
+
+    def partitions(self, subscription: Subscription) -> set[TopicPartition]:
+        """What `subscription` names and exists, asked of the cluster now.
+
+        Raises
+        ------
+        BrokerError
+        """
+        cluster = self._manager.cluster
+        if subscription.pattern is None:
+            cluster.set_topics(subscription.named())
+        else:
+            cluster.need_all_topic_metadata = True
+        doing = f"looking up partitions of {subscription.pattern or ', '.join(sorted(subscription.named()))}"
+
+        def refresh(left_ms: float) -> None:
+            self._calls.run(cluster.refresh_metadata)
+            if cluster.unauthorized_topics:
+                raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
+
+        self._again_and_again(doing, refresh)
+        return self.known_partitions(subscription)
+
+    def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
+        """What `subscription` names and exists, as the cluster last told; no I/O."""
+        cluster = self._manager.cluster
+        if subscription.pattern is None:
+            topics = subscription.named()
+        else:
+            topics = {topic for topic in cluster.topics() if subscription.includes(topic)}
+        known = {TopicPartition(t, p) for t in topics for p in cluster.partitions_for_topic(t) or ()}
+        return known & subscription.partitions if subscription.manual else known
+
+    def existing(self, tps: Collection[TopicPartition], of_any: bool = False) -> set[TopicPartition]:
+        """Those of `tps` that exist, asked of the cluster now.
+
+        Parameters
+        ----------
+        of_any
+            Ask any broker, not the one that is connected: it may be cut off from the others, and not know it.
+
+        Raises
+        ------
+        BrokerError
+        """
+        manager = self._manager
+
+        def refresh() -> Any:
+            return manager.cluster.refresh_metadata(manager.any_node() if of_any else None)
+
+        self._calls.retried(f"looking up partitions {_named(tps)}", lambda left_ms: self._calls.run(refresh))
+        return self._of_known_topics(tps)
+
+    def _of_known_topics(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        partitions_of = self._manager.cluster.partitions_for_topic
+        return {tp for tp in tps if tp.partition in (partitions_of(tp.topic) or ())}
+
+    def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """Ids of topics as the cluster last told (KIP-516); those of brokers before Kafka 2.8 are not there. No I/O."""
+        ids = {topic: self._manager.cluster.topic_id(topic) for topic in topics}
+        return {topic: str(topic_id) for topic, topic_id in ids.items() if topic_id is not None}
+
+    # Log offsets
+
+    def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """First offset of each log; a partition that no longer exists is not in the result."""
+        found: dict[TopicPartition, int] = self._log_offsets(
+            tps, self._consumer.beginning_offsets, "looking up first offsets"
+        )
+        return found
+
+    def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """First offset of each log whose record has this timestamp or a later one; None where there is none.
+
+        A partition that no longer exists is not in the result.
+        """
+
+        found = self.offsets_for_times(times_ms)
+        return {tp: None if record is None else record.offset for tp, record in found.items()}
+
+    def offsets_for_times(
+        self, times_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """As :meth:`offsets_at`, with the timestamps of these records."""
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            wanted_times = {tp: times_ms[TopicPartition(tp.topic, tp.partition)] for tp in wanted}
+            found = self._consumer.offsets_for_times(wanted_times, timeout_ms=timeout_ms)
+            records = {tp: at for tp, at in found.items() if at is not None and at.offset >= 0}
+            return {tp: OffsetAndTimestamp(*records[tp][:2]) if tp in records else None for tp in found}
+
+        return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
+
+    def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
+        offset. A partition that no longer exists is not in the result."""
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            found = self._consumer._fetcher.offsets_by_times(dict.fromkeys(wanted, OffsetSpec.LATEST), timeout_ms)
+            if self._knows_epochs:
+                self._leader_epochs |= {tp: at.leader_epoch for tp, at in found.items()}
+            return {tp: at.offset for tp, at in found.items()}
+
+        found: dict[TopicPartition, int] = self._log_offsets(tps, lookup, "looking up end offsets")
+        return found
+
+    def leader_epochs(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Epochs of the leaders that answered the last :meth:`end_offsets`; none before Kafka 2.3. No I/O.
+
+        Every offset up to the end of a log was in the log of that leader.
+        """
+        known = {tp: self._leader_epochs.get(tp, NO_EPOCH) for tp in tps}
+        return {tp: epoch for tp, epoch in known.items() if epoch != NO_EPOCH}
+
+    def epoch_ends(self, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:
+        """Where the records of leader epochs end in the logs (KIP-320); None where a log's leader does not know.
+
+        A partition that no longer exists, or that has a later leader than was asked, is not in the result.
+        """
+
+        def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
+            of = {TopicPartition(*tp): asked[TopicPartition(*tp)] for tp in wanted}
+            try:
+                return run_within(self._manager, timeout_ms, lambda: ends_of_epochs(self._manager, of))
+            except kafka_errors.RetriableError as error:
+                raise kafka_errors.KafkaTimeoutError(str(error)) from error
+
+        return self._log_offsets(asked, lookup, "looking up ends of leader epochs")
+
+    def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Offset the next record will get, of each log, whatever kafka.isolation.level is; as :meth:`end_offsets`."""
+        fetcher = self._consumer._fetcher
+        configured, fetcher._isolation_level = fetcher._isolation_level, IsolationLevel.READ_UNCOMMITTED
+        try:
+            return self.end_offsets(tps)
+        finally:
+            fetcher._isolation_level = configured
+
+    def _log_offsets(
+        self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
+    ) -> dict[TopicPartition, Any]:
+        existing = list(tps)
+        slice_ms = self._options.request_timeout_ms * LOOKUP_SLICE
+
+        def look_up(left_ms: float) -> dict[TopicPartition, Any]:
+            wanted = [KafkaTopicPartition(*tp) for tp in existing]
+            try:
+                found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
+            except kafka_errors.KafkaTimeoutError as error:
+                if left_ms <= slice_ms:
+                    raise
+                self._calls.run(self._manager.cluster.refresh_metadata)
+                existing[:] = self._of_known_topics(existing)
+                # Once more, of those that are left; if there is no time, this is what is said.
+                raise kafka_errors.RequestTimedOutError(*error.args) from None
+            return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
+
+        return self._again_and_again(f"{doing} of {_named(tps)}", look_up) if tps else {}
+
+    def _again_and_again(self, doing: str, call: Callable[[float], T]) -> T:
+        """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""
+
+        def attempt() -> T:
+            found: T = self._calls.retried(doing, call, self._options.request_timeout_ms, REQUEST_TIMEOUT)
+            return found
+
+        for _ in range(self._options.fetch_offset_num_retries - 1):
+            try:
+                return attempt()
+            except BrokerTimeoutError as error:
+                log.warning("%s; asking again", error)
+                time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+        return attempt()
+
+
+def _named(tps: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(tps)))
