@@ -65,7 +65,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
             show(replay.send_back(in_time(batch.df, args), wanted, options), sent=True)
     else:
         df = spark.read.format("groupkafka").options(**options).load()
-        show(replay.survey(in_time(df, args), wanted), sent=False)
+        show(replay.survey(in_time(df, args), wanted, options), sent=False)
 
 
 def main() -> None:

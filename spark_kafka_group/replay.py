@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.destinations import is_internal, sends_dead_letters_to
+from spark_kafka_group.destinations import RETRY, is_internal, sends_dead_letters_to
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.record import REQUIRED, Record, records_of
+from spark_kafka_group.subscription import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 SCHEMA = "topic string, exception string, outcome string, records bigint"
 WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unreadable batch"
 INTERNAL, FOREIGN = "internal topic", "dead letters of that topic go elsewhere"
+GONE = "retry topic that does not exist"
 REFUSED = (INTERNAL, FOREIGN)
 """Headers name a topic that a producer may have chosen, to have it written to by those who replay."""
 NOWHERE = Origin("", -1, -1, -1, -1)
@@ -41,7 +43,7 @@ class Letters:
         ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from),
         ``unreadable batch`` (what option onCorruptRecord left out, which is not a record), ``internal topic`` (its
         headers name one of Kafka's own), ``dead letters of that topic go elsewhere`` (than where it was found, and
-        nobody has named the topic).
+        nobody has named the topic), ``retry topic that does not exist``.
     """
 
     topic: str | None
@@ -78,15 +80,21 @@ class Wanted:
         return WANTED if self.topic is not None or sends_dead_letters_to(found_in, origin.topic) else FOREIGN
 
 
-def survey(df: DataFrame, wanted: Wanted) -> list[Letters]:
+def survey(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list[Letters]:
     """What there is, without sending anything.
 
     Parameters
     ----------
     df
         A batch read of dead-letter topics, with headers.
+    options
+        The source's, for brokers and security.
+
+    Raises
+    ------
+    BrokerError
     """
-    return _run(df, wanted, None)
+    return _run(df, wanted, Options.parse(options), send=False)
 
 
 def send_back(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list[Letters]:
@@ -104,19 +112,33 @@ def send_back(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list
     pyspark.errors.PySparkException
         With BrokerError, when a topic or partition does not exist any more, or brokers refuse.
     """
-    return _run(df, wanted, Options.parse(options))
+    return _run(df, wanted, Options.parse(options), send=True)
 
 
-def _run(df: DataFrame, wanted: Wanted, options: Options | None) -> list[Letters]:
+def _run(df: DataFrame, wanted: Wanted, options: Options, send: bool) -> list[Letters]:
     missing = [name for name in (*REQUIRED, "headers") if name not in df.columns]
     if missing:
         raise OptionError(f"dead letters are read with includeHeaders=true, and {', '.join(missing)} is missing")
-    rows = df.mapInArrow(partial(_task, wanted, options), SCHEMA)
+    task = partial(_task, wanted, _retry_topics(options), options if send else None)
+    rows = df.mapInArrow(task, SCHEMA)
     totals = rows.groupBy("topic", "exception", "outcome").sum("records").orderBy("topic", "exception", "outcome")
     return [Letters(*row) for row in totals.collect()]
 
 
-def _task(wanted: Wanted, options: Options | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _retry_topics(options: Options) -> frozenset[str]:
+    """Those of the cluster: headers may name any, and one that is looked for in vain holds up all other letters."""
+    from spark_kafka_group.wire import LogClient
+
+    client = LogClient(options)
+    try:
+        return frozenset(tp.topic for tp in client.partitions(Subscription(pattern=f"{RETRY.pattern}$")))
+    finally:
+        client.close()
+
+
+def _task(
+    wanted: Wanted, retry_topics: frozenset[str], options: Options | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     found: Counter[tuple[str | None, str | None, str]] = Counter()
@@ -127,6 +149,8 @@ def _task(wanted: Wanted, options: Options | None, batches: Iterable[pa.RecordBa
                 origin = origin_of(record.headers, NOWHERE)
                 exception = exception_of(record.headers)
                 outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
+                if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
+                    outcome = GONE
                 if outcome == WANTED and sender is not None:
                     sender.send(record, origin)
                 found[origin.topic or None, exception, outcome] += 1

@@ -246,12 +246,13 @@ def test_letters_that_name_a_topic_of_others_stay_unless_it_is_asked_for_and_hol
     digits = [("__connect.errors.topic", orders.encode()), ("__connect.errors.partition", b"0")]
     digits += [("__connect.errors.offset", b"9" * 5_000)]
     letters = [letter(payments, 1), letter(internal, 2), letter(orders, 3), Record(0, b"k", b"v4", tuple(digits))]
-    produce(kafka, dead, letters)
+    gone = f"{orders}-retry-77"
+    produce(kafka, dead, [letter(gone, 5), *letters])
 
     *lines, refused, last = replay(dead, "--send")
     assert {line.split()[1]: re.split("  +", line)[-1] for line in lines} == {
         payments: "stays: dead letters of that topic go elsewhere", internal: "stays: internal topic", orders: "sent",
-        "?": "stays: not a dead letter",
+        "?": "stays: not a dead letter", gone: "stays: retry topic that does not exist",
     }  # fmt: skip
     assert refused.startswith("2 refused: a producer may have chosen their topic. --origin sends them there")
     assert last == "1 dead letters sent back"
