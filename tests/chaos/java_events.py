@@ -6,7 +6,7 @@ stored one which has that consumer (by its client id) and is not younger than th
 one with that consumer: it would have had to join again. All reads and commits up to its next assignment belong to that
 generation.
 
-Rows of a poll are printed before it is committed, so that a killed consumer has printed all that it committed. The time
+Rows of a poll are printed before the poll, and this before it is committed, so that a killed consumer has printed all that it committed. The time
 of a commit is that of the poll.
 """
 
@@ -83,14 +83,14 @@ def convert(
                 for r in ranges:
                     bounds.setdefault(r.tp.topic, {})[str(r.tp.partition)] = [r.start, r.end]
                 event("planned", time_ms, batch=batch, ranges=bounds)
+                if pending:
+                    rows.append({"batch": batch, "rows": pending})
+                    pending = []
             case "offsets_committed" if obj["success"] and obj["offsets"]:
                 offsets = {TopicPartition(o["topic"], o["partition"]): o["offset"] for o in obj["offsets"]}
                 event("committed", polled_at, batch=batch, offsets=positions_to_json(offsets))
             case "shutdown_complete":
                 event("stopped", time_ms)
-        if pending and obj["name"] != "record_data":
-            rows.append({"batch": batch, "rows": pending})
-            pending = []
     if pending:
         rows.append({"batch": batch + 1, "rows": pending})
     return events, rows

@@ -1,6 +1,7 @@
 """Members that come, go and die at random share a group rightly; and what is not right is found."""
 
 import chaos
+import java_events
 import pytest
 import stored
 from judge import gather, judge
@@ -166,3 +167,20 @@ def test_what_a_java_consumer_prints_is_placed_in_the_generation_it_was_assigned
     assert found(run, tmp_path) == ""
     summary["minOffset"] = 9
     assert "java0-1 committed t-0[9,20), where 10 was to be next" in found(run, tmp_path)
+
+
+def test_a_line_of_javas_other_thread_among_the_rows_of_a_poll_takes_none_of_them_away():
+    one = {"topic": "t", "partition": 0}
+
+    def data(offset):
+        return {"timestamp": 6, "name": "record_data", "key": None, "value": f"r{offset}", "offset": offset} | one
+
+    def polled(first, last):
+        read = one | {"count": last - first + 1, "minOffset": first, "maxOffset": last}
+        return {"timestamp": 6, "name": "records_consumed", "count": read["count"], "partitions": [read]}
+
+    shutdown = {"timestamp": 6, "name": "shutdown_requested"}
+    objs = [data(0), data(1), polled(0, 1), data(2), shutdown, data(3), polled(2, 3), data(4)]
+    _, rows = java_events.convert(objs, [], "g", "java0-1")
+    assert [[offset for _, offset, _ in batch["rows"]] for batch in rows] == [[0, 1], [2, 3], [4]]
+    assert [batch["batch"] for batch in rows] == [0, 1, 2]
