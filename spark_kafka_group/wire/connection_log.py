@@ -6,13 +6,14 @@ clear, which `security` says once. Other clients in the same process keep their 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.net.selector import NetworkSelector
 
 ABOUT_CONNECTIONS = {
     "kafka.net.connection": ("%s: Connection lost",),
@@ -38,15 +39,14 @@ PASSING = (
 _running = threading.local()
 
 
-class Selector(NetworkSelector):  # type: ignore[misc]
-    """kafka-python's event loop; what is logged inside is about this package's connections."""
-
-    def _poll_once(self, timeout: float | None = None) -> None:
-        _running.ours = True
-        try:
-            super()._poll_once(timeout)
-        finally:
-            _running.ours = False
+@contextlib.contextmanager
+def about_ours() -> Iterator[None]:
+    """What is logged in this block is about this package's connections."""
+    _running.ours = True
+    try:
+        yield
+    finally:
+        _running.ours = False
 
 
 def keep_to_debug(record: logging.LogRecord) -> bool:

@@ -24,7 +24,7 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.wire import connection_log, scram
-from spark_kafka_group.wire.connection_log import Selector
+from spark_kafka_group.wire.event_loop import Selector
 from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience, connecting_ms
 from spark_kafka_group.wire.reach import Reach
 from spark_kafka_group.wire.versions import why_not

@@ -6,8 +6,8 @@ stored one which has that consumer (by its client id) and is not younger than th
 one with that consumer: it would have had to join again. All reads and commits up to its next assignment belong to that
 generation.
 
-Rows of a poll are printed before the poll, and this before it is committed, so that a killed consumer has printed all that it committed. The time
-of a commit is that of the poll.
+Rows of a poll are printed before the poll, and this before it is committed, so that a killed consumer has printed all
+that it committed. The time of a commit is that of the poll.
 """
 
 from __future__ import annotations

@@ -139,9 +139,9 @@ OF_A_WORKER = {
     "printable", "refused", "schema", "security", "source", "subscription", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
-    "asking", "brokers", "connect", "connection_log", "coordinator_responses", "deadline", "fetch", "fetched",
-    "leaders", "liveness", "manager", "outage", "patience", "quiet", "reach", "reached", "reactions", "scram",
-    "security", "versions",
+    "asking", "brokers", "connect", "connection_log", "coordinator_responses", "deadline", "event_loop", "fetch",
+    "fetched", "interrupts", "leaders", "liveness", "manager", "outage", "patience", "quiet", "reach", "reached",
+    "reactions", "scram", "security", "versions",
 }  # fmt: skip
 
 
