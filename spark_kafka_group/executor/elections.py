@@ -13,11 +13,7 @@ from typing import NamedTuple
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire import Brokers
-
-FENCED = "FencedLeaderEpochError"
-"""kafka-python's name of what a leader of a later epoch than a request names answers."""
-AHEAD = "UnknownLeaderEpochError"
-"""Its name of what a leader of an earlier one answers."""
+from spark_kafka_group.wire.reactions import Reaction
 
 
 class Elected(NamedTuple):
@@ -69,12 +65,12 @@ class Elections:
         self._ahead_since: dict[TopicPartition, float] = {}
         self._ask: set[TopicPartition] = set()
 
-    def answered(self, tp: TopicPartition, error: str | None) -> None:
-        """A leader has answered a request for records of a planned epoch."""
-        if error != AHEAD:
+    def answered(self, tp: TopicPartition, reaction: Reaction | None) -> None:
+        """A leader has answered a request for records of a planned epoch, if with an error, with one to be met so."""
+        if reaction is not Reaction.LEADS_EARLIER:
             if self._ahead_since:
                 self._ahead_since.pop(tp, None)
-            if error == FENCED:
+            if reaction is Reaction.LEADS_LATER:
                 self._ask.add(tp)
         elif self._clock() - self._ahead_since.setdefault(tp, self._clock()) >= self._doubted_for_s:
             self._ask.add(tp)

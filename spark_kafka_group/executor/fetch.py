@@ -24,8 +24,9 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.executor import frames
 from spark_kafka_group.executor.elections import Elected, Elections
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, unreached
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, unreached
 from spark_kafka_group.wire.outage import Outage, outlived
+from spark_kafka_group.wire.reactions import Reaction
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,6 @@ DELETED_AFTER_S = 5.0
 SILENT_AFTER_S = 3.0
 """When a broker has sent neither records nor an error for this long, though the log goes on, damage is looked for;
 again after twice as long, and so on."""
-REFUSED_AS_CORRUPT = {"CorruptRecordError", "InvalidRecordError"}
-"""kafka-python's names of what a broker answers that cannot make sense of its log."""
-UNKNOWN = "UnknownError"
-"""kafka-python's name of UNKNOWN_SERVER_ERROR, which may mean anything, and may pass."""
 SILENCE = (
     "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
     "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
@@ -280,13 +277,9 @@ class Fetcher:
         """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""
         tp, error = fetched.tp, fetched.error
         if tp in self._epochs:
-            self._elections.answered(tp, error)
-        if error in REFUSED_AS_CORRUPT:
-            return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
-        if error == UNKNOWN:
-            return self._silent(tp, "the broker answers UNKNOWN_SERVER_ERROR: see its log"), True
+            self._elections.answered(tp, None if error is None else error.reaction)
         if error is not None:
-            return None, self._failed(fetched)
+            return self._refused(tp, error)
         if fetched.records:
             return self._advance(fetched), False
         if self._goes_on(fetched):
@@ -379,26 +372,36 @@ class Fetcher:
                 f"transaction.timeout.ms bounds that), or set read_uncommitted",
             )  # fmt: skip
 
-    def _failed(self, fetched: FetchedPartition) -> bool:
-        """Take note of a partition's error; True when it is worth asking again."""
-        tp, position = fetched.tp, self._positions[fetched.tp]
-        if fetched.error == "OffsetOutOfRangeError":
-            bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
-            if bounds is None:  # deleted meanwhile, it seems
-                self._look_for_leader(tp, fetched.error)
-                return True
-            first, last = bounds
-            if first <= position < last:
-                return True  # there again
-            self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
-            return False
-        if not fetched.retriable:
-            why = f": {fetched.advice}" if fetched.advice else ""
-            raise ReadError(
-                tp.topic, tp.partition, position, f"the broker refuses to send records: {fetched.error}{why}"
-            )
-        self._look_for_leader(tp, fetched.error or "")
-        return True
+    def _refused(self, tp: TopicPartition, error: FetchError) -> tuple[Chunk | None, bool]:
+        """As :meth:`_taken`, of a partition of which the broker sends nothing."""
+        match error.reaction:
+            case Reaction.DAMAGED:
+                return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
+            case Reaction.UNCLEAR:
+                return self._silent(tp, "the broker answers UNKNOWN_SERVER_ERROR: see its log"), True
+            case Reaction.OUT_OF_LOG:
+                return None, self._out_of_log(tp, error)
+            case Reaction.FATAL:
+                why = f": {error.advice}" if error.advice else ""
+                raise ReadError(
+                    tp.topic, tp.partition, self._positions[tp], f"the broker refuses to send records: {error}{why}"
+                )
+            case _:
+                self._look_for_leader(tp, str(error))
+                return None, True
+
+    def _out_of_log(self, tp: TopicPartition, error: FetchError) -> bool:
+        """Find out which offsets the log holds, if not the one asked for; True when it is worth asking again."""
+        position = self._positions[tp]
+        bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
+        if bounds is None:  # deleted meanwhile, it seems
+            self._look_for_leader(tp, str(error))
+            return True
+        first, last = bounds
+        if first <= position < last:
+            return True  # there again
+        self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
+        return False
 
     def _compare_logs(self) -> None:
         """Where leaders of other epochs were elected: whether their logs still have what was planned comes first."""

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
-from spark_kafka_group.executor.elections import AHEAD, FENCED
-from spark_kafka_group.executor.fetch import REFUSED_AS_CORRUPT, UNKNOWN
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 from spark_kafka_group.wire.outage import Outage, outlived
+from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
 
 WIDE_BYTES = 8 << 20
 """Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""
@@ -30,8 +29,6 @@ ROWS_AT_A_TIME_BYTES = 1 << 20
 """Of the rows of a record batch that is only to be seen to be undamaged."""
 ATTEMPTS = 5
 """How often a question is sent that was not answered, or with an error that may pass."""
-LED_BY_ANOTHER = {FENCED, AHEAD, "NotLeaderForPartitionError"}
-"""kafka-python's names of what a broker answers when another leader was elected, or is about to be."""
 
 
 class LeaderChangedError(Exception):
@@ -246,22 +243,38 @@ class Search:
                 problem = str(error)
                 continue
             for partition in fetched:  # none, where the broker wants the client to slow down
-                if partition.error in LED_BY_ANOTHER:
-                    self._refresh = True
+                if self._is_answer(partition, offset):
+                    return partition if partition.error is None else partition._replace(records=memoryview(b""))
+                problem = str(partition.error)
+                if partition.error is not None and partition.error.reaction in LED_BY_ANOTHER:
                     time.sleep(brokers.retry_backoff_s)
                     raise LeaderChangedError
-                silent = partition.error is None and not partition.records
-                if silent or partition.error == UNKNOWN:
-                    self.unanswered = True
-                    return partition._replace(records=memoryview(b""))
-                if partition.error in REFUSED_AS_CORRUPT:
-                    return partition._replace(records=memoryview(b""))
-                if partition.error is None:
-                    return partition
-                problem, self._refresh = partition.error, True
-                if not partition.retriable:
-                    raise ReadError(tp.topic, tp.partition, offset, f"the broker refuses to send records: {problem}")
         raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")
+
+    def _is_answer(self, partition: FetchedPartition, offset: int) -> bool:
+        """Whether this says what is there; else the leader is looked up anew.
+
+        Raises
+        ------
+        ReadError
+            When the broker refuses to say it.
+        """
+        tp, error = partition.tp, partition.error
+        if error is None:
+            self.unanswered |= not partition.records
+            return True
+        match error.reaction:
+            case Reaction.DAMAGED:
+                return True
+            case Reaction.UNCLEAR:
+                self.unanswered = True
+                return True
+            case Reaction.FATAL | Reaction.OUT_OF_LOG:
+                self._refresh = True
+                raise ReadError(tp.topic, tp.partition, offset, f"the broker refuses to send records: {error}")
+            case _:
+                self._refresh = True
+                return False
 
     def _sent(self, brokers: Brokers, tp: TopicPartition, offset: int) -> list[FetchedPartition]:
         """What the leader sends; after an error it is looked up anew."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spark_kafka_group.wire.brokers import Brokers
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.fetch import FetchConnection, readable
-from spark_kafka_group.wire.fetched import FetchedPartition
+from spark_kafka_group.wire.fetched import FetchedPartition, FetchError
 from spark_kafka_group.wire.reached import unreached
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = [
     "Committed",
     "EpochAsked",
     "FetchConnection",
+    "FetchError",
     "FetchedPartition",
     "Generation",
     "GroupClient",

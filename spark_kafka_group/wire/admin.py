@@ -21,7 +21,7 @@ from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.requests import commit_request, partitions_of
-from spark_kafka_group.wire.reactions import Request
+from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 POLL_MS = 200
 RECORDS_AT_ONCE = 10_000
@@ -141,7 +141,7 @@ class GroupAdmin:
             response = self._send(request, self.coordinator(group).id)
             found = {tp: kafka_errors.for_code(p.error_code) for tp, p in partitions_of(response) if p.error_code}
             for error in found.values():
-                if issubclass(error, kafka_errors.RetriableError):
+                if reaction_to(error, Request.COMMIT) in RETRIED:
                     raise error(doing)
             return found
 
@@ -249,15 +249,13 @@ class GroupAdmin:
     def _send(self, request: Any, node_id: int | None = None) -> Any:
         return run_within(self._manager, self._timeout_ms, lambda: self._manager.send(request, node_id=node_id))
 
-    def _asked(
-        self, doing: str, ask: Callable[[], Any], expected: type[Exception] | tuple[type[Exception], ...] = ()
-    ) -> Any:
-        """A response without an error, but for `expected` ones; asked again while it is one that passes."""
+    def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
+        """A response without an error; asked again while it is one that passes."""
 
         def once(left_ms: float) -> Any:
             response = ask()
             code = getattr(response, "error_code", 0)
-            if code and not issubclass(kafka_errors.for_code(code), expected):
+            if code:
                 raise kafka_errors.for_code(code)(getattr(response, "error_message", None) or "")
             return response
 
@@ -276,7 +274,7 @@ def _as_a_reader(poll: Callable[[], Any]) -> Any:
         return poll()
     except kafka_errors.TopicAuthorizationFailedError as error:
         topics = frozenset(error.args[0]) if error.args else frozenset()
-        error.refusal = Refusal("TOPIC_AUTHORIZATION_FAILED", Request.COMMIT, topics)
+        error.refusal = Refusal("TOPIC_AUTHORIZATION_FAILED", Request.FETCH, topics)
         raise
 
 

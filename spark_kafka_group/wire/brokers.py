@@ -19,6 +19,7 @@ from spark_kafka_group.wire.connect import connection_configs, run_within, trans
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.fetched import VERSIONS
 from spark_kafka_group.wire.manager import net_client
+from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 CONNECTED_WITHIN_S = 5.0
 """So long is a connection waited for before the caller may look whether another broker leads meanwhile. The attempt
@@ -129,7 +130,9 @@ class Brokers:
                 asked[tp] = EpochAsked(epoch, NO_EPOCH if current is None else current)
             try:
                 ends = self._run(lambda: ends_of_epochs(client._manager, asked))
-            except kafka_errors.RetriableError:
+            except kafka_errors.KafkaError as error:
+                if reaction_to(error, Request.EPOCH_END) not in RETRIED:
+                    raise
                 return {}
         return {tp: (end, asked[tp].current) for tp, end in ends.items()}
 

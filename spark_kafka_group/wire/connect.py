@@ -26,7 +26,7 @@ from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers,
 from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.liveness import noticing
 from spark_kafka_group.wire.manager import RefusedError, UnresolvedError, UnsupportedError, net_client
-from spark_kafka_group.wire.reactions import LOST, RETRIED, Facts, Reaction
+from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to
 from spark_kafka_group.wire.security import security_configs
 
 T = TypeVar("T")
@@ -38,7 +38,12 @@ LARGEST_BATCH = 128 * 1024 * 1024
 OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
 NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
 """What kafka-python raises before it sends a commit."""
-
+OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
+    UnsupportedError: UnsupportedVersionError,
+    UnresolvedError: BrokerError,
+    RefusedError: AuthenticationError,
+}
+"""The connection manager's errors, which have reasons of their own."""
 
 REQUEST_TIMEOUT, API_TIMEOUT = "kafka.request.timeout.ms", "kafka.default.api.timeout.ms"
 
@@ -74,34 +79,39 @@ def translated(
 def _ours(
     doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
 ) -> GroupKafkaError:
-    if isinstance(error, UnsupportedError):
-        return UnsupportedVersionError(f"{doing}: {error}")
-    if isinstance(error, UnresolvedError):
-        return BrokerError(f"{doing}: {error}")
-    if isinstance(error, RefusedError):
-        return AuthenticationError(f"{doing}: {error}")
     if isinstance(error, LongUnknownError):
         return BrokerTimeoutError(f"{doing}: {error.args[0]}", UNKNOWN_TOPIC)
-    facts = Facts() if answers is None else answers.facts
+    for kind, ours in OF_OURS.items():
+        if isinstance(error, kind):
+            return ours(f"{doing}: {error}")
     refusal = refusal_of(error)
     reaction = None if refusal is None else refusal.reaction
-    retried = answers is not None and isinstance(error, kafka_errors.RetriableError)
+    retried = answers is not None and reaction_to(error) in RETRIED
     if reaction in RETRIED or retried or isinstance(error, OUT_OF_TIME):
-        last = answers and answers.last_described()
-        if last:
-            answered = answers.last.error if answers is not None and answers.last is not None else None
-            return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
-        why = str(error) if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
-        return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
+        return _out_of_time(doing, error, answers, limit, failure)
     if refusal is None:
-        kind = MembershipLostError if isinstance(error, NOT_A_MEMBER) else BrokerError
-        return kind(f"{doing}: {type(error).__name__}: {error}")
-    told = f"{doing}: {refusal.describe(facts)}"
-    if reaction is Reaction.FENCED:
-        return FencedError(told)
-    if reaction in LOST:
-        return MembershipLostError(f"{told}: {reaction.value}")
-    return BrokerError(told)
+        lost = isinstance(error, NOT_A_MEMBER)
+        return (MembershipLostError if lost else BrokerError)(f"{doing}: {type(error).__name__}: {error}")
+    told = f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}"
+    match reaction:
+        case Reaction.FENCED:
+            return FencedError(told)
+        case Reaction.RETAKE | Reaction.JOIN_AS_NEW:
+            return MembershipLostError(f"{told}: {reaction.value}")
+        case _:
+            return BrokerError(told)
+
+
+def _out_of_time(
+    doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
+) -> BrokerTimeoutError:
+    """With what was answered last, or why nothing was."""
+    last = answers and answers.last_described()
+    if last:
+        answered = answers.last.error if answers is not None and answers.last is not None else None
+        return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
+    why = str(error) if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
+    return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
 
 
 def connection_configs(options: Options, role: str) -> dict[str, Any]:
@@ -184,15 +194,16 @@ def connected(kind: type[T], options: Options, role: str, speaks: bool = True, *
 def retried(
     deadline: float,
     call: Callable[[float], T],
-    again: tuple[type[Exception], ...] = (kafka_errors.RetriableError,),
+    request: Request | None = None,
     pause_s: float = RETRY_BACKOFF_S,
 ) -> T:
-    """`call` with the milliseconds left until it raises none of `again`, at most to `deadline` (time.monotonic)."""
+    """`call` with the milliseconds left until it raises no error by which `request` is made again, at most to
+    `deadline` (time.monotonic)."""
     while True:
         try:
             return call(ms_until(deadline))
-        except again:
-            if time.monotonic() + pause_s >= deadline:
+        except kafka_errors.KafkaError as error:
+            if reaction_to(error, request) not in RETRIED or time.monotonic() + pause_s >= deadline:
                 raise
             time.sleep(pause_s)
 

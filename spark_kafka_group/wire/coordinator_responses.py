@@ -15,7 +15,7 @@ import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.timing import Timing
-from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice
+from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice, name_of
 
 HANDLERS = {
     Request.FIND_COORDINATOR: "_handle_find_coordinator_response",
@@ -168,7 +168,7 @@ def refusal_of(error: Exception) -> Refusal | None:
     if isinstance(error, kafka_errors.RetriableError):
         return None  # kafka-python raises these for its own reasons too
     topics = error.args[0] if isinstance(error, kafka_errors.TopicAuthorizationFailedError) and error.args else ()
-    return Refusal(_name(type(error)), topics=frozenset(topics))
+    return Refusal(name_of(type(error)), topics=frozenset(topics))
 
 
 def _refusal(error: Any, request: Request, response: Any) -> Refusal:
@@ -177,9 +177,9 @@ def _refusal(error: Any, request: Request, response: Any) -> Refusal:
         error = error.args[0]  # what was answered
     codes = dict(_partition_codes(response)) if request in (Request.COMMIT, Request.OFFSET_FETCH) else {}
     return Refusal(
-        _name(type(error)),
+        name_of(type(error)),
         request,
-        failed={tp: _name(kafka_errors.for_code(code)) for tp, code in codes.items() if code},
+        failed={tp: name_of(kafka_errors.for_code(code)) for tp, code in codes.items() if code},
         done=frozenset(tp for tp, code in codes.items() if not code),
     )
 
@@ -189,8 +189,3 @@ def _partition_codes(response: Any) -> Iterator[tuple[TopicPartition, int]]:
     for topic in groups[0].topics if groups else response.topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index), partition.error_code
-
-
-def _name(error: Any) -> str:
-    """Kafka's name of an error, which kafka-python calls its message."""
-    return "UNKNOWN_SERVER_ERROR" if error is kafka_errors.UnknownError else error.message or error.__name__

@@ -14,6 +14,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 NO_EPOCH = -1
 """What stands for an epoch that is not known."""
@@ -63,7 +64,7 @@ async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked
                 error = kafka_errors.for_code(partition.error_code)
                 if error is kafka_errors.NoError:
                     ends[tp] = partition.end_offset if partition.end_offset >= 0 else None
-                elif error is not kafka_errors.FencedLeaderEpochError:
+                elif reaction_to(error, Request.EPOCH_END) is not Reaction.LEADS_LATER:
                     raise error({tp.topic})
     return ends
 

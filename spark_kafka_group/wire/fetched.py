@@ -11,7 +11,7 @@ from typing import NamedTuple
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire.reactions import Facts, Request, advice
+from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, reaction_to
 
 VERSIONS = range(4, 12)
 """Versions of FetchResponse that are understood; later ones name topics by ids."""
@@ -23,13 +23,32 @@ _ABORTED = struct.Struct(">qq")
 _PARTITION = struct.Struct(">ihqq")  # index, error, high watermark, last stable offset
 
 
+class FetchError(NamedTuple):
+    """Why a broker sends nothing of a partition."""
+
+    name: str
+    """For texts, such as ``OffsetOutOfRangeError``."""
+    reaction: Reaction
+    """What is done about it."""
+    advice: str | None
+    """What to change about it, where there is something to say."""
+
+    @classmethod
+    def of(cls, code: int, topic: str) -> FetchError:
+        """What Kafka's code of an error stands for."""
+        error = kafka_errors.for_code(code)
+        told = advice(str(error.message), Request.FETCH, Facts(), [topic])
+        return cls(error.__name__, reaction_to(error, Request.FETCH), told)
+
+    def __str__(self) -> str:
+        return self.name
+
+
 class FetchedPartition(NamedTuple):
     """One partition of a fetch response."""
 
     tp: TopicPartition
-    error: str | None
-    """Kafka's name of the error, such as ``OffsetOutOfRangeError``; None when there is none."""
-    retriable: bool
+    error: FetchError | None
     high_watermark: int
     """Where the log ends for consumers."""
     last_stable_offset: int | None
@@ -39,8 +58,6 @@ class FetchedPartition(NamedTuple):
     """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
     records: memoryview
     """Within the response, so valid for as long as that is."""
-    advice: str | None = None
-    """What to change about the error, where there is something to say."""
 
 
 def fetched(response: memoryview, version: int, committed_only: bool) -> tuple[int, int, list[FetchedPartition]]:
@@ -89,13 +106,8 @@ def _partition(
     records = _part(response, at, size)
     stable = last_stable_offset if committed_only else None
     tp = TopicPartition(topic, index)
-    if not error_code:
-        return FetchedPartition(tp, None, False, high_watermark, stable, aborted, records), at + size
-    error = kafka_errors.for_code(error_code)
-    retriable = issubclass(error, kafka_errors.RetriableError)
-    # Who may commit what was read of a topic may read it.
-    told = advice(str(error.message), Request.COMMIT, Facts(), [topic])
-    return FetchedPartition(tp, error.__name__, retriable, high_watermark, stable, aborted, records, told), at + size
+    error = FetchError.of(error_code, topic) if error_code else None
+    return FetchedPartition(tp, error, high_watermark, stable, aborted, records), at + size
 
 
 def _count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, int]:

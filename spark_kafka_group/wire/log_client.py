@@ -18,6 +18,7 @@ from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.wire.calls import Calls
 from spark_kafka_group.wire.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
+from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +200,9 @@ class LogClient:
             of = {TopicPartition(*tp): asked[TopicPartition(*tp)] for tp in wanted}
             try:
                 return run_within(self._manager, timeout_ms, lambda: ends_of_epochs(self._manager, of))
-            except kafka_errors.RetriableError as error:
+            except kafka_errors.KafkaError as error:
+                if reaction_to(error, Request.EPOCH_END) not in RETRIED:
+                    raise
                 raise kafka_errors.KafkaTimeoutError(str(error)) from error
 
         return self._log_offsets(asked, lookup, "looking up ends of leader epochs")

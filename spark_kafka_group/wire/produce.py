@@ -22,22 +22,21 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.connect import LARGEST_BATCH, connected, ms_until, socket_options, translated
 from spark_kafka_group.wire.liveness import noticing
+from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, name_of, reaction_to
 
 Headers = Sequence[tuple[str, bytes | None]]
 ATTEMPTS_WITHIN = 4
 """A record is given up after so many request timeouts: 120 s by default, as Java's delivery.timeout.ms."""
 UNKNOWN_AFTER_MS = 3_000
 """A topic that brokers have not known for so long does not exist; one just made is not known to all of them at once."""
-TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 UNANSWERED = (kafka_errors.RequestTimedOutError, kafka_errors.NodeNotReadyError, kafka_errors.Cancelled)
+"""How a request for a producer id ends that no broker has answered."""
 NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
 """In the text of the error for a user that may write to no topic at all."""
+MAY_NOT_WRITE = "TOPIC_AUTHORIZATION_FAILED"
 CLOSED_WITHIN_S = 5.0
 """Closing waits so long for the producer's thread, which may be connecting, and then leaves it to end by itself."""
 WHILE_CONNECTING_MS = 20.0
-TOO_FEW_REPLICAS = (kafka_errors.NotEnoughReplicasError, kafka_errors.NotEnoughReplicasAfterAppendError)
-REFUSED = (*TOO_LARGE, kafka_errors.InvalidRecordError, kafka_errors.TopicAuthorizationFailedError)
-"""Answers by which nothing was written, of one record batch and no other."""
 
 
 class _Headers(list[tuple[str, bytes | None]]):
@@ -257,7 +256,7 @@ class Producer:
         def dispatched(batch: Any, error: Any, partition_response: Any) -> None:
             tp, answered = TopicPartition(*batch.topic_partition), partition_response is not None
             if retried(batch, type(error)):
-                if isinstance(error, TOO_FEW_REPLICAS):
+                if reaction_to(error, Request.PRODUCE) is Reaction.REPLICAS_AWAY:
                     metadata.request_update()
                 to_blame = answered and not _for_want_of_brokers(error, metadata, tp)
                 attempt(tp, _ours(f"sending to {tp}", tp.topic, error), to_blame)
@@ -286,7 +285,8 @@ def _go_on_after_refusals(manager: Any) -> None:
 
     def classified(error: Any, batch: Any, log_start_offset: int = -1) -> Any:
         kind = classify(error, batch, log_start_offset=log_start_offset)
-        if kind != manager.ERROR_CLASS_FATAL or not isinstance(error, REFUSED) or not batch.has_sequence:
+        refused = reaction_to(error, Request.PRODUCE) is Reaction.BATCH_REFUSED
+        if kind != manager.ERROR_CLASS_FATAL or not refused or not batch.has_sequence:
             return kind
         manager.set_sequence_number(batch.topic_partition, batch.base_sequence)
         return manager.ERROR_CLASS_RETRIABLE  # which fails a batch that is not tried again, and does nothing else
@@ -329,20 +329,24 @@ def _rest_while_connecting(sender: Any) -> None:
 
 def _for_want_of_brokers(error: Any, metadata: Any, tp: TopicPartition) -> bool:
     """Whether a leader refuses, or has not answered in time, as brokers of other replicas are away."""
-    if isinstance(error, kafka_errors.RequestTimedOutError):
-        return True
-    partition = metadata._partitions.get(tp.topic, {}).get(tp.partition)
-    few = isinstance(error, TOO_FEW_REPLICAS) and partition is not None
-    return few and len(partition.isr_nodes) < len(partition.replica_nodes)
+    match reaction_to(error, Request.PRODUCE):
+        case Reaction.BROKERS_AWAY:
+            return True
+        case Reaction.REPLICAS_AWAY:
+            partition = metadata._partitions.get(tp.topic, {}).get(tp.partition)
+            return partition is not None and len(partition.isr_nodes) < len(partition.replica_nodes)
+        case _:
+            return False
 
 
 def _ours(doing: str, topic: str, error: Exception) -> BrokerError:
     """kafka-python's error as one of this package, with what to change."""
-    if isinstance(error, TOO_LARGE):
-        return BrokerError(f"{doing}: {error.message}: raise max.message.bytes of topic {topic}")
-    if isinstance(error, kafka_errors.TopicAuthorizationFailedError) or NO_PRODUCER_ID in str(error):
-        told = getattr(error, "message", kafka_errors.ClusterAuthorizationFailedError.message)
-        return BrokerError(f"{doing}: {told}: this user needs the ACL operation Write on Topic {topic}")
+    unlisted = NO_PRODUCER_ID in str(error)  # of a user that may write nowhere, in kafka-python's own words
+    name = kafka_errors.ClusterAuthorizationFailedError.message if unlisted else name_of(type(error))
+    if unlisted or reaction_to(error, Request.PRODUCE) is Reaction.BATCH_REFUSED:
+        change = advice(MAY_NOT_WRITE if unlisted else name, Request.PRODUCE, Facts(), [topic])
+        if change is not None:
+            return BrokerError(f"{doing}: {name}: {change}")
     try:
         with translated(doing):
             raise error

@@ -1,14 +1,21 @@
-"""What each error of Kafka's group protocol does: one table, and the advice that goes with errors that stop a query."""
+"""What each of Kafka's errors does, in the answer to each request; and advice about those that stop a query.
+
+The errors of a member's requests are all in one table. Of other requests only those are listed that do something else
+than kafka-python's class for them says: retriable, or not.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
+
+import kafka.errors as kafka_errors
 
 
 class Request(Enum):
-    """What a member asks its coordinator, and how it finds it; by Kafka's name."""
+    """What brokers are asked, by Kafka's name."""
 
     FIND_COORDINATOR = "FindCoordinator"
     JOIN = "JoinGroup"
@@ -16,6 +23,18 @@ class Request(Enum):
     HEARTBEAT = "Heartbeat"
     COMMIT = "OffsetCommit"
     OFFSET_FETCH = "OffsetFetch"
+    COMMIT_FOR_MEMBER = "OffsetCommit from outside, in a member's name"
+    DESCRIBE = "DescribeGroups"
+    LEAVE = "LeaveGroup"
+    FETCH = "Fetch"
+    EPOCH_END = "OffsetForLeaderEpoch"
+    PRODUCE = "Produce"
+
+
+OF_A_MEMBER = (
+    Request.FIND_COORDINATOR, Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT, Request.OFFSET_FETCH,
+)  # fmt: skip
+"""What a member asks its coordinator, and how it finds it."""
 
 
 class Reaction(Enum):
@@ -33,10 +52,23 @@ class Reaction(Enum):
     FENCED = "the query stops: another process took its place"
     FATAL = "the query stops: something has to be changed"
     NOT_SENT = "brokers do not answer this"
+    NO_SUCH_GROUP = "there is no such group"
+    LEFT_TO_MEMBER = "nothing is committed: the member has gone on, and commits itself"
+    FIND_LEADER = "look the leader up, then again"
+    LEADER_CHANGED = "look the leader up, then again; its log may differ"
+    LEADS_LATER = "look where the planned epoch ends in the leader's log"
+    LEADS_EARLIER = "again; after a while, look where the planned epoch ends in the leader's log"
+    OUT_OF_LOG = "look which offsets the log holds: unless this one is there again, records are lost"
+    DAMAGED = "look for the next record batch that can be read"
+    UNCLEAR = "again; after a while, look whether the log is damaged"
+    BATCH_REFUSED = "nothing was written: the record batch is given up, and no other"
+    REPLICAS_AWAY = "look up which replicas are in sync, then again; where some are not, their brokers are waited for"
+    BROKERS_AWAY = "again; brokers are waited for"
 
 
-RETRIED = {Reaction.RETRY, Reaction.FIND_COORDINATOR}
-LOST = {Reaction.RETAKE, Reaction.JOIN_AS_NEW}
+RETRIED = {Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FIND_LEADER}
+LED_BY_ANOTHER = {Reaction.LEADER_CHANGED, Reaction.LEADS_LATER, Reaction.LEADS_EARLIER}
+"""Another leader was elected, or is about to be."""
 
 
 def _rows() -> dict[str, dict[Request, Reaction]]:
@@ -63,14 +95,85 @@ def _rows() -> dict[str, dict[Request, Reaction]]:
         "UNSTABLE_OFFSET_COMMIT":       (never,  never,   never,   never,   never,   again),
         "REQUEST_TIMED_OUT":            (never,  never,   never,   never,   find,    never),
     }  # fmt: skip
-    return {error: dict(zip(Request, reactions, strict=True)) for error, reactions in rows.items()}
+    return {error: dict(zip(OF_A_MEMBER, reactions, strict=True)) for error, reactions in rows.items()}
 
 
 REACTIONS: Mapping[str, Mapping[Request, Reaction]] = _rows()
-"""Kafka's name of an error to what it does in the answer to each request."""
+"""Kafka's name of an error to what it does in the answer to each request of a member."""
+
+OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
+    Request.COMMIT_FOR_MEMBER: {
+        # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
+        "UNKNOWN_MEMBER_ID": Reaction.RETRY,
+        "FENCED_INSTANCE_ID": Reaction.RETRY,
+        "REBALANCE_IN_PROGRESS": Reaction.RETRY,
+        "ILLEGAL_GENERATION": Reaction.LEFT_TO_MEMBER,
+    },
+    Request.DESCRIBE: {
+        "GROUP_ID_NOT_FOUND": Reaction.NO_SUCH_GROUP,
+        "UNSUPPORTED_VERSION": Reaction.NO_SUCH_GROUP,
+    },
+    Request.FETCH: {
+        "NOT_LEADER_FOR_PARTITION": Reaction.LEADER_CHANGED,
+        "FENCED_LEADER_EPOCH": Reaction.LEADS_LATER,
+        "UNKNOWN_LEADER_EPOCH": Reaction.LEADS_EARLIER,
+        "OFFSET_OUT_OF_RANGE": Reaction.OUT_OF_LOG,
+        "CORRUPT_MESSAGE": Reaction.DAMAGED,
+        "INVALID_RECORD": Reaction.DAMAGED,
+        "UNKNOWN_SERVER_ERROR": Reaction.UNCLEAR,
+    },
+    Request.EPOCH_END: {
+        "FENCED_LEADER_EPOCH": Reaction.LEADS_LATER,
+    },
+    Request.PRODUCE: {
+        "MESSAGE_SIZE_TOO_LARGE": Reaction.BATCH_REFUSED,
+        "RECORD_LIST_TOO_LARGE": Reaction.BATCH_REFUSED,
+        "INVALID_RECORD": Reaction.BATCH_REFUSED,
+        "TOPIC_AUTHORIZATION_FAILED": Reaction.BATCH_REFUSED,
+        "NOT_ENOUGH_REPLICAS": Reaction.REPLICAS_AWAY,
+        "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Reaction.REPLICAS_AWAY,
+        "REQUEST_TIMED_OUT": Reaction.BROKERS_AWAY,
+    },
+}  # fmt: skip
+"""A request that is no member's to the errors that kafka-python's class for them is not enough for."""
+
+
+def name_of(kind: Any) -> str:
+    """Kafka's name of an error, which kafka-python's class calls its message; else the class's own."""
+    if kind is kafka_errors.UnknownError:
+        return "UNKNOWN_SERVER_ERROR"
+    return getattr(kind, "message", None) or str(kind.__name__)
+
+
+def reaction_to(error: BaseException | type[BaseException] | None, request: Request | None = None) -> Reaction:
+    """What an error of kafka-python's does, whether a broker has answered it or none has.
+
+    Parameters
+    ----------
+    request
+        What it is the answer to; None where that may have been any that no table speaks of.
+    """
+    kind = error if isinstance(error, type) else type(error)
+    if request is not None:
+        listed = OTHERS[request].get(name_of(kind)) if request in OTHERS else _of_a_member(kind, request)
+        if listed is not None:
+            return listed
+    if not issubclass(kind, kafka_errors.RetriableError):
+        return Reaction.FATAL
+    return Reaction.FIND_LEADER if request is Request.FETCH else Reaction.RETRY
+
+
+def _of_a_member(kind: Any, request: Request) -> Reaction | None:
+    found = REACTIONS.get(name_of(kind), {}).get(request, Reaction.NOT_SENT)
+    return None if found is Reaction.NOT_SENT else found
+
 
 DESCRIBE = "Describe (or Read, which includes it)"
-OPERATIONS = dict.fromkeys(Request, "Read") | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH), DESCRIBE)
+OPERATIONS = (
+    dict.fromkeys(Request, "Read")
+    | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH, Request.DESCRIBE), DESCRIBE)
+    | {Request.PRODUCE: "Write"}
+)
 """The ACL operation that a request needs on the group, and on the topics it names."""
 
 ADVICE: Mapping[str, str] = {
@@ -116,6 +219,8 @@ ADVICE: Mapping[str, str] = {
         "a transaction that commits offsets of the group is open: wait until it ends or its transaction.timeout.ms is "
         "over"
     ),
+    "MESSAGE_SIZE_TOO_LARGE": "raise max.message.bytes of topic {topics}",
+    "RECORD_LIST_TOO_LARGE": "raise max.message.bytes of topic {topics}",
     "REQUEST_TIMED_OUT": (
         "the replicas of __consumer_offsets did not take the commit in time: see whether they are in sync"
     ),
@@ -157,14 +262,15 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
 
 
 def as_markdown() -> str:
-    """The table, with a legend, for the documentation."""
-    words = {reaction: reaction.name.lower().replace("_", " ") for reaction in Reaction}
+    """The table of a member's requests, with a legend, for the documentation."""
+    there = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
+    words = {reaction: reaction.name.lower().replace("_", " ") for reaction in Reaction if reaction in there}
     words[Reaction.NOT_SENT] = ""
     lines = [
-        "| error | " + " | ".join(request.value for request in Request) + " |",
-        "|---" * (1 + len(Request)) + "|",
+        "| error | " + " | ".join(request.value for request in OF_A_MEMBER) + " |",
+        "|---" * (1 + len(OF_A_MEMBER)) + "|",
         *(
-            f"| `{error}` | " + " | ".join(words[reactions[request]] for request in Request) + " |"
+            f"| `{error}` | " + " | ".join(words[reactions[request]] for request in OF_A_MEMBER) + " |"
             for error, reactions in REACTIONS.items()
         ),
         "",

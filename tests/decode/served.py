@@ -12,14 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from kafka.errors import CorruptRecordError
+
 from spark_kafka_group.errors import BrokerError, ReadError
 from spark_kafka_group.executor.read import records
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import FetchedPartition
+from spark_kafka_group.wire import FetchedPartition, FetchError
 
 TP = TopicPartition("orders", 3)
+DAMAGED = FetchError.of(CorruptRecordError.errno, TP.topic)
 
 
 class DamagedError(Exception):
@@ -60,10 +63,10 @@ class Served:
         try:
             found = self._find(offset)
         except DamagedError:
-            return FetchedPartition(TP, "CorruptRecordError", False, -1, stable, (), memoryview(b""))
+            return FetchedPartition(TP, DAMAGED, -1, stable, (), memoryview(b""))
         sent = b"" if found is None else self.log[found[0] : found[0] + max(most, found[1])]
         hidden = tuple((p, first) for p, first, marker in self.aborted or () if marker >= offset)
-        return FetchedPartition(TP, None, False, self.end, stable, hidden, memoryview(bytearray(sent)))
+        return FetchedPartition(TP, None, self.end, stable, hidden, memoryview(bytearray(sent)))
 
     def _find(self, offset: int) -> tuple[int, int] | None:
         """Byte and size of the first record batch that ends after `offset`, as headers have it."""

@@ -10,13 +10,14 @@ import pytest
 from damage import DAMAGES, PARTLY_READ, batches, damaged
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
-from served import Result, Served, read_all
+from served import DAMAGED, Result, Served, read_all
 
 from spark_kafka_group.executor import fetch
 from spark_kafka_group.executor import read as reading
 from spark_kafka_group.executor.search import Found, first_found
-from spark_kafka_group.wire import FetchedPartition
+from spark_kafka_group.wire import FetchedPartition, FetchError
 
 TWINS = ["python", "c"]
 SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -383,7 +384,7 @@ def test_a_batch_that_says_it_begins_elsewhere_hides_no_transaction(decoder: str
 
 
 def refused(answer: FetchedPartition) -> FetchedPartition:
-    return answer._replace(error="CorruptRecordError", records=memoryview(b""))
+    return answer._replace(error=DAMAGED, records=memoryview(b""))
 
 
 @pytest.mark.parametrize("decoder", TWINS)
@@ -625,7 +626,9 @@ def test_an_unknown_error_of_a_broker_is_waited_for_and_then_named(decoder: str)
             self.left -= offset == 6
             if offset != 6 or self.left < 0:
                 return answer
-            return answer._replace(error="UnknownError", high_watermark=-1, records=memoryview(b""))
+            return answer._replace(
+                error=FetchError.of(UnknownError.errno, "orders"), high_watermark=-1, records=memoryview(b"")
+            )
 
     for policy in ("fail", "skip"):
         found = read_all(Unwell(log, 18, indexed(log)), decoder, onCorruptRecord=policy, **PATIENT, **SMALL)

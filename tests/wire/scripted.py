@@ -42,7 +42,7 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, Produ
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire.reactions import Request
+from spark_kafka_group.wire.reactions import OF_A_MEMBER, Request
 
 FOREVER = 1_000_000
 CODES = {error.message: code for code, error in kafka_errors.kafka_errors.items()}
@@ -140,7 +140,7 @@ class ScriptedBroker:
 
     def received(self, request: Request | None = None) -> list[Any]:
         """Requests of a kind, oldest first; all of the group's if not given."""
-        kinds = {kind.value for kind in Request} if request is None else {request.value}
+        kinds = {kind.value for kind in OF_A_MEMBER} if request is None else {request.value}
         with self._lock:
             return [message for message in self._received if message.name.removesuffix("Request") in kinds]
 
@@ -184,7 +184,7 @@ class ScriptedBroker:
             answer = getattr(self, f"_{kind}")
             if kind == "LeaveGroup" and node != self.coordinator:
                 return {"error_code": CODES["NOT_COORDINATOR"]}
-            if kind not in {request.value for request in Request}:
+            if kind not in {request.value for request in OF_A_MEMBER}:
                 return answer(message)
             scripted = self._script[kind].popleft() if self._script[kind] else None
             if isinstance(scripted, Mapping):

@@ -15,7 +15,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.reactions import ADVICE, REACTIONS, Reaction, Request
+from spark_kafka_group.wire.reactions import ADVICE, OF_A_MEMBER, REACTIONS, Reaction, Request
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 FIND, JOIN, SYNC = Request.FIND_COORDINATOR, Request.JOIN, Request.SYNC
@@ -364,7 +364,9 @@ def test_committed_offsets_that_may_not_be_read_say_why(broker, client, request_
 
 PASSING = {"NOT_COORDINATOR", "REQUEST_TIMED_OUT", "UNKNOWN_TOPIC_OR_PARTITION", "UNSTABLE_OFFSET_COMMIT"}
 """Errors that Kafka calls retriable, whatever they answer."""
-UNSENT = [(r, e) for r in Request if r is not HEARTBEAT for e, row in REACTIONS.items() if row[r] is Reaction.NOT_SENT]
+UNSENT = [
+    (r, e) for r in OF_A_MEMBER if r is not HEARTBEAT for e, row in REACTIONS.items() if row[r] is Reaction.NOT_SENT
+]
 PASSED = [(r, e) for r, e in UNSENT if e in PASSING] + [(JOIN, "ILLEGAL_GENERATION"), (SYNC, "MEMBER_ID_REQUIRED")]
 
 

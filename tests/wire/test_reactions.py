@@ -6,14 +6,53 @@ from pathlib import Path
 import kafka.errors as kafka_errors
 import pytest
 
-from spark_kafka_group.wire.reactions import ADVICE, REACTIONS, RETRIED, Facts, Reaction, Request, advice, as_markdown
+from spark_kafka_group.wire.reactions import (
+    ADVICE,
+    OF_A_MEMBER,
+    OTHERS,
+    REACTIONS,
+    RETRIED,
+    Facts,
+    Reaction,
+    Request,
+    advice,
+    as_markdown,
+    name_of,
+    reaction_to,
+)
 
-KAFKAS = {error.message: error for error in kafka_errors.kafka_errors.values()}
+KAFKAS = {name_of(error): error for error in kafka_errors.kafka_errors.values()}
 
 
 def test_every_error_has_kafkas_name_and_a_reaction_to_every_request():
     assert set(REACTIONS) <= set(KAFKAS)
-    assert all(set(reactions) == set(Request) for reactions in REACTIONS.values())
+    assert all(set(reactions) == set(OF_A_MEMBER) for reactions in REACTIONS.values())
+
+
+def test_other_requests_list_errors_by_kafkas_name_and_only_where_its_class_is_not_enough():
+    assert not set(OTHERS) & set(OF_A_MEMBER)
+    for request, reactions in OTHERS.items():
+        assert set(reactions) <= set(KAFKAS)
+        assert not {Reaction.NOT_SENT, Reaction.FATAL} & set(reactions.values()), request
+
+
+@pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
+def test_an_error_that_no_table_lists_does_what_its_class_says(request_):
+    listed = OTHERS.get(request_, {}) if request_ in OTHERS else {e for e, row in REACTIONS.items() if request_ in row}
+    for name, error in KAFKAS.items():
+        if name not in listed:
+            retriable = issubclass(error, kafka_errors.RetriableError)
+            assert (reaction_to(error("why"), request_) in RETRIED) == retriable, name
+    assert reaction_to(kafka_errors.KafkaConnectionError("lost"), request_) in RETRIED  # that nobody has answered
+    assert reaction_to(None, request_) is Reaction.FATAL
+
+
+def test_an_error_of_a_log_that_may_pass_has_the_leader_looked_up():
+    assert reaction_to(kafka_errors.KafkaStorageError, Request.FETCH) is Reaction.FIND_LEADER
+    assert reaction_to(kafka_errors.NotLeaderForPartitionError, Request.FETCH) is Reaction.LEADER_CHANGED
+    assert reaction_to(kafka_errors.CorruptRecordError, Request.FETCH) is Reaction.DAMAGED
+    assert reaction_to(kafka_errors.UnknownError, Request.FETCH) is Reaction.UNCLEAR
+    assert reaction_to(kafka_errors.TopicAuthorizationFailedError, Request.FETCH) is Reaction.FATAL
 
 
 def test_every_error_is_answered_to_some_request():
@@ -74,7 +113,8 @@ def test_the_documentations_table_has_a_row_an_error_and_a_legend_of_all_reactio
     assert len(rows) == len(REACTIONS)
     assert all(line.count("|") == 8 for line in rows)
     assert "| `UNKNOWN_MEMBER_ID` |  | join as new | join as new | join as new | join as new |  |" in rows
-    assert sum(line.startswith("- **") for line in lines) == len(Reaction) - 1
+    used = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
+    assert sum(line.startswith("- **") for line in lines) == len(used - {Reaction.NOT_SENT}) == 7
 
 
 def test_the_readme_has_the_table_as_the_code_has_it():

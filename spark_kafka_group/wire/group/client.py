@@ -47,6 +47,10 @@ G = TypeVar("G", Generation, Generation | None)
 
 LEAVE_MS = 500
 """So long the last request may take, whatever those before it have used up."""
+WITHOUT_MEMBERSHIP = (
+    "without membership nothing can be committed while the group has members. Take another kafka.group.id, or "
+    "subscribe instead of assign"
+)
 
 
 class GroupClient(LogClient):
@@ -369,24 +373,18 @@ class GroupClient(LogClient):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         try:
             for part in in_parts(offsets, len(self._group_id) + len(metadata)):
-                wanted = {
-                    KafkaTopicPartition(*tp): OffsetAndMetadata(at, metadata, epochs.get(tp, NO_EPOCH))
-                    for tp, at in part
-                }
-                self._commit_part(wanted, timeout_ms)
+                self._commit_part({tp: (at, metadata, epochs.get(tp, NO_EPOCH)) for tp, at in part}, timeout_ms)
         except MembershipLostError as error:
             if not self._manual:
                 raise
-            raise CommitError(
-                f"{error}: without membership nothing can be committed while the group has members. Take another "
-                f"kafka.group.id, or subscribe instead of assign"
-            ) from error
+            raise CommitError(f"{error}: {WITHOUT_MEMBERSHIP}") from error
         except BrokerTimeoutError as error:
             raise CommitTimeoutError(str(error), error.answer) from error
         except BrokerError as error:
             raise CommitError(str(error)) from error
 
-    def _commit_part(self, wanted: Mapping[KafkaTopicPartition, OffsetAndMetadata], timeout_ms: float | None) -> None:
+    def _commit_part(self, part: Mapping[TopicPartition, tuple[int, str, int]], timeout_ms: float | None) -> None:
+        wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(*committed) for tp, committed in part.items()}
         self._calls.retried(
             f"committing offsets of group {self._group_id}",
             lambda left_ms: self._coordinator.commit_offsets_sync(wanted, timeout_ms=left_ms),

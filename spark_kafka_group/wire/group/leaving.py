@@ -14,6 +14,7 @@ from kafka.protocol.consumer import LeaveGroupRequest
 from spark_kafka_group.errors import BrokerError, MembershipError
 from spark_kafka_group.wire.connect import ms_until, retried, run_within, translated
 from spark_kafka_group.wire.group.members import described
+from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +76,12 @@ class Leaving:
         )
         request = LeaveGroupRequest(group_id=self._group_id, member_id=member_id, members=[identity])
         try:
-            error = kafka_errors.for_code(self._ask(request, ms_until(deadline)).error_code)
-            if issubclass(error, kafka_errors.RetriableError):
-                raise error
-        except kafka_errors.RetriableError as gone:
-            coordinator.coordinator_dead(gone)
+            answered = kafka_errors.for_code(self._ask(request, ms_until(deadline)).error_code)
+            if reaction_to(answered, Request.LEAVE) in RETRIED:
+                raise answered
+        except kafka_errors.KafkaError as error:
+            if reaction_to(error, Request.LEAVE) in RETRIED:
+                coordinator.coordinator_dead(error)
             raise
 
     def _member_id(self) -> str:

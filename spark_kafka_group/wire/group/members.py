@@ -20,10 +20,10 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import assignment_of
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from spark_kafka_group.wire.group.member_metadata import UNREADABLE, topics_of
+from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
-NO_SUCH_GROUP = (kafka_errors.GroupIdNotFoundError, kafka_errors.UnsupportedVersionError)
 
 
 @dataclass(frozen=True)
@@ -133,10 +133,12 @@ def _consumer(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None
 
 
 def _there(group: Any, group_id: str) -> bool:
+    if not group.error_code:
+        return group.group_state not in ("", DEAD)
     error = kafka_errors.for_code(group.error_code)
-    if group.error_code and error not in NO_SUCH_GROUP:
-        raise error(f"group {group_id}")
-    return not group.error_code and group.group_state not in ("", DEAD)
+    if reaction_to(error, Request.DESCRIBE) is Reaction.NO_SUCH_GROUP:
+        return False
+    raise error(f"group {group_id}")
 
 
 def _decoded(assignment: Any) -> frozenset[TopicPartition] | None:

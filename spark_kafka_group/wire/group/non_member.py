@@ -23,14 +23,7 @@ from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.requests import commit_request, partitions_of
 from spark_kafka_group.wire.manager import net_client
-
-AGAIN = (
-    kafka_errors.RetriableError,
-    # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
-    kafka_errors.UnknownMemberIdError,
-    kafka_errors.FencedInstanceIdError,
-    kafka_errors.RebalanceInProgressError,
-)
+from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 """Closing a connection takes back what the kernel has not sent yet, and would send whenever the network is back."""
@@ -120,7 +113,7 @@ class OutsideCommitter:
             with translated(f"committing offsets of group {self._group_id}"):
                 return self._retried(lambda: self._commit(tps, lacking, metadata, generation, instance_id, epochs))
         except (BrokerError, MembershipError) as error:
-            if isinstance(error.__cause__, kafka_errors.IllegalGenerationError):
+            if reaction_to(error.__cause__, Request.COMMIT_FOR_MEMBER) is Reaction.LEFT_TO_MEMBER:
                 return None
             raise CommitError(str(error)) from error
 
@@ -193,11 +186,11 @@ class OutsideCommitter:
         def once(left_ms: float) -> T:
             try:
                 return call()
-            except AGAIN:
-                self._coordinator = None
+            except kafka_errors.KafkaError:
+                self._coordinator = None  # a try that follows looks for it
                 raise
 
-        return retried(self._deadline, once, AGAIN)
+        return retried(self._deadline, once, Request.COMMIT_FOR_MEMBER)
 
     def _run(self, call: Callable[[], Any]) -> Any:
         return run_within(self._manager, ms_until(self._deadline), call)
