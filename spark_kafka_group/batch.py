@@ -13,7 +13,7 @@ from spark_kafka_group.errors import CommitError, MembershipLostError, OptionErr
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options, check_for_batch
-from spark_kafka_group.pinned import pinned
+from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
         if ranges:
-            df = spark.read.format("groupkafka").options(**pinned(options, ranges)).load()
+            df = spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
         else:
             df = spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table())
         yield GroupBatch(df, tuple(ranges), generation.id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.offsets import OffsetRange
 from spark_kafka_group.options import Options, check_for_batch
-from spark_kafka_group.pinned import pinned
+from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
         log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
         if not ranges:
             return spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table()).where(condition)
-        kept = pinned(kept, ranges)
+        kept = fix_ranges(kept, ranges)
     return spark.read.format("groupkafka").options(**kept).load().where(condition)
 
 

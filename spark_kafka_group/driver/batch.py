@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver import dead_letters, planner, stable, truncation
 from spark_kafka_group.driver.doubt import looked_up_until
 from spark_kafka_group.driver.filters import Constraints, narrow
@@ -16,6 +15,7 @@ from spark_kafka_group.driver.positions import StartRules
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed, GroupClient, LogClient
 

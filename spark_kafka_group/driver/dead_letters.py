@@ -5,7 +5,7 @@ from __future__ import annotations
 from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import DEAD_LETTER, Options
-from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire import LogClient
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from spark_kafka_group.bounds import AtTime, Position
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.options.bounds import AtTime, Position
 from spark_kafka_group.wire import LogClient
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.bounds import AtTime, Bound
 from spark_kafka_group.driver import left, planner, positions, truncation
 from spark_kafka_group.driver.ages import BacklogAges
 from spark_kafka_group.driver.committer import Batch, Committer
@@ -50,6 +49,7 @@ from spark_kafka_group.offsets import (
     TopicPartition,
 )
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.bounds import AtTime, Bound
 from spark_kafka_group.wire import Committed
 
 log = logging.getLogger(__name__)

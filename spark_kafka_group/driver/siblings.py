@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from spark_kafka_group.json_text import parsed
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
-from spark_kafka_group.subscription import Subscription
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from spark_kafka_group.destinations import main_topic
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.options.subscription import Subscription
 
 log = logging.getLogger(__name__)
 

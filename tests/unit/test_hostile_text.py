@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_group import offsets_topic, parsing, plugins
+from spark_kafka_group import offsets_topic, plugins
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
@@ -19,9 +19,9 @@ from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.options import LONGEST_TEXT, Options
+from spark_kafka_group.options import LONGEST_TEXT, Options, parsing
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
-from spark_kafka_group.subscription import Subscription
 from spark_kafka_group.tools import describe, events
 from spark_kafka_group.tools.offsets import Written, as_json, as_line
 from spark_kafka_group.wire.admin import LogRecord, Node

@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "bounds", "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "options",
-    "outlasted", "parsing", "plugins", "printable", "refused", "schema", "security", "subscription", "task", "timing",
+    "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "options", "outlasted",
+    "plugins", "printable", "schema", "security", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
@@ -20,25 +20,10 @@ ALLOWED = {
     "destinations": set(),
     "error_headers": {"destinations"},
     "offsets": {"errors", "json_text", "printable"},
-    "subscription": {"destinations", "offsets"},
-    "bounds": {"errors", "offsets"},
-    "parsing": {"bounds", "destinations", "json_text", "offsets"},
     "files": set(),
     "plugins": {"errors", "json_text"},
     "security": {"errors", "files", "json_text", "plugins"},
-    "refused": set(),
-    "options": {
-        "bounds",
-        "destinations",
-        "errors",
-        "json_text",
-        "offsets",
-        "parsing",
-        "plugins",
-        "refused",
-        "security",
-        "subscription",
-    },
+    "options": {"destinations", "errors", "json_text", "offsets", "plugins", "security"},
     "outlasted": set(),
     "schema": set(),
     "notes": {"json_text"},
@@ -49,8 +34,7 @@ ALLOWED = {
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "source": VALUES | {"driver", "executor"},
-    "pinned": {"offsets"},
-    "batch": VALUES | {"wire", "driver", "pinned"},
+    "batch": VALUES | {"wire", "driver"},
     "group_metrics": {"offsets"},
     "prometheus": {"group_metrics", "json_text", "scraped"},
     "scraped": set(),
@@ -60,7 +44,7 @@ ALLOWED = {
     "replay": VALUES | {"wire", "processing"},
     "properties": {"errors", "files"},
     "submit": {"errors", "offsets", "options", "properties"},
-    "where": VALUES | {"pinned"},
+    "where": VALUES,
     "tools": VALUES | {"wire", "offsets_topic", "properties"},
     "__main__": {"errors", "printable", "tools"},
     "__init__": VALUES | {"source", "batch", "listener", "processing", "where"},
@@ -135,8 +119,8 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "bounds", "destinations", "errors", "executor", "json_text", "offsets", "options", "parsing", "plugins",
-    "printable", "refused", "schema", "security", "source", "subscription", "task", "timing", "wire",
+    "destinations", "errors", "executor", "json_text", "offsets", "options", "plugins", "printable", "schema",
+    "security", "source", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "asking", "brokers", "connect", "connection_log", "coordinator_responses", "deadline", "event_loop", "fetch",

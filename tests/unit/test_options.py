@@ -9,7 +9,7 @@ import pytest
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options, check_for_batch, markdown_table
-from spark_kafka_group.refused import REFUSED
+from spark_kafka_group.options.unsupported import UNSUPPORTED
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 
@@ -112,7 +112,7 @@ def test_an_unknown_option_is_refused_and_the_nearest_known_one_named(unknown, n
         parse(**{unknown: "1"})
 
 
-@pytest.mark.parametrize("name", [*REFUSED, "key.deserializer", "enable.auto.commit"])
+@pytest.mark.parametrize("name", [*UNSUPPORTED, "key.deserializer", "enable.auto.commit"])
 def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
     with pytest.raises(OptionError, match=f"option {re.escape(name)} is not supported: .{{20,}}"):
         parse(**{name: "true"})

@@ -6,7 +6,7 @@ from kafka_settings import JAVA
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import OPTION_NAMES, Options
-from spark_kafka_group.refused import REFUSED, why_refused
+from spark_kafka_group.options.unsupported import UNSUPPORTED, why_unsupported
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
 PYTHON = {name.replace("_", "."): name for name in KafkaConsumer.DEFAULT_CONFIG}
@@ -33,13 +33,15 @@ def test_each_is_known_or_refused_with_the_reason(name):
 
 
 def test_nothing_is_both_known_and_refused():
-    assert not REFUSED.keys() & OPTION_NAMES
-    assert set(REFUSED) == {name.lower() for name in REFUSED}
-    assert not [name for name in OPTION_NAMES if why_refused(name)]
+    assert not UNSUPPORTED.keys() & OPTION_NAMES
+    assert set(UNSUPPORTED) == {name.lower() for name in UNSUPPORTED}
+    assert not [name for name in OPTION_NAMES if why_unsupported(name)]
 
 
 def test_reasons_send_to_options_that_are_known():
-    words = {word.rstrip(",;:.") for reason in REFUSED.values() for word in reason.split() if word.startswith("kafka.")}
+    words = {
+        word.rstrip(",;:.") for reason in UNSUPPORTED.values() for word in reason.split() if word.startswith("kafka.")
+    }
     assert words
     assert {word.split("=")[0] for word in words} <= OPTION_NAMES
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from spark_kafka_group.bounds import Bound
 from spark_kafka_group.driver.positions import (
     Checkpoint,
     Start,
@@ -18,6 +17,7 @@ from spark_kafka_group.driver.positions import (
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
 from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, is_own, left_out_of, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
+from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -6,7 +6,7 @@ import pytest
 
 from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.options.subscription import Subscription
 
 MINUTE = 60.0
 

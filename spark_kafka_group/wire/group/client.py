@@ -26,7 +26,7 @@ from spark_kafka_group.errors import (
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.calls import Calls

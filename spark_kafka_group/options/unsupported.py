@@ -38,7 +38,7 @@ _BROKER_CHECKS = "only the broker looks into tokens: set it there"
 _KEYSTORE = "take kafka.ssl.keystore.location: a PEM file with private key and certificate chain"
 _JAAS = "take kafka.sasl.jaas.config"
 
-REFUSED = {
+UNSUPPORTED = {
     # What is read, and when it is committed
     "kafka.key.deserializer": _NO_DESERIALIZERS,
     "kafka.value.deserializer": _NO_DESERIALIZERS,
@@ -144,12 +144,12 @@ REFUSED = {
 INTERNAL = "kafka.internal."
 
 
-def why_refused(name: str) -> str | None:
+def why_unsupported(name: str) -> str | None:
     """Why a setting of Kafka's is refused; None if it is none, or none that is known. With or without ``kafka.``."""
     lowered = name.lower()
     for option in (lowered, f"kafka.{lowered}"):
-        if option in REFUSED:
-            return REFUSED[option]
+        if option in UNSUPPORTED:
+            return UNSUPPORTED[option]
         if option.startswith(INTERNAL):
             return "it is internal to Kafka's Java client: leave it out"
     return None

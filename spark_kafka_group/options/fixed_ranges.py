@@ -11,7 +11,7 @@ REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
 """How options begin that say what is read."""
 
 
-def pinned(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
+def fix_ranges(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
     """`options` changed so that they read `ranges`, of which there must be one, and nothing else.
 
     Whatever happens to other partitions of the same topics is of no concern then, and the group is not asked.

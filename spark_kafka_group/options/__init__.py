@@ -13,17 +13,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group import parsing, plugins
-from spark_kafka_group.bounds import Bound
+from spark_kafka_group import plugins
 from spark_kafka_group.destinations import delay_of, retry_topic
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import listed, shortened
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
-from spark_kafka_group.refused import why_refused
+from spark_kafka_group.options import parsing
+from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.options.unsupported import why_unsupported
 from spark_kafka_group.security import Secret, Security, check
 from spark_kafka_group.security import parsing as security
 from spark_kafka_group.security.settings import PROTOCOLS, STORE_TYPES, TLS_PROTOCOLS
-from spark_kafka_group.subscription import Subscription
 
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
@@ -603,7 +604,7 @@ def _unknown(name: str) -> str:
     name = re.split("[=:\"'\n]|-----BEGIN", name, maxsplit=1)[0] or "without a name"
     if len(name) > LONGEST_NAME:
         return f"option {shortened(name)} is not known: no option has so long a name"
-    refused = why_refused(name)
+    refused = why_unsupported(name)
     if refused is not None:
         return f"option {name} is not supported: {refused}"
     lowered = name.lower()
