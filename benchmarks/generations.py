@@ -40,9 +40,9 @@ def by_itself(report: Report, cluster: KafkaCluster, rounds: int) -> None:
     """A generation and a commit as the driver does them for each batch, one after the other, without Spark."""
     cluster.create_topic("by-itself", partitions=4)
     options = Options.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": "by-itself"})
-    client = GroupClient(options, "by-itself", "bench", resolve(options.assignment_strategy))
-    client.partitions(options.subscription)
-    client.subscribe(options.subscription)
+    client = GroupClient(options, "by-itself", "bench", resolve(options.group.assignment_strategy))
+    client.partitions(options.reading.subscription)
+    client.subscribe(options.reading.subscription)
     tps = client.join().assignment
     took: dict[str, list[float]] = {"rejoin and commit": [], "rejoin": [], "commit": [], "end offsets": []}
     for number in range(rounds):

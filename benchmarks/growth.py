@@ -245,9 +245,9 @@ def on_a_broker(report: Report, cluster: KafkaCluster, counts: Iterable[int]) ->
         parsed = Options.parse(
             {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, "startingOffsets": "earliest"}
         )
-        client = GroupClient(parsed, f"pieces-{count}", "bench", resolve(parsed.assignment_strategy))
-        tps = client.partitions(parsed.subscription)
-        client.subscribe(parsed.subscription)
+        client = GroupClient(parsed, f"pieces-{count}", "bench", resolve(parsed.group.assignment_strategy))
+        tps = client.partitions(parsed.reading.subscription)
+        client.subscribe(parsed.reading.subscription)
         generation = client.join()
         note = commit_note(uuid.uuid4().hex, generation.id, 1)
 

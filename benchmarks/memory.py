@@ -50,7 +50,8 @@ def bound(options: Options, partitions: int, largest_batch: int) -> int:
         Bytes of the largest record batch, unpacked.
     """
     response = max(
-        min(options.fetch_max_bytes, partitions * options.max_partition_fetch_bytes), options.max_partition_fetch_bytes
+        min(options.fetching.max_bytes, partitions * options.fetching.partition_max_bytes),
+        options.fetching.partition_max_bytes,
     )
     # The frame it came in, and the one before while a larger takes its place; then columns of the Arrow batch being
     # filled and of the one Spark has, each up to twice as large as what is in it.
@@ -66,7 +67,7 @@ def status(name: str) -> int:
 def as_worker(servers: str, topic: str, partitions: int, records: int, options: Mapping[str, str]) -> dict[str, float]:
     """Read a topic as one task, throwing rows away; what it took of this process, which has done nothing else."""
     parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic, **options})
-    decode.load(parsed.decoder)
+    decode.load(parsed.reading.decoder)
     ranges = tuple(OffsetRange(TopicPartition(topic, p), 0, records // partitions) for p in range(partitions))
     imported = status("VmRSS")
     rows = sum(batch.num_rows for batch in read(ReadTask(ranges), parsed))

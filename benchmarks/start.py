@@ -29,7 +29,7 @@ import pyarrow, pyspark.worker, pyspark.sql.worker.plan_data_source_read  # what
 began = time.perf_counter()
 from spark_kafka_group import source
 unpickled = time.perf_counter()
-options = source.Options(bootstrap_servers="127.0.0.1:1")
+options = source.Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
 assert list(source._read(source.ReadTask(()), options)) == []
 print((unpickled - began) * 1e3, (time.perf_counter() - unpickled) * 1e3)
 """

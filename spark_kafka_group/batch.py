@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
 
@@ -86,24 +87,24 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
 
     parsed = Options.parse(options)
     check_for_batch(parsed)
-    group_id = parsed.group_id
+    group_id = parsed.group.id
     if group_id is None:
         raise OptionError("group_batch needs kafka.group.id: it commits to that group")
-    if parsed.subscription.manual:
+    if parsed.reading.subscription.manual:
         raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
-    if parsed.push_down_predicate:
+    if parsed.reading.push_down_predicate:
         raise OptionError(
             "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
             "which would then miss records that are committed all the same"
         )
     hooks = Hooks(parsed, Metrics())
-    client = GroupClient(parsed, group_id, parsed.group_instance_id, resolve(parsed.assignment_strategy))
+    client = GroupClient(parsed, group_id, parsed.group.instance_id, resolve(parsed.group.assignment_strategy))
     try:
-        check_named(parsed, client.partitions(parsed.subscription))
-        client.subscribe(parsed.subscription)
+        check_named(parsed, client.partitions(parsed.reading.subscription))
+        client.subscribe(parsed.reading.subscription)
         generation = client.join_first(client.join)
         # Where it starts and what it commits is what others in the group go on from.
-        others = () if starting(parsed).group else others_in_group(client, generation, parsed.group_instance_id)
+        others = () if starting(parsed).group else others_in_group(client, generation, parsed.group.instance_id)
         committed = client.committed(generation.assignment) if starting(parsed).group or others else {}
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
         epochs = client.leader_epochs([r.tp for r in ranges])
@@ -111,15 +112,15 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         if ranges:
             df = spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
         else:
-            df = spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table())
+            df = spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table())
         yield GroupBatch(df, tuple(ranges), generation.id)
         # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
-        ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.auto_offset_reset == "latest"}
+        ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.reading.auto_offset_reset == "latest"}
         if ends:
             _commit(client, ends, epochs, group_id, generation.id, hooks)
     finally:
         try:
-            if parsed.group_instance_id is None:
+            if parsed.group.instance_id is None:
                 client.leave()
         finally:
             client.close()

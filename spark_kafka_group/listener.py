@@ -64,11 +64,11 @@ class Succeeded:
 
     @property
     def group_id(self) -> str:
-        return group_id_of(self.options.group_id, self.options.group_id_prefix, self.reader)
+        return group_id_of(self.options.group.id, self.options.group.id_prefix, self.reader)
 
     @property
     def instance_id(self) -> str:
-        return instance_id_of(self.options.group_instance_id, self.reader)
+        return instance_id_of(self.options.group.instance_id, self.reader)
 
     @property
     def note(self) -> str:

@@ -18,7 +18,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_kafka_group.executor.loopback import acknowledge_at_once
-from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.schema import spark_schema
 from spark_kafka_group.task import ReadTask
 
@@ -47,11 +48,11 @@ class GroupKafkaDataSource(DataSource):
         return "groupkafka"
 
     def schema(self) -> str:
-        return spark_schema(self._parsed.include_headers)
+        return spark_schema(self._parsed.reading.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         check_for_batch(self._parsed)
-        return (PushDownReader if self._parsed.push_down_predicate else GroupKafkaReader)(self._parsed)
+        return (PushDownReader if self._parsed.reading.push_down_predicate else GroupKafkaReader)(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return GroupKafkaStreamReader(self._parsed)
@@ -97,7 +98,7 @@ class PushDownReader(GroupKafkaReader):
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         from spark_kafka_group.driver.filters import understood
 
-        if self._options.interceptors:
+        if self._options.reading.interceptors:
             return filters  # they may change what filters look at
         self._filters = filters
         return understood(filters)[1]
@@ -125,7 +126,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         return self._started().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
         if most is not None:
             return ReadMaxRows(most)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
@@ -134,7 +135,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         if isinstance(limit, ReadAllAvailable):  # trigger(once=True)'s too, whatever the options say
             return self._started().latest_offset(start)
         # Spark's Python API has no limit of both kinds, so the options are asked.
-        most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
         return self._started().latest_offset(start, most, least)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:

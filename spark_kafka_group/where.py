@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.offsets import OffsetRange
-from spark_kafka_group.options import Options, check_for_batch
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
 
@@ -58,14 +59,14 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
     if ranges is not None:
         log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
         if not ranges:
-            return spark.createDataFrame(arrow_schema(parsed.include_headers).empty_table()).where(condition)
+            return spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table()).where(condition)
         kept = fix_ranges(kept, ranges)
     return spark.read.format("groupkafka").options(**kept).load().where(condition)
 
 
 def _can_tell(spark: SparkSession, options: Options) -> bool:
     """Whether Spark's plan for a condition is to be seen, and the condition is about what was read."""
-    if options.interceptors:
+    if options.reading.interceptors:
         log.info("everything is read: interceptors may change what the condition looks at")
     elif not hasattr(spark, "_jsparkSession"):
         log.info("everything is read: Spark Connect does not show how a query is planned")

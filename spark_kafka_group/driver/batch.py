@@ -24,8 +24,8 @@ log = logging.getLogger(__name__)
 
 def starting(options: Options) -> Bound:
     """Where a batch read starts."""
-    return options.starting or Bound(
-        "startingOffsets", **{"every": EARLIEST} if options.group_id is None else {"group": True}
+    return options.reading.starting or Bound(
+        "startingOffsets", **{"every": EARLIEST} if options.group.id is None else {"group": True}
     )
 
 
@@ -44,11 +44,11 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
     if constraints.contradictory:
         return []
     group = None
-    if options.group_id is not None and starting(options).group:
-        group = GroupClient(options, options.group_id)
+    if options.group.id is not None and starting(options).group:
+        group = GroupClient(options, options.group.id)
     client = group or LogClient(options)
     try:
-        tps = client.partitions(options.subscription)
+        tps = client.partitions(options.reading.subscription)
         check_named(options, tps)
         dead_letters.check(options)
         committed = {} if group is None else group.committed(tps)
@@ -67,13 +67,13 @@ def check_named(options: Options, existing: set[TopicPartition]) -> None:
     ------
     OptionError
     """
-    missing = options.subscription.missing(existing)
+    missing = options.reading.subscription.missing(existing)
     if missing:
         named, more = "subscribe", ""
-        if options.subscription.manual:
+        if options.reading.subscription.manual:
             named, more = "assign", " (any more, if this is a DataFrame of group_batch or read_where)"
         raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have{more}")
-    for bound in (options.starting, options.ending):
+    for bound in (options.reading.starting, options.reading.ending):
         if bound is not None:
             bound.check(existing)
 
@@ -99,17 +99,17 @@ def batch_ranges(
     ------
     OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
     """
-    losses = Losses(options.fail_on_data_loss, Metrics())
-    rules = StartRules(starting(options), options.auto_offset_reset or "earliest")
+    losses = Losses(options.reading.fail_on_data_loss, Metrics())
+    rules = StartRules(starting(options), options.reading.auto_offset_reset or "earliest")
     cut = _diverged(client, committed, losses)
     chosen = rules.new(tps, committed, others)
     for tp in sorted(chosen):
         if chosen[tp].conflict:
-            log.warning("group %s: %s", options.group_id, chosen[tp].conflict)
+            log.warning("group %s: %s", options.group.id, chosen[tp].conflict)
     # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
     wanted = {tp: start.offset for tp, start in chosen.items()}
-    starts = looked_up(client, wanted | cut, options.starting_by_timestamp_strategy)
-    ending = (options.ending or Bound("endingOffsets", every=LATEST)).of(tps)
+    starts = looked_up(client, wanted | cut, options.reading.starting_by_timestamp_strategy)
+    ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends = looked_up(client, ending)
     named = {tp: end for tp, end in ends.items() if end == ending[tp]}
     ends = {tp: end for tp, end in ends.items() if tp not in named} | _within_logs(options, client, named, losses)
@@ -141,7 +141,7 @@ def batch_ranges(
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
                 f"check startingOffsets, endingOffsets and the group's committed offset"
-                f"{stable.HINT if options.committed_only else ''}"
+                f"{stable.HINT if options.fetching.committed_only else ''}"
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges, frozenset(moved)
@@ -186,7 +186,7 @@ def _within_logs(
     Those of partitions that do not exist any more are not there.
     """
     last = client.end_offsets(named)
-    if options.committed_only:
+    if options.fetching.committed_only:
         stable.check_ends(named, last)
     for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
         losses.report("COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read is to end at {named[tp]}, the log at {last[tp]}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from spark_kafka_group.destinations import dead_letter_topic, main_topic
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options import DEAD_LETTER, Options
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.reading import DEAD_LETTER
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire import LogClient
 
@@ -18,12 +19,14 @@ def check(options: Options) -> None:
     ------
     OptionError, BrokerError
     """
-    if options.on_corrupt_record != DEAD_LETTER:
+    if options.reading.on_corrupt_record != DEAD_LETTER:
         return
     client = LogClient(options)
     try:
-        found = options.subscription.named() or {tp.topic for tp in client.partitions(options.subscription)}
-        read = {main_topic(topic, options.retry_delays_ms) for topic in found}
+        found = options.reading.subscription.named() or {
+            tp.topic for tp in client.partitions(options.reading.subscription)
+        }
+        read = {main_topic(topic, options.reading.retry_delays_ms) for topic in found}
         # A pattern may find the dead-letter topics too.
         wanted = Subscription(tuple(map(dead_letter_topic, read - set(map(dead_letter_topic, read)))))
         missing = wanted.missing(client.partitions(wanted)) if wanted.topics else []

@@ -13,7 +13,9 @@ from typing import Any
 from spark_kafka_group import plugins
 from spark_kafka_group.driver.metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import INTERCEPTOR_METHODS, LISTENER_METHODS, Options
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.group import LISTENER_METHODS
+from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +32,9 @@ class Hooks:
     def __init__(self, options: Options, metrics: Metrics) -> None:
         self._metrics = metrics
         self._listener: Any = None
-        if options.rebalance_listener is not None:
-            self._listener = plugins.make("rebalanceListener", options.rebalance_listener, LISTENER_METHODS)
-        made = [plugins.make("interceptors", named, (), INTERCEPTOR_METHODS) for named in options.interceptors]
+        if options.group.rebalance_listener is not None:
+            self._listener = plugins.make("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
+        made = [plugins.make("interceptors", named, (), INTERCEPTOR_METHODS) for named in options.reading.interceptors]
         self._interceptors = [i for i in made if callable(getattr(i, "on_commit", None))]
 
     def partitions_revoked(self, tps: Collection[TopicPartition]) -> None:

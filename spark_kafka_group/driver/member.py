@@ -56,8 +56,8 @@ class Member:
         self._preparing = False  # listeners have been told of a rebalance that is not over
         self._lost = False
         self._rebalancing_since_s = 0.0
-        self.client = GroupClient(options, group_id, static_id, resolve(options.assignment_strategy))
-        self.client.subscribe(options.subscription)
+        self.client = GroupClient(options, group_id, static_id, resolve(options.group.assignment_strategy))
+        self.client.subscribe(options.reading.subscription)
         self._generation: Generation | None = None
 
     @property
@@ -81,7 +81,7 @@ class Member:
 
     def hands_over(self) -> bool:
         """Whether others are there, or wait to join, who go on when this driver leaves, and it can tell them where."""
-        can = self._may_speak() and self._options.group_instance_id is None and self.client.knows_coordinator()
+        can = self._may_speak() and self._options.group.instance_id is None and self.client.knows_coordinator()
         return can and (not self.generation.alone or self.hears_of_rebalance())
 
     def may_be_joined(self) -> bool:
@@ -154,7 +154,7 @@ class Member:
 
     def _join_first(self, patience_ms: float | None) -> Generation | None:
         self._joining = True
-        subscription = self._options.subscription
+        subscription = self._options.reading.subscription
         existing = self.client.partitions(subscription)  # a leader assigns what it knows to exist
         missing = subscription.missing(existing)
         if missing:
@@ -200,7 +200,7 @@ class Member:
         return self.generation.id
 
     def _begins_generation(self) -> bool:
-        policy = self._options.generation
+        policy = self._options.group.generation
         return self._used and (policy == "batch" or (policy == "auto" and self.generation.alone))
 
     def _enter(self, joined: Generation) -> None:
@@ -228,7 +228,7 @@ class Member:
         Never hangs on a dead broker.
         """
         try:
-            if self._options.group_instance_id is None:
+            if self._options.group.instance_id is None:
                 self.client.leave()
         finally:
             self.client.close()

@@ -39,10 +39,10 @@ def tasks(
     ranges: Collection[OffsetRange], options: Options, previous: Mapping[TopicPartition, int]
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
     """Tasks that read `ranges`: a part each where options say how to cut, else packed (:func:`pack` tells the rest)."""
-    at_least, at_most = options.min_partitions, options.max_records_per_partition
+    at_least, at_most = options.reading.min_partitions, options.reading.max_records_per_partition
     if at_least is not None or at_most is not None:
         return [(r,) for r in divide(ranges, at_least, at_most)], dict(previous)
-    return pack(ranges, options.records_per_task, options.max_tasks, previous)
+    return pack(ranges, options.reading.records_per_task, options.reading.max_tasks, previous)
 
 
 def divide(

@@ -87,30 +87,32 @@ class GroupSession:
         caps: Mapping[TopicPartition, int] | None,
         shared: Path | None = None,
     ) -> None:
-        group_id = group_id_of(options.group_id, options.group_id_prefix, reader)
+        group_id = group_id_of(options.group.id, options.group.id_prefix, reader)
         self.reader = reader
         self.metrics = Metrics()
         self.kept = KeptEnds()
         hooks = Hooks(options, self.metrics)
-        self._events = EventLog(options.event_log, group_id, reader)
+        self._events = EventLog(options.reading.event_log, group_id, reader)
         self.epochs = truncation.LeaderEpochs(first)
         self.committer = Committer(group_id, reader, hooks, self._events, self.metrics, self.epochs)
         self.member: Member | Unmanaged
-        if options.subscription.manual:
+        if options.reading.subscription.manual:
             self.member = Unmanaged(options, group_id, reader, self._events)
         else:
-            static_id = instance_id_of(options.group_instance_id, reader)
+            static_id = instance_id_of(options.group.instance_id, reader)
             self.member = Member(options, group_id, static_id, hooks, self._events, self.metrics)
         self._options = options
-        starting = options.starting or Bound("startingOffsets", group=True)
-        self._rules = positions.StartRules(starting, options.auto_offset_reset or "latest", options.retry_delays_ms)
-        self._losses = Losses(options.fail_on_data_loss, self.metrics)
-        self._holding = Holding(options.max_trigger_delay_ms)
-        self._due = Due(options.retry_delays_ms, self.member.client.offsets_for_times)
+        starting = options.reading.starting or Bound("startingOffsets", group=True)
+        self._rules = positions.StartRules(
+            starting, options.reading.auto_offset_reset or "latest", options.reading.retry_delays_ms
+        )
+        self._losses = Losses(options.reading.fail_on_data_loss, self.metrics)
+        self._holding = Holding(options.reading.max_trigger_delay_ms)
+        self._due = Due(options.reading.retry_delays_ms, self.member.client.offsets_for_times)
         self._unbegun = Unbegun(self.committer, self.member.client, reader)
-        self._siblings = Siblings(shared, group_id, reader, options.subscription)
+        self._siblings = Siblings(shared, group_id, reader, options.reading.subscription)
         self._unsettled_since: float | None = None
-        self._paused = Paused(options.paused, options.pause_file)
+        self._paused = Paused(options.reading.paused, options.reading.pause_file)
         self._unstable = Unstable()
         self._caps = caps
         self._stops: dict[TopicPartition, int] = {}  # where the options say that reading ends, as far as it is known
@@ -131,7 +133,7 @@ class GroupSession:
         self._ends: dict[TopicPartition, int] = {}
         self._looked_at: float | None = None  # when ends of logs were looked up last
         self._watch = Watch(options)
-        self._waiting = Waiting(group_id, options.subscription)
+        self._waiting = Waiting(group_id, options.reading.subscription)
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
         self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
@@ -216,7 +218,7 @@ class GroupSession:
         self._start = start
         tps = [r.tp for r in ranges]
         # Before joining: while a join waits in the broker, the coordinator's connection is deaf.
-        committed = {} if self._options.subscription.manual else self.member.client.committed(tps)
+        committed = {} if self._options.reading.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._unbegun.learn(committed, end.batch))
         joined = self._be_member(self._patience_ms()) is not Joined.NOT_YET
         ranges = self._still_in_logs(self._still_there(ranges, end), end)
@@ -249,7 +251,7 @@ class GroupSession:
         """
         planned = self.committer.planned
         if planned is not None and self.committer.unanswered:
-            self.succeeded(planned.end, self._options.request_timeout_ms)
+            self.succeeded(planned.end, self._options.connection.request_timeout_ms)
             if not self.member.unsettled():
                 return
         elif planned is not None and not planned.begun and self._siblings.any():
@@ -330,7 +332,7 @@ class GroupSession:
 
         Of partitions that are not subscribed to any more executors find out.
         """
-        client, subscription = self.member.client, self._options.subscription
+        client, subscription = self.member.client, self._options.reading.subscription
         anew = positions.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
         concerned = [r.tp for r in ranges if r.tp.topic in anew]
         told = self._others(client.committed(concerned), end.batch) if concerned else {}
@@ -352,7 +354,7 @@ class GroupSession:
 
         Where logs diverge is where reading goes on after it.
         """
-        subscription = self._options.subscription
+        subscription = self._options.reading.subscription
         ends = {r.tp: r.end for r in ranges if r.tp in end.epochs and subscription.has(r.tp)}
         found = truncation.settled(self.member.client, ends, end.epochs)
         for r in ranges:
@@ -399,10 +401,10 @@ class GroupSession:
         That is another source of the same query: its batch is over when Spark asks it, which it does after this one.
         """
         since = self._unsettled_since
-        too_long = since is not None and time.monotonic() - since > self._options.max_poll_interval_ms / 1000
+        too_long = since is not None and time.monotonic() - since > self._options.group.max_poll_interval_ms / 1000
         if too_long or not self._siblings.any():
             return None
-        return self._options.heartbeat_interval_ms + SIBLING_SLACK_MS
+        return self._options.group.heartbeat_interval_ms + SIBLING_SLACK_MS
 
     def _elsewhere(self, ranges: Collection[OffsetRange], end: GroupOffset) -> frozenset[TopicPartition]:
         """Of a batch that is read again, the partitions that others moved, or may own.
@@ -411,7 +413,7 @@ class GroupSession:
         """
         generation = self.member.generation
         committed = self.member.client.committed([r.tp for r in ranges])
-        alone = generation.alone or self._options.subscription.manual
+        alone = generation.alone or self._options.reading.subscription.manual
         others = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
         moved = {
             r.tp for r in ranges
@@ -481,7 +483,7 @@ class GroupSession:
         unread = [tp for tp in owned if in_group.get(tp) != self._position(self._start, tp)]
         if not unread:
             return unread
-        existing = self.member.client.known_partitions(self._options.subscription)
+        existing = self.member.client.known_partitions(self._options.reading.subscription)
         return [tp for tp in unread if tp in existing]
 
     def _settled_backlog(
@@ -528,7 +530,7 @@ class GroupSession:
             return True
         deadline = time.monotonic() + patience_ms / 1000
         while (left_ms := (deadline - time.monotonic()) * 1000) > 0:
-            topics = {tp.topic for tp in self.member.client.known_partitions(self._options.subscription)}
+            topics = {tp.topic for tp in self.member.client.known_partitions(self._options.reading.subscription)}
             if topics <= {tp.topic for tp in self.member.generation.assignment}:
                 break
             if not self.member.hears_of_rebalance():
@@ -546,7 +548,7 @@ class GroupSession:
         self._check_deleted(start)
         known_before = {tp for tp in self._known - self._remade if tp.topic not in self._anew}
         if self._is_restart:
-            self._at_first = client.known_partitions(self._options.subscription)
+            self._at_first = client.known_partitions(self._options.reading.subscription)
             self._check_named(self._at_first)
         missing = generation.assignment - self._positioned - self._gone
         if self._is_restart:
@@ -565,7 +567,7 @@ class GroupSession:
         self._warn_of(starts, committed)
         self._ends = {}  # of logs that may have been made again, or moved on under others
         self._due.forget(missing)
-        strategy = self._options.starting_by_timestamp_strategy
+        strategy = self._options.reading.starting_by_timestamp_strategy
         offsets = looked_up(client, {tp: s.offset for tp, s in starts.items()}, strategy)
         self._check_added(starts, offsets, start)
         self.epochs.taken(offsets, start, committed, lambda tp: tp.topic in self._anew)
@@ -626,7 +628,7 @@ class GroupSession:
         asked = {*missing, *unowned}
         committed = self._committed(asked) if asked else {}
         others = {tp: group for tp, group in committed.items() if tp in unowned}
-        if self._foreign and self._options.on_offset_conflict != "group":
+        if self._foreign and self._options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
             # that others own as yet; what the group says later is newer.
             self.committer.in_group |= {tp: group.offset for tp, group in others.items()}
@@ -642,7 +644,7 @@ class GroupSession:
         """Without partitions of topics that are subscribed to and that do not exist, as the cluster last told."""
         if not positions_of:
             return {}
-        subscription = self._options.subscription
+        subscription = self._options.reading.subscription
         existing = self.member.client.known_partitions(subscription)
         return {tp: at for tp, at in positions_of.items() if tp in existing or not subscription.has(tp)}
 
@@ -653,7 +655,7 @@ class GroupSession:
 
     def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """What the group says of `tps`; not asked where it has no say."""
-        if self._is_new_query and self._options.subscription.manual and not self._rules.starting.group:
+        if self._is_new_query and self._options.reading.subscription.manual and not self._rules.starting.group:
             return {}  # so that assign with explicit offsets needs no rights on a group before its first commit
         return self.member.client.committed(tps)
 
@@ -672,7 +674,7 @@ class GroupSession:
         rest = set(missing) - set(kept) - anew
         foreign = self._foreign and self._is_restart
         checkpoint = positions.Checkpoint(kept, self.reader, start.generation, start.batch, foreign, untouched)
-        policy = self._options.on_offset_conflict if self._is_restart else "auto"
+        policy = self._options.reading.on_offset_conflict if self._is_restart else "auto"
         starts = positions.restarted(checkpoint, committed, policy)
         # What this query said of a topic that was deleted, to the group too, does not hold for the one made after it.
         starts |= positions.new_partitions(
@@ -685,10 +687,10 @@ class GroupSession:
 
     def _others_read(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
         """Names of members that go on from what the group has committed of `tps`, where options say other starts."""
-        if not tps or self._rules.starting.group or self._options.subscription.manual:
+        if not tps or self._rules.starting.group or self._options.reading.subscription.manual:
             return ()
-        names = {reader: instance_id_of(self._options.group_instance_id, reader) for reader in self._siblings.apart()}
-        own = instance_id_of(self._options.group_instance_id, self.reader)
+        names = {reader: instance_id_of(self._options.group.instance_id, reader) for reader in self._siblings.apart()}
+        own = instance_id_of(self._options.group.instance_id, self.reader)
         return others_in_group(self.member.client, self.member.generation, own, names.values())
 
     def _others(self, committed: Mapping[TopicPartition, Committed], batch: int) -> dict[TopicPartition, Committed]:
@@ -719,7 +721,7 @@ class GroupSession:
 
     def _check_deleted(self, start: GroupOffset) -> None:
         """Partitions that this query was reading and that are no more; others may have taken over those that are."""
-        subscription, client = self._options.subscription, self.member.client
+        subscription, client = self._options.reading.subscription, self.member.client
         if not self._gone and not subscription.manual and start.positions.keys() <= self.member.generation.assignment:
             return
         known = client.known_partitions(subscription)
@@ -728,7 +730,7 @@ class GroupSession:
         gone = self._gone_for_good(gone)
         if gone:
             told = ", ".join(f"{tp} (read up to {self._position(start, tp)})" for tp in sorted(gone))
-            named = "_AND_GROUP_ID_CONFIG_PRESENT" if self._options.group_id is not None else ""
+            named = "_AND_GROUP_ID_CONFIG_PRESENT" if self._options.group.id is not None else ""
             self._losses.report(f"PARTITIONS_DELETED{named}", f"partitions have been deleted: {told}")
             self._gone |= gone
             self._positioned -= gone
@@ -756,12 +758,12 @@ class GroupSession:
     def _check_named(self, existing: Collection[TopicPartition]) -> None:
         """Partitions that options name one by one must be those that exist; retry topics need not be named."""
         starting = self._rules.starting if self._is_new_query else None
-        for bound in (starting, self._options.ending):
+        for bound in (starting, self._options.reading.ending):
             if bound is not None:
-                bound.check(positions.spoken_of(bound, existing, self._options.retry_delays_ms))
+                bound.check(positions.spoken_of(bound, existing, self._options.reading.retry_delays_ms))
 
     def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        if self._held is not None and not self._options.subscription.manual:
+        if self._held is not None and not self._options.reading.subscription.manual:
             generation = positions.replaced_in(committed, self.reader, self._held)
             if generation is not None:
                 raise FencedError(
@@ -793,7 +795,7 @@ class GroupSession:
         begin = {tp: self._position(start, tp) for tp in owned}
         found = self._log_ends(begin, max_offsets)
         seen, self._ends = self._ends, found.ends
-        self._waiting.look(lambda: self.member.client.known_partitions(self._options.subscription), self._ends)
+        self._waiting.look(lambda: self.member.client.known_partitions(self._options.reading.subscription), self._ends)
         self._ages.observe(self._ends, time.time() * 1000)
         suspect = found.suspect
         if suspect and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in suspect})):
@@ -838,7 +840,7 @@ class GroupSession:
 
         def look() -> truncation.Look:
             found = truncation.look(client, begin, self.epochs.known)
-            if self._options.committed_only:
+            if self._options.fetching.committed_only:
                 found = replace(found, behind=frozenset(self._unstable.lost(client, begin, found.behind)))
             if found.doubtful or found.diverged:
                 client.existing(begin, of_any=True)  # which asks for their topics' ids, and leaders, too
@@ -881,10 +883,10 @@ class GroupSession:
 
         Ends of logs were looked up before: what is read next is older than any such record that came since.
         """
-        ending = self._options.ending
+        ending = self._options.reading.ending
         if ending is None:
             return
-        tps = positions.spoken_of(ending, self._at_first | set(self._ends), self._options.retry_delays_ms)
+        tps = positions.spoken_of(ending, self._at_first | set(self._ends), self._options.reading.retry_delays_ms)
         positions_of = {tp: ending.get(tp) for tp in tps if tp not in self._stops}
         # Of a partition made since the query started only a time tells where to stop.
         later = {tp for tp, p in positions_of.items() if tp not in self._at_first and not isinstance(p, AtTime)}

@@ -59,8 +59,8 @@ class StreamDriver:
         """Note the ends of all logs, and of what is due in retry topics; the query reads no further. Joins nothing."""
         client = LogClient(self._options)
         try:
-            ends = client.end_offsets(client.partitions(self._options.subscription))
-            due = Due(self._options.retry_delays_ms, client.offsets_for_times)
+            ends = client.end_offsets(client.partitions(self._options.reading.subscription))
+            due = Due(self._options.reading.retry_delays_ms, client.offsets_for_times)
             self._caps = {r.tp: r.end for r in due.of([OffsetRange(tp, 0, end) for tp, end in ends.items()])}
         finally:
             client.close()
@@ -147,7 +147,11 @@ class StreamDriver:
         session, self._session = self._session, None
         if session is not None:
             away = self._outage is not None and self._outage.away
-            session.stop(min(PROBE_MS, self._options.request_timeout_ms) if away else self._options.request_timeout_ms)
+            session.stop(
+                min(PROBE_MS, self._options.connection.request_timeout_ms)
+                if away
+                else self._options.connection.request_timeout_ms
+            )
 
     def _parsed(self, offset_json: dict[str, Any]) -> GroupOffset:
         """Spark shows the same offsets again and again, and each has all partitions."""
@@ -169,12 +173,12 @@ class StreamDriver:
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
             client, group_id = session.member.client, session.committer.group_id
-            outage = self._outage = Outage(client, group_id, self._options.max_broker_outage_ms)
-            if not self._options.subscription.manual:
+            outage = self._outage = Outage(client, group_id, self._options.connection.max_broker_outage_ms)
+            if not self._options.reading.subscription.manual:
                 self._idler = Idler(
                     lambda patience_ms: outage.leave_to_trigger(session.settle_idly, patience_ms),
                     self._lock,
-                    self._options.heartbeat_interval_ms,
+                    self._options.group.heartbeat_interval_ms,
                 )
         elif self._idler is not None:
             self._idler.raise_error()

@@ -28,7 +28,7 @@ class Unmanaged:
         self._group_id = group_id
         self._reader = reader
         self._events = events
-        self._subscription = options.subscription
+        self._subscription = options.reading.subscription
         self._checked = False
         self._generation: Generation | None = None
         self.client = GroupClient(options, group_id)

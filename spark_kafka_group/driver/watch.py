@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire import Brokers, FetchConnection, readable
 
 log = logging.getLogger(__name__)
@@ -42,11 +42,11 @@ OVERDUE_S = 1.0
 class Watch:
     """Long polls, one to each broker that leads a watched partition. For one thread."""
 
-    def __init__(self, options: Options, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: ClientOptions, clock: Callable[[], float] = time.monotonic) -> None:
         # The least that answers: of the first partition with a record, one record batch.
-        self._options = replace(options, fetch_min_bytes=1, fetch_max_bytes=1, max_partition_fetch_bytes=1)
+        self._fetching = replace(options.fetching, min_bytes=1, max_bytes=1, partition_max_bytes=1)
         self._clock = clock
-        self._brokers = Brokers(self._options, "driver")
+        self._brokers = Brokers(replace(options, fetching=self._fetching), "driver")
         self._asked: dict[int, tuple[float, dict[TopicPartition, int]]] = {}  # when the answer is overdue, and to what
         self._until = float("-inf")
         self._not_before = float("-inf")
@@ -111,7 +111,7 @@ class Watch:
         if connection.throttled_s > 0:
             raise BrokerError(f"node {node_id} has throttled this client")
         connection.send(positions)
-        overdue = self._clock() + self._options.fetch_max_wait_ms / 1000 + OVERDUE_S
+        overdue = self._clock() + self._fetching.max_wait_ms / 1000 + OVERDUE_S
         self._asked[node_id] = overdue, positions
 
     def _hears(self, patience_s: float) -> bool:

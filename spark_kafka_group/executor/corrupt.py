@@ -23,7 +23,8 @@ from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.executor.fetch import SILENCE, Chunk, Fetcher
 from spark_kafka_group.executor.search import Found, LeaderChangedError, Search, Seen
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import DEAD_LETTER, FAIL, Options
+from spark_kafka_group.options import ClientOptions, Options
+from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
 from spark_kafka_group.wire import Brokers
 
 if TYPE_CHECKING:
@@ -97,17 +98,17 @@ class Remedy:
         twin: decode.Decoder,
         fetcher: Fetcher,
         largest: int,
-        connect: Callable[[Options], Brokers] = Brokers,
+        connect: Callable[[ClientOptions], Brokers] = Brokers,
         outage: Outage | None = None,
     ) -> None:
-        self._policy = options.on_corrupt_record
+        self._policy = options.reading.on_corrupt_record
         self._scan = twin.scan
         self._fetcher = fetcher
         self._largest = largest
-        self._waits_s = options.poll_timeout_ms / 1000
+        self._waits_s = options.fetching.poll_timeout_ms / 1000
         self._outage = outage
         self._searching: Search | None = None
-        self._make_search: Callable[[], Search] = partial(Search, options, twin, connect, fetcher.epochs, outage)
+        self._make_search: Callable[[], Search] = partial(Search, options.client, twin, connect, fetcher.epochs, outage)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.dead_letters import DeadLetters

@@ -47,10 +47,10 @@ class DeadLetters:
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)
         context = TaskContext.get()
-        reader = Reader(self._options.group_id or "", SOURCE, 0 if context is None else context.partitionId())
+        reader = Reader(self._options.group.id or "", SOURCE, 0 if context is None else context.partitionId())
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
-        topic = dead_letter_topic(main_topic(tp.topic, self._options.retry_delays_ms))
+        topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
         if self._delivery is None:
             self._delivery = Delivery(self._options, self._outlives)
         said = list[BrokerError | None]()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group import plugins
 from spark_kafka_group.errors import InterceptorError
-from spark_kafka_group.options import INTERCEPTOR_METHODS
+from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 
 if TYPE_CHECKING:
     import pyarrow as pa

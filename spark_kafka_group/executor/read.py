@@ -13,7 +13,7 @@ from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.executor.fetch import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 from spark_kafka_group.wire.outage import Outage
@@ -46,14 +46,14 @@ def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[p
     brokers = brokers_for(options)
     brokers.speak(not outlives)  # who waits says it for itself
     batches = records(task, options, brokers, outage=Outage(options, brokers) if outlives else None)
-    return consumed(batches, options.interceptors) if options.interceptors else batches
+    return consumed(batches, options.reading.interceptors) if options.reading.interceptors else batches
 
 
 def records(
     task: ReadTask,
     options: Options,
     brokers: Brokers,
-    others: Callable[[Options], Brokers] = Brokers,
+    others: Callable[[ClientOptions], Brokers] = Brokers,
     outage: Outage | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """As :func:`read`, before interceptors.
@@ -65,17 +65,17 @@ def records(
     outage
         Waits for brokers that are away; None where that is an error once reading stalls.
     """
-    twin = decode.load(options.decoder)
-    largest = max(LARGEST_BATCH, options.fetch_max_bytes)
+    twin = decode.load(options.reading.decoder)
+    largest = max(LARGEST_BATCH, options.fetching.max_bytes)
     builder = twin.RecordBatchBuilder(
-        include_headers=options.include_headers,
-        check_crcs=options.check_crcs,
+        include_headers=options.reading.include_headers,
+        check_crcs=options.fetching.check_crcs,
         unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,
     )
     fetcher = Fetcher(
-        brokers, task.ranges, twin.scan, options.poll_timeout_ms / 1000, options.fail_on_data_loss, largest,
-        epochs=task.leader_epochs, outage=outage,
+        brokers, task.ranges, twin.scan, options.fetching.poll_timeout_ms / 1000, options.reading.fail_on_data_loss,
+        largest, epochs=task.leader_epochs, outage=outage,
     )  # fmt: skip
     with contextlib.ExitStack() as opened:
 

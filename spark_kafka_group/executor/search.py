@@ -18,7 +18,7 @@ from typing import NamedTuple
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError, CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode, frames
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition
 from spark_kafka_group.wire.outage import Outage, outlived
 from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
@@ -112,9 +112,9 @@ class Search:
 
     def __init__(
         self,
-        options: Options,
+        options: ClientOptions,
         twin: decode.Decoder,
-        connect: Callable[[Options], Brokers],
+        connect: Callable[[ClientOptions], Brokers],
         epochs: Mapping[TopicPartition, int],
         outage: Outage | None = None,
     ) -> None:
@@ -123,12 +123,12 @@ class Search:
         self._refresh = False
         self._epochs = epochs
         self.unanswered = False
-        least = replace(options, max_partition_fetch_bytes=1, fetch_min_bytes=1, fetch_max_wait_ms=0)
-        wide = max(WIDE_BYTES, 2 * options.max_partition_fetch_bytes)
-        self._brokers = connect(least)
-        self._wide = connect(
-            replace(least, max_partition_fetch_bytes=wide, fetch_max_bytes=max(wide, options.fetch_max_bytes))
-        )
+        fetching = options.fetching
+        least = replace(fetching, partition_max_bytes=1, min_bytes=1, max_wait_ms=0)
+        largest = max(WIDE_BYTES, 2 * fetching.partition_max_bytes)
+        wide = replace(least, partition_max_bytes=largest, max_bytes=max(largest, fetching.max_bytes))
+        self._brokers = connect(replace(options, fetching=least))
+        self._wide = connect(replace(options, fetching=wide))
         if outage is not None:
             self._brokers.speak(False)
             self._wide.speak(False)

@@ -10,8 +10,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from spark_kafka_group.destinations import is_topic_name
-from spark_kafka_group.json_text import MOST_DIGITS, excerpt, parsed_without_doubles
+from spark_kafka_group.json_text import excerpt, parsed_without_doubles
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
+from spark_kafka_group.option import integer, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 
 GROUP = "group"
@@ -22,32 +23,11 @@ LONGEST_PATTERN = 100_000
 """Longer ones take Python seconds to compile."""
 
 
-def text(raw: str) -> str:
-    """Any text."""
-    if not raw.strip():
-        raise ValueError("must not be empty")
-    return raw.strip()
-
-
 def name(raw: str) -> str:
     """A name that goes to brokers: of a group, or a client."""
     if len(text(raw).encode()) > LONGEST_NAME:
         raise ValueError(f"must have at most {LONGEST_NAME} bytes")
     return text(raw)
-
-
-def integer(low: int, high: int = INT32_MAX) -> Callable[[str], int]:
-    """A whole number within bounds."""
-
-    def parse(raw: str) -> int:
-        digits = re.fullmatch(r"[+-]?0*([0-9]+)", raw.strip(), re.ASCII)
-        if digits is None:
-            raise ValueError("must be a whole number")
-        if len(digits[1]) > MOST_DIGITS or not low <= int(raw) <= high:
-            raise ValueError(f"must be between {low} and {high}")
-        return int(raw)
-
-    return parse
 
 
 def buffer_bytes(raw: str) -> int | None:
@@ -56,26 +36,6 @@ def buffer_bytes(raw: str) -> int | None:
     if size == 0:
         raise ValueError(f"must be -1 (the system's) or between 1 and {INT32_MAX}")
     return None if size == -1 else size
-
-
-def boolean(raw: str) -> bool:
-    """true or false."""
-    if raw.strip().lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return raw.strip().lower() == "true"
-
-
-def choice(*words: str) -> Callable[[str], str]:
-    """One of some words, however they are capitalized."""
-    by_lower_case = {word.lower(): word for word in words}
-
-    def parse(raw: str) -> str:
-        word = by_lower_case.get(raw.strip().lower())
-        if word is None:
-            raise ValueError(f"must be one of {', '.join(words)}")
-        return word
-
-    return parse
 
 
 def servers(raw: str) -> str:
@@ -134,14 +94,6 @@ def partitions(raw: str) -> frozenset[TopicPartition]:
                 raise ValueError(f"{expected}; {excerpt(number)} of {topic} is not a partition number")
             found.append(TopicPartition(topic, number))
     return frozenset(found)
-
-
-def names(raw: str) -> tuple[str, ...]:
-    """Names, separated by commas."""
-    found = [name.strip() for name in raw.split(",")]
-    if not all(found):
-        raise ValueError("has an empty name: look for a stray comma")
-    return tuple(dict.fromkeys(found))
 
 
 def delays_ms(raw: str) -> tuple[int, ...]:

@@ -33,7 +33,7 @@ class HandOff:
     def __init__(self, settings: Settings, task: int, outlives: bool = False) -> None:
         self._settings = settings
         self._outlives = outlives
-        group = "" if settings.options is None else settings.options.group_id or settings.options.group_id_prefix
+        group = "" if settings.options is None else settings.options.group.id or settings.options.group.id_prefix
         self._reader = Reader(group, settings.handler_name, task)
         self._lock = threading.Lock()
         self._delivery: Delivery | None = None
@@ -108,7 +108,7 @@ def check_topics(settings: Settings) -> None:
 
     options = settings.options
     assert options is not None, "checked with the settings"
-    wanted = dict.fromkeys(name for topic in sorted(options.topics) for name in settings.destinations(topic))
+    wanted = dict.fromkeys(name for topic in sorted(options.reading.topics) for name in settings.destinations(topic))
     if not wanted:
         return
     client = LogClient(options)

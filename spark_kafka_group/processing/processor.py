@@ -140,10 +140,14 @@ class RecordProcessor:
             Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal), parsed,
             _name_of(handler),
         )  # fmt: skip
-        if parsed is not None and parsed.retry_delays_ms and set(parsed.retry_delays_ms) != set(retry_topics):
+        if (
+            parsed is not None
+            and parsed.reading.retry_delays_ms
+            and set(parsed.reading.retry_delays_ms) != set(retry_topics)
+        ):
             raise OptionError(
-                f"retry_topics is {list(retry_topics)} and the source's retryTopics {list(parsed.retry_delays_ms)}: "
-                f"what is sent to the ones has to be read from the others"
+                f"retry_topics is {list(retry_topics)} and the source's retryTopics "
+                f"{list(parsed.reading.retry_delays_ms)}: what is sent to the ones has to be read from the others"
             )
         _check_picklable(handler, self._settings)
 

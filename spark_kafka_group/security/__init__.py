@@ -4,8 +4,7 @@ Nothing here knows kafka-python; ``wire`` turns a :class:`Security` into connect
 starts imports this; what only TLS or SASL need is imported where it is used.
 """
 
-from spark_kafka_group.security.checks import check
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import Security
 
-__all__ = ["Secret", "Security", "check"]
+__all__ = ["Secret", "Security"]

@@ -15,12 +15,12 @@ def check(security: Security) -> None:
         Without the value of any secret.
     """
     protocol = security.security_protocol
-    if not security.sasl and (useless := security.given("sasl_")):
+    if not security.sasl and (useless := security.given_with("sasl.")):
         raise OptionError(
             f"{useless[0]} needs kafka.security.protocol SASL_PLAINTEXT or SASL_SSL; it is {protocol}, so nobody would "
             f"be authenticated"
         )
-    if not security.tls and (useless := security.given("ssl_")):
+    if not security.tls and (useless := security.given_with("ssl.")):
         raise OptionError(
             f"{useless[0]} needs kafka.security.protocol SSL or SASL_SSL; it is {protocol}, so nothing would be "
             f"encrypted"
@@ -41,7 +41,7 @@ def check(security: Security) -> None:
 def _store_problem(security: Security) -> str | None:
     """What is wrong with how stores are given, which are a file or PEM in the options themselves."""
     trusted, key, chain = "ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"
-    given = set(security.given("ssl_"))
+    given = set(security.given_with("ssl."))
     for location, inside in (("ssl.truststore.location", trusted), ("ssl.keystore.location", key)):
         if {f"kafka.{location}", f"kafka.{inside}"} <= given:
             return f"kafka.{location} and kafka.{inside} are both given: one of them"

@@ -11,8 +11,9 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
 from spark_kafka_group.security import allowed
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
+from spark_kafka_group.security.parsing import MECHANISMS, PASSWORD_MECHANISMS
 from spark_kafka_group.security.secret import Secret
-from spark_kafka_group.security.settings import MECHANISMS, PASSWORD_MECHANISMS, Security
+from spark_kafka_group.security.settings import Security
 
 MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -112,7 +113,7 @@ def credentials(security: Security) -> Credentials:
 
 
 def _user_password(security: Security, mechanism: str, module: LoginModule | None) -> UserPassword:
-    useless = security.given("sasl_oauthbearer") + security.given("sasl_login")
+    useless = security.given_with("sasl.oauthbearer") + security.given_with("sasl.login")
     if useless:
         raise OptionError(f"{useless[0]} is for OAUTHBEARER; kafka.sasl.mechanism is {mechanism}")
     if module is None:
@@ -141,7 +142,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
                 f"kafka.sasl.login.callback.handler.class ({shortened(handler)}) is a Java class: name module:Class of "
                 f"a Python class with token(), or give kafka.sasl.oauthbearer.token.endpoint.url"
             )
-        useless = security.given("sasl_oauthbearer")
+        useless = security.given_with("sasl.oauthbearer")
         if useless or module.options:
             raise OptionError(
                 f"{(useless or ['options in kafka.sasl.jaas.config'])[0]} cannot have an effect: "
@@ -155,7 +156,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
         raise OptionError(
             f"kafka.sasl.login.callback.handler.class ({handler}) needs kafka.sasl.oauthbearer.token.endpoint.url"
         )
-    useless = security.given("sasl_oauthbearer")
+    useless = security.given_with("sasl.oauthbearer")
     if useless:
         raise OptionError(f"{useless[0]} needs kafka.sasl.oauthbearer.token.endpoint.url")
     if any(name.startswith(CLAIM) for name in module.names()):

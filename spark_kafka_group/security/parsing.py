@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from spark_kafka_group.security.secret import Secret
-from spark_kafka_group.security.settings import MECHANISMS, TLS_PROTOCOLS
 
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 LONGEST_NAME, LONGEST_PATH = 255, 4096
 """Of a file, in bytes."""
 BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"

@@ -3,47 +3,127 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from spark_kafka_group.option import Section, names, option, text
+from spark_kafka_group.security import parsing
 from spark_kafka_group.security.secret import Secret
 
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
-TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 STORE_TYPES = ("JKS", "PKCS12", "PEM")
-PREFIXES = ("security_", "sasl_", "ssl_")
 
 
-@dataclass(frozen=True)
-class Security:
+@dataclass(frozen=True, repr=False)
+class Security(Section):
     """Kafka's security settings; an attribute is named as the setting is, with underscores."""
 
-    security_protocol: str = "PLAINTEXT"
-    sasl_mechanism: str | None = None
-    sasl_jaas_config: LoginModule | None = None
-    sasl_login_callback_handler_class: str | None = None
-    sasl_oauthbearer_token_endpoint_url: Secret | None = None
-    sasl_oauthbearer_client_credentials_client_id: str | None = None
-    sasl_oauthbearer_client_credentials_client_secret: Secret | None = None
-    sasl_oauthbearer_scope: str | None = None
-    ssl_truststore_location: str | None = None
-    ssl_truststore_password: Secret | None = None
-    ssl_truststore_type: str | None = None
-    ssl_truststore_certificates: str | None = None
-    ssl_keystore_location: str | None = None
-    ssl_keystore_password: Secret | None = None
-    ssl_keystore_type: str | None = None
-    ssl_keystore_key: Secret | None = None
-    ssl_keystore_certificate_chain: str | None = None
-    ssl_key_password: Secret | None = None
-    ssl_endpoint_identification_algorithm: Literal["https", ""] = "https"
-    ssl_protocol: str = "TLSv1.3"
-    ssl_enabled_protocols: tuple[str, ...] = TLS_PROTOCOLS
-    ssl_cipher_suites: tuple[str, ...] = ()
+    security_protocol: str = option(
+        "kafka.security.protocol", parsing.one_of(*PROTOCOLS),
+        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all below.",
+        default="PLAINTEXT",
+    )  # fmt: skip
+    sasl_mechanism: str | None = option(
+        "kafka.sasl.mechanism", parsing.mechanism, "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.",
+        shown="required with SASL",
+    )  # fmt: skip
+    sasl_jaas_config: LoginModule | None = option(
+        "kafka.sasl.jaas.config", parsing.login_module,
+        "Kafka's login module with its options, as Java clients have it: `…ScramLoginModule required username=\"…\" "
+        "password=\"…\";`.",
+        shown="required for `PLAIN` and `SCRAM`", secret=True,
+    )  # fmt: skip
+    sasl_login_callback_handler_class: str | None = option(
+        "kafka.sasl.login.callback.handler.class", text,
+        "OAUTHBEARER with tokens of your own: `module:Class` with `token()` and, if you like, `extensions()`.",
+        shown="none",
+    )  # fmt: skip
+    sasl_oauthbearer_token_endpoint_url: Secret | None = option(
+        "kafka.sasl.oauthbearer.token.endpoint.url", parsing.endpoint,
+        "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token. "
+        "`http:` and `file:` have to be allowed, see Security.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    sasl_oauthbearer_client_credentials_client_id: str | None = option(
+        "kafka.sasl.oauthbearer.client.credentials.client.id", text,
+        "OAUTHBEARER: the client's id at the token endpoint; also `clientId` in `kafka.sasl.jaas.config`.",
+        shown="none",
+    )  # fmt: skip
+    sasl_oauthbearer_client_credentials_client_secret: Secret | None = option(
+        "kafka.sasl.oauthbearer.client.credentials.client.secret", parsing.secret,
+        "OAUTHBEARER: the client's secret; also `clientSecret` in `kafka.sasl.jaas.config`.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    sasl_oauthbearer_scope: str | None = option(
+        "kafka.sasl.oauthbearer.scope", text,
+        "OAUTHBEARER: the scope to ask for; also `scope` in `kafka.sasl.jaas.config`.",
+        shown="none",
+    )  # fmt: skip
+    ssl_truststore_location: str | None = option(
+        "kafka.ssl.truststore.location", parsing.location,
+        "A file with the certificates to trust, PEM or PKCS12.",
+        shown="what the system trusts", secret=True,
+    )  # fmt: skip
+    ssl_truststore_password: Secret | None = option(
+        "kafka.ssl.truststore.password", parsing.secret, "Password of a truststore that is PKCS12.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_truststore_type: str | None = option(
+        "kafka.ssl.truststore.type", parsing.one_of(*STORE_TYPES),
+        "`PKCS12`, `PEM` or `JKS`, as Java has it: not needed, as files show what they are.",
+        shown="what the file is",
+    )  # fmt: skip
+    ssl_truststore_certificates: str | None = option(
+        "kafka.ssl.truststore.certificates", text, "The certificates to trust, PEM in the option itself.",
+        shown="none",
+    )  # fmt: skip
+    ssl_keystore_location: str | None = option(
+        "kafka.ssl.keystore.location", parsing.location,
+        "A file with this client's private key and certificate chain, PEM or PKCS12, for mutual TLS.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_keystore_password: Secret | None = option(
+        "kafka.ssl.keystore.password", parsing.secret, "Password of a keystore that is PKCS12.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_keystore_type: str | None = option(
+        "kafka.ssl.keystore.type",
+        parsing.one_of(*STORE_TYPES),
+        "As `kafka.ssl.truststore.type`.",
+        shown="what the file is",
+    )
+    ssl_keystore_key: Secret | None = option(
+        "kafka.ssl.keystore.key", parsing.secret, "This client's private key, PEM in the option itself.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_keystore_certificate_chain: str | None = option(
+        "kafka.ssl.keystore.certificate.chain", text,
+        "The certificate chain to `kafka.ssl.keystore.key`, PEM in the option itself.",
+        shown="none",
+    )  # fmt: skip
+    ssl_key_password: Secret | None = option(
+        "kafka.ssl.key.password", parsing.secret, "Password of a private key that is PEM.",
+        shown="none", secret=True,
+    )  # fmt: skip
+    ssl_endpoint_identification_algorithm: str = option(
+        "kafka.ssl.endpoint.identification.algorithm", parsing.identification,
+        "`https`: a broker's certificate must be for the name it is reached by. Empty: any name.",
+        default="https",
+    )  # fmt: skip
+    ssl_protocol: str = option(
+        "kafka.ssl.protocol", parsing.newest_tls, "The newest version of TLS to speak.", default="TLSv1.3"
+    )
+    ssl_enabled_protocols: tuple[str, ...] = option(
+        "kafka.ssl.enabled.protocols", parsing.tls_versions, "Versions of TLS to speak.",
+        default=parsing.TLS_PROTOCOLS, shown="`TLSv1.2,TLSv1.3`",
+    )  # fmt: skip
+    ssl_cipher_suites: tuple[str, ...] = option(
+        "kafka.ssl.cipher.suites", names,
+        "Cipher suites to offer, by Java's names. Those of TLS 1.3 all or none.",
+        default=(), shown="OpenSSL's",
+    )  # fmt: skip
 
     @property
     def tls(self) -> bool:
@@ -55,16 +135,6 @@ class Security:
         """Whether connections are authenticated by SASL."""
         return self.security_protocol.startswith("SASL_")
 
-    def given(self, prefix: str) -> list[str]:
-        """Names, as Kafka has them, of the settings with this prefix that are not at their defaults."""
-        fields = type(self).__dataclass_fields__.values()
-        return [
-            option_name(field.name)
-            for field in fields
-            if field.name.startswith(prefix) and getattr(self, field.name) != field.default
-        ]
-
-
-def option_name(attribute: str) -> str:
-    """The option that an attribute of :class:`Security` holds."""
-    return f"kafka.{attribute.replace('_', '.')}"
+    def given_with(self, prefix: str) -> list[str]:
+        """Names of the options that are not at their defaults, and begin so after ``kafka.``."""
+        return [name for name in self.given() if name.startswith(f"kafka.{prefix}")]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group import parsing
+from spark_kafka_group.options import parsing
 
 Commands = Any
 """What ``ArgumentParser.add_subparsers`` returns."""

@@ -43,7 +43,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         return GroupAdmin(options)
     except BrokerTimeoutError as error:
         raise ToolError(
-            f"no broker answered at {args.bootstrap_server} within {options.request_timeout_ms} ms: check "
+            f"no broker answered at {args.bootstrap_server} within {options.connection.request_timeout_ms} ms: check "
             f"--bootstrap-server, or raise request.timeout.ms in --command-config: {error}"
         ) from error
     except BrokerError as error:

@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
@@ -58,8 +58,8 @@ class GroupAdmin:
         Here, and by everything below.
     """
 
-    def __init__(self, options: Options) -> None:
-        self._timeout_ms = options.request_timeout_ms
+    def __init__(self, options: ClientOptions) -> None:
+        self._timeout_ms = options.connection.request_timeout_ms
         # The reset policy is for a log whose start moved while it was read.
         self._consumer = connected_consumer(options, "admin", group_id=None, auto_offset_reset="earliest")
         self._manager = self._consumer._client._manager

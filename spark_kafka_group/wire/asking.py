@@ -14,7 +14,7 @@ from typing import Any
 from kafka.protocol.consumer import FetchRequest
 
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import Fetching
 
 CORRELATION_ID_AT = 8
 """After the frame's size, the request's kind and its version."""
@@ -38,8 +38,8 @@ class FetchRequests:
         Of the API.
     """
 
-    def __init__(self, options: Options, client_id: str, version: int) -> None:
-        self._options = options
+    def __init__(self, fetching: Fetching, client_id: str, version: int) -> None:
+        self._fetching = fetching
         self._client_id = client_id
         self._version = version
         self._template = lru_cache(KEPT_SHAPES)(self._written)
@@ -99,16 +99,16 @@ class FetchRequests:
                 fetch_offset=position,
                 last_fetched_epoch=-1,
                 log_start_offset=-1,
-                partition_max_bytes=self._options.max_partition_fetch_bytes,
+                partition_max_bytes=self._fetching.partition_max_bytes,
             )
 
         request = FetchRequest(
             version=self._version,
             replica_id=-1,
-            max_wait_ms=self._options.fetch_max_wait_ms,
-            min_bytes=self._options.fetch_min_bytes,
-            max_bytes=self._options.fetch_max_bytes,
-            isolation_level=int(self._options.committed_only),
+            max_wait_ms=self._fetching.max_wait_ms,
+            min_bytes=self._fetching.min_bytes,
+            max_bytes=self._fetching.max_bytes,
+            isolation_level=int(self._fetching.committed_only),
             session_id=0,
             session_epoch=-1,
             topics=[

@@ -14,7 +14,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.fetch import FetchConnection
 from spark_kafka_group.wire.fetched import VERSIONS
@@ -35,11 +35,11 @@ class Brokers:
         Ends the client id that brokers see.
     """
 
-    def __init__(self, options: Options, role: str = "executor") -> None:
+    def __init__(self, options: ClientOptions, role: str = "executor") -> None:
         self._options = options
         self._role = role
         self._speaks = role != "driver"
-        self.retry_backoff_s = options.retry_backoff_ms / 1000
+        self.retry_backoff_s = options.connection.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
         self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
@@ -53,7 +53,9 @@ class Brokers:
     def known(self) -> list[str]:
         """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
         told = [] if self._client is None else self._client.cluster.brokers()
-        return sorted(f"{broker.host}:{broker.port}" for broker in told) or self._options.bootstrap_servers.split(",")
+        return sorted(
+            f"{broker.host}:{broker.port}" for broker in told
+        ) or self._options.connection.bootstrap_servers.split(",")
 
     @property
     def last_failure(self) -> str | None:
@@ -162,7 +164,9 @@ class Brokers:
                 self._client._manager.doubt(node_id)
             connection = self._connections.get(node_id)
             if connection is not None:
-                self._patience_s[node_id] = min(2 * connection.patience_s, self._options.request_timeout_ms / 1000)
+                self._patience_s[node_id] = min(
+                    2 * connection.patience_s, self._options.connection.request_timeout_ms / 1000
+                )
         self.drop(node_id)
 
     def drop(self, node_id: int) -> None:
@@ -191,7 +195,7 @@ class Brokers:
                 resolved_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
             )
             try:
-                client._manager.bootstrap(self._options.request_timeout_ms)
+                client._manager.bootstrap(self._options.connection.request_timeout_ms)
             except BaseException:
                 client.close()
                 raise
@@ -199,7 +203,7 @@ class Brokers:
         return self._client
 
     def _run(self, call: Callable[[], Any], timeout_ms: float | None = None) -> Any:
-        limit_ms = self._options.request_timeout_ms
+        limit_ms = self._options.connection.request_timeout_ms
         return run_within(
             self._bootstrapped()._manager, limit_ms if timeout_ms is None else min(timeout_ms, limit_ms), call
         )

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.connect import (
     API_TIMEOUT,
     connected_consumer,
@@ -40,15 +40,15 @@ class Calls:
         When no broker can be reached.
     """
 
-    def __init__(self, options: Options, **of_a_member: Any) -> None:
+    def __init__(self, options: ClientOptions, **of_a_member: Any) -> None:
         self.options = options
         self.answers = Answers()
         self.consumer: KafkaConsumer = connected_consumer(
             options,
             "driver",
-            fetch_max_wait_ms=options.fetch_max_wait_ms,
-            metadata_max_age_ms=options.metadata_max_age_ms,
-            isolation_level=options.isolation_level,
+            fetch_max_wait_ms=options.fetching.max_wait_ms,
+            metadata_max_age_ms=options.connection.metadata_max_age_ms,
+            isolation_level=options.fetching.isolation_level,
             **of_a_member,
         )
         ask_seldom(self.consumer)
@@ -66,7 +66,7 @@ class Calls:
 
     def run(self, call: Callable[[], Any]) -> Any:
         """What `call` returns on kafka-python's loop, within kafka.request.timeout.ms; raises kafka-python's errors."""
-        return run_within(self.manager, min(self.options.request_timeout_ms, self.left_ms), call)
+        return run_within(self.manager, min(self.options.connection.request_timeout_ms, self.left_ms), call)
 
     def refresh(self, timeout_ms: float) -> None:
         """Ask any broker for metadata."""
@@ -83,11 +83,11 @@ class Calls:
         ------
         GroupKafkaError
         """
-        limit_s = (timeout_ms or self.options.default_api_timeout_ms) / 1000
+        limit_s = (timeout_ms or self.options.connection.default_api_timeout_ms) / 1000
         deadline = min(self._ends_at, time.monotonic() + limit_s)
         with translated(doing, self.answers, limit, lambda: self.manager.last_failure):
-            return retried(deadline, call, pause_s=self.options.retry_backoff_ms / 1000)
+            return retried(deadline, call, pause_s=self.options.connection.retry_backoff_ms / 1000)
 
     def close(self) -> None:
         """Stop the I/O thread and close connections. Harmless when repeated."""
-        self.consumer.close(autocommit=False, timeout_ms=self.options.request_timeout_ms)
+        self.consumer.close(autocommit=False, timeout_ms=self.options.connection.request_timeout_ms)

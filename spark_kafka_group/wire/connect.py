@@ -21,7 +21,7 @@ from spark_kafka_group.errors import (
     MembershipLostError,
     UnsupportedVersionError,
 )
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
 from spark_kafka_group.wire.leaders import wait_for_leaders
 from spark_kafka_group.wire.liveness import noticing
@@ -114,7 +114,7 @@ def _out_of_time(
     return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
 
 
-def connection_configs(options: Options, role: str) -> dict[str, Any]:
+def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
     """What every connection needs, as kafka-python names it.
 
     Raises
@@ -124,19 +124,22 @@ def connection_configs(options: Options, role: str) -> dict[str, Any]:
     """
     return (
         security_configs(options.security)
-        | options.passed_on()
+        | options.connection.passed_on()
         | {
-            "bootstrap_servers": options.bootstrap_servers.split(","),
-            "client_id": f"{options.client_id}-{role}",
-            "request_timeout_ms": options.request_timeout_ms,
+            "bootstrap_servers": options.connection.bootstrap_servers.split(","),
+            "client_id": f"{options.connection.client_id}-{role}",
+            "request_timeout_ms": options.connection.request_timeout_ms,
             "socket_options": socket_options(options, noticing()),
         }
     )
 
 
-def socket_options(options: Options, liveness: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+def socket_options(options: ClientOptions, liveness: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
     """Of every connection to a broker."""
-    buffers = {socket.SO_RCVBUF: options.receive_buffer_bytes, socket.SO_SNDBUF: options.send_buffer_bytes}
+    buffers = {
+        socket.SO_RCVBUF: options.connection.receive_buffer_bytes,
+        socket.SO_SNDBUF: options.connection.send_buffer_bytes,
+    }
     return [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         *liveness,
@@ -144,7 +147,7 @@ def socket_options(options: Options, liveness: list[tuple[int, int, int]]) -> li
     ]
 
 
-def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaConsumer:
+def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> KafkaConsumer:
     """A KafkaConsumer that has reached a broker and commits nothing by itself.
 
     Raises
@@ -156,7 +159,7 @@ def connected_consumer(options: Options, role: str, **configs: Any) -> KafkaCons
     return consumer
 
 
-def connected(kind: type[T], options: Options, role: str, speaks: bool = True, **configs: Any) -> T:
+def connected(kind: type[T], options: ClientOptions, role: str, speaks: bool = True, **configs: Any) -> T:
     """A client of kafka-python's that has reached a broker.
 
     Parameters
@@ -177,12 +180,12 @@ def connected(kind: type[T], options: Options, role: str, speaks: bool = True, *
         return clients[-1]
 
     always = connection | {
-        "bootstrap_timeout_ms": options.request_timeout_ms,
+        "bootstrap_timeout_ms": options.connection.request_timeout_ms,
         "metrics_enabled": False,
         "kafka_client": make_client,
     }
     try:
-        with translated(f"connecting to {options.bootstrap_servers}"):
+        with translated(f"connecting to {options.connection.bootstrap_servers}"):
             return kind(**always | configs)
     except BaseException:
         # It started its I/O thread before it failed and keeps no handle to stop it.

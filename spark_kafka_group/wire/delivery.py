@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.outage import Outage
 from spark_kafka_group.wire.produce import ATTEMPTS_WITHIN, Headers, Producer
 from spark_kafka_group.wire.reached import unreached
@@ -57,9 +57,9 @@ class Delivery:
         after four times kafka.request.timeout.ms.
     """
 
-    def __init__(self, options: Options, outlives: bool) -> None:
+    def __init__(self, options: ClientOptions, outlives: bool) -> None:
         self._options = options
-        self._limit_s = options.request_timeout_ms * ATTEMPTS_WITHIN / 1000
+        self._limit_s = options.connection.request_timeout_ms * ATTEMPTS_WITHIN / 1000
         self._outage = Outage(options, self) if outlives else None
         self._handed_over: queue.SimpleQueue[_Letter | None] = queue.SimpleQueue()
         self._lock = threading.Condition()
@@ -87,7 +87,7 @@ class Delivery:
     def known(self) -> list[str]:
         """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
         told = [] if self._producer is None else self._producer.known()
-        return told or self._options.bootstrap_servers.split(",")
+        return told or self._options.connection.bootstrap_servers.split(",")
 
     def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Headers, settled: Settled

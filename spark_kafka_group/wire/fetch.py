@@ -13,7 +13,7 @@ from types import MappingProxyType
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.asking import FetchRequests
 from spark_kafka_group.wire.connect import LARGEST_BATCH
 from spark_kafka_group.wire.deadline import Deadline
@@ -54,7 +54,7 @@ class FetchConnection:
     def __init__(
         self,
         sock: socket.socket,
-        options: Options,
+        options: ClientOptions,
         role: str,
         version: int,
         lifetime_s: float | None = None,
@@ -63,7 +63,7 @@ class FetchConnection:
         self._sock = sock
         self._options = options
         self._version = version
-        self._requests = FetchRequests(options, f"{options.client_id}-{role}", version)
+        self._requests = FetchRequests(options.fetching, f"{options.connection.client_id}-{role}", version)
         # Where the kernel knows the limit itself, one call receives a whole response, and no poll comes before.
         self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
         if self._whole:
@@ -77,7 +77,7 @@ class FetchConnection:
         self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
-        self._frame_limit = max(LARGEST_BATCH, options.fetch_max_bytes + options.max_partition_fetch_bytes)
+        self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
 
     @property
     def idle(self) -> bool:
@@ -92,7 +92,7 @@ class FetchConnection:
     @property
     def throttled_s(self) -> float:
         """How long the broker wants the next request to wait (KIP-219): at most kafkaConsumer.pollTimeoutMs."""
-        return min(max(0.0, self._not_before - time.monotonic()), self._options.poll_timeout_ms / 1000)
+        return min(max(0.0, self._not_before - time.monotonic()), self._options.fetching.poll_timeout_ms / 1000)
 
     def fileno(self) -> int:
         """Of the socket, for selectors."""
@@ -151,7 +151,9 @@ class FetchConnection:
         if correlation_id != self._in_flight.pop(0):
             raise AnswerError("the response belongs to another request")
         try:
-            throttle_ms, error_code, partitions = fetched(frame[4:], self._version, self._options.committed_only)
+            throttle_ms, error_code, partitions = fetched(
+                frame[4:], self._version, self._options.fetching.committed_only
+            )
         except (ValueError, struct.error) as error:
             raise AnswerError(f"not a fetch response: {error}") from error
         if throttle_ms:
@@ -164,7 +166,7 @@ class FetchConnection:
         """Of a request that is sent, or a response that is read; the socket waits as long as its broker may."""
         if self._limit_s != self.patience_s:
             self._limit(self.patience_s)
-        return Deadline(self._options.request_timeout_ms / 1000)
+        return Deadline(self._options.connection.request_timeout_ms / 1000)
 
     def _limit(self, seconds: float) -> None:
         """Let the socket wait so long for a byte to come, or to go."""
@@ -211,8 +213,8 @@ class FetchConnection:
     def _too_slow(self, received: int, size: int) -> TimeoutError:
         return TimeoutError(
             f"{received} of {size} bytes have come within kafka.request.timeout.ms "
-            f"({self._options.request_timeout_ms}): if the network is slow, raise it, or lower kafka.fetch.max.bytes "
-            f"({self._options.fetch_max_bytes}) and kafka.max.partition.fetch.bytes"
+            f"({self._options.connection.request_timeout_ms}): if the network is slow, raise it, or lower "
+            f"kafka.fetch.max.bytes ({self._options.fetching.max_bytes}) and kafka.max.partition.fetch.bytes"
         )
 
     def close(self) -> None:
@@ -220,9 +222,9 @@ class FetchConnection:
         self._sock.close()
 
 
-def usual_patience_s(options: Options) -> float:
+def usual_patience_s(options: ClientOptions) -> float:
     """How long a broker may take to begin a response, or pause, before it is doubted."""
-    return min(options.fetch_max_wait_ms / 1000 + OVERDUE_S, options.request_timeout_ms / 1000)
+    return min(options.fetching.max_wait_ms / 1000 + OVERDUE_S, options.connection.request_timeout_ms / 1000)
 
 
 def readable(connections: Collection[FetchConnection], timeout_s: float = 0) -> list[FetchConnection]:

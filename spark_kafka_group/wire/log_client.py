@@ -13,8 +13,8 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
-from spark_kafka_group.options import Options
-from spark_kafka_group.subscription import Subscription
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire.calls import Calls
 from spark_kafka_group.wire.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
@@ -44,7 +44,7 @@ class LogClient:
         When no broker can be reached.
     """
 
-    def __init__(self, options: Options, calls: Calls | None = None) -> None:
+    def __init__(self, options: ClientOptions, calls: Calls | None = None) -> None:
         self._options = options
         self._calls = calls or Calls(options)
         self._consumer = self._calls.consumer
@@ -220,7 +220,7 @@ class LogClient:
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
     ) -> dict[TopicPartition, Any]:
         existing = list(tps)
-        slice_ms = self._options.request_timeout_ms * LOOKUP_SLICE
+        slice_ms = self._options.connection.request_timeout_ms * LOOKUP_SLICE
 
         def look_up(left_ms: float) -> dict[TopicPartition, Any]:
             wanted = [KafkaTopicPartition(*tp) for tp in existing]
@@ -241,15 +241,15 @@ class LogClient:
         """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""
 
         def attempt() -> T:
-            found: T = self._calls.retried(doing, call, self._options.request_timeout_ms, REQUEST_TIMEOUT)
+            found: T = self._calls.retried(doing, call, self._options.connection.request_timeout_ms, REQUEST_TIMEOUT)
             return found
 
-        for _ in range(self._options.fetch_offset_num_retries - 1):
+        for _ in range(self._options.fetching.offset_retries - 1):
             try:
                 return attempt()
             except BrokerTimeoutError as error:
                 log.warning("%s; asking again", error)
-                time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+                time.sleep(self._options.fetching.offset_retry_interval_ms / 1000)
         return attempt()
 
 

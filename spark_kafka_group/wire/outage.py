@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire.reached import unreached
 
@@ -47,16 +47,18 @@ class Outage:
 
     def __init__(
         self,
-        options: Options,
+        options: ClientOptions,
         brokers: Client,
         now_s: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._brokers = brokers
-        self._limit_ms = options.max_broker_outage_ms
-        self._said_after_s = min(SAID_AFTER_S, options.poll_timeout_ms / 1000)
-        self._first_pause_s = max(LEAST_PAUSE_S, options.retry_backoff_ms / 1000, options.reconnect_backoff_ms / 1000)
-        self._longest_pause_s = max(self._first_pause_s, options.reconnect_backoff_max_ms / 1000)
+        self._limit_ms = options.connection.max_broker_outage_ms
+        self._said_after_s = min(SAID_AFTER_S, options.fetching.poll_timeout_ms / 1000)
+        self._first_pause_s = max(
+            LEAST_PAUSE_S, options.connection.retry_backoff_ms / 1000, options.connection.reconnect_backoff_ms / 1000
+        )
+        self._longest_pause_s = max(self._first_pause_s, options.connection.reconnect_backoff_max_ms / 1000)
         self._now_s = now_s
         self._clock = clock
         self._missed: set[TopicPartition] = set()

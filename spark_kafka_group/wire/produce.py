@@ -19,7 +19,7 @@ from kafka.producer.transaction_manager import TransactionState
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.connect import LARGEST_BATCH, connected, ms_until, socket_options, translated
 from spark_kafka_group.wire.liveness import noticing
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, name_of, reaction_to
@@ -67,19 +67,19 @@ class Producer:
         When no broker can be reached.
     """
 
-    def __init__(self, options: Options, attempt: Attempt | None = None, speaks: bool = True) -> None:
-        self._request_timeout_ms = options.request_timeout_ms
-        self._timeout_ms = options.request_timeout_ms * ATTEMPTS_WITHIN if attempt is None else math.inf
+    def __init__(self, options: ClientOptions, attempt: Attempt | None = None, speaks: bool = True) -> None:
+        self._request_timeout_ms = options.connection.request_timeout_ms
+        self._timeout_ms = options.connection.request_timeout_ms * ATTEMPTS_WITHIN if attempt is None else math.inf
         self._unsettled = 0
         self._settling = threading.Condition()
         self._producer = connected(
             KafkaProducer, options, "producer", speaks=speaks,
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
-            max_block_ms=options.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
+            max_block_ms=options.connection.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
             # A record that its producer compressed may be over the topics' limit without.
             compression_type="gzip",
             # While a broker waits for its followers it takes no more bytes, and that is no sign of death.
-            socket_options=socket_options(options, noticing(options.request_timeout_ms)),
+            socket_options=socket_options(options, noticing(options.connection.request_timeout_ms)),
         )  # fmt: skip
         _go_on_after_refusals(self._producer._transaction_manager)
         _ask_again_for_producer_id(self._producer._transaction_manager)

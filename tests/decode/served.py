@@ -96,7 +96,7 @@ class Connection:
     retry_backoff_s = 0.0
 
     def __init__(self, served: Served, options: Options) -> None:
-        self._served, self._most, self._owed = served, options.max_partition_fetch_bytes, list[int]()
+        self._served, self._most, self._owed = served, options.fetching.partition_max_bytes, list[int]()
 
     def leaders(self, tps: Any, refresh: bool) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 1)

@@ -55,7 +55,7 @@ class Query:
             start = self._batch(batch, start, self._offsets[batch])
         while True:
             self._stop_at("before-commit")
-            end = self._driver.latest_offset(start, self._options.max_offsets_per_trigger)
+            end = self._driver.latest_offset(start, self._options.reading.max_offsets_per_trigger)
             self._stop_at("after-commit")
             if end != start:
                 batch = self._offsets.last() + 1

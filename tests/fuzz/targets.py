@@ -5,7 +5,6 @@ To add one: write a function that takes bytes and raises for whatever must not h
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import os
@@ -27,7 +26,8 @@ from twins import DisagreementError
 from spark_kafka_group import error_headers, notes, offsets_topic
 from spark_kafka_group.errors import OffsetFormatError, OptionError
 from spark_kafka_group.offsets import GroupOffset
-from spark_kafka_group.options import OPTION_NAMES, Options, check_for_batch
+from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
+from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
 from spark_kafka_group.tools import events, history, invariants
 from spark_kafka_group.tools.errors import ToolError
@@ -211,7 +211,7 @@ def _notes(data: bytes) -> None:
 
 IMPORTING = re.compile(r"rebalanceListener|interceptors|partition\.assignment\.strategy", re.IGNORECASE)
 READING = re.compile(r"\.location|\.url|pauseFile|eventLog", re.IGNORECASE)
-SECRETS = {field.metadata["name"] for field in dataclasses.fields(Options) if field.metadata["secret"]}
+SECRETS = {field.metadata["name"] for _, field in DECLARED.values() if field.metadata["secret"]}
 
 
 def _options(data: bytes) -> None:
@@ -234,8 +234,8 @@ def _options(data: bytes) -> None:
         return
     if "hunter2" in repr(options):
         raise DisagreementError("a password is in a repr")
-    options.subscription.includes("orders")
-    for bound in (options.starting, options.ending):
+    options.reading.subscription.includes("orders")
+    for bound in (options.reading.starting, options.reading.ending):
         list(bound.positions() if bound is not None else ())
 
 

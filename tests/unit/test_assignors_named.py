@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_group.driver.assignors import BUILT_IN, resolve
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options import JAVA_STRATEGIES
+from spark_kafka_group.options.checks import JAVA_STRATEGIES
 
 
 class Mine:

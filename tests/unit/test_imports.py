@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "options", "outlasted",
-    "plugins", "printable", "schema", "security", "task", "timing",
+    "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "option", "options",
+    "outlasted", "plugins", "printable", "schema", "security", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
@@ -22,8 +22,9 @@ ALLOWED = {
     "offsets": {"errors", "json_text", "printable"},
     "files": set(),
     "plugins": {"errors", "json_text"},
-    "security": {"errors", "files", "json_text", "plugins"},
-    "options": {"destinations", "errors", "json_text", "offsets", "plugins", "security"},
+    "option": {"json_text", "offsets"},
+    "security": {"errors", "files", "json_text", "option", "plugins"},
+    "options": {"destinations", "errors", "json_text", "offsets", "option", "plugins", "security"},
     "outlasted": set(),
     "schema": set(),
     "notes": {"json_text"},
@@ -119,7 +120,7 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "destinations", "errors", "executor", "json_text", "offsets", "options", "plugins", "printable", "schema",
+    "destinations", "errors", "executor", "json_text", "offsets", "option", "options", "plugins", "printable", "schema",
     "security", "source", "task", "timing", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {

@@ -1,6 +1,5 @@
 """Options: names, types, defaults, and errors before anything touches the network."""
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -8,7 +7,9 @@ import pytest
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.options import Options, check_for_batch, markdown_table
+from spark_kafka_group.options import DECLARED, Options
+from spark_kafka_group.options.checks import check_for_batch
+from spark_kafka_group.options.documentation import markdown_table
 from spark_kafka_group.options.unsupported import UNSUPPORTED
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -31,24 +32,24 @@ def test_words_are_taken_however_they_are_capitalized_and_mean_one_thing():
 
 def test_defaults_are_kafkas():
     options = parse()
-    assert options.session_timeout_ms == 45_000
-    assert options.heartbeat_interval_ms == 3_000
-    assert options.max_poll_interval_ms == 300_000
-    assert options.request_timeout_ms == 30_000
-    assert (options.fetch_min_bytes, options.fetch_max_wait_ms) == (1, 500)
-    assert (options.fetch_max_bytes, options.max_partition_fetch_bytes) == (52_428_800, 1_048_576)
-    assert options.check_crcs
+    assert options.group.session_timeout_ms == 45_000
+    assert options.group.heartbeat_interval_ms == 3_000
+    assert options.group.max_poll_interval_ms == 300_000
+    assert options.connection.request_timeout_ms == 30_000
+    assert (options.fetching.min_bytes, options.fetching.max_wait_ms) == (1, 500)
+    assert (options.fetching.max_bytes, options.fetching.partition_max_bytes) == (52_428_800, 1_048_576)
+    assert options.fetching.check_crcs
 
 
 def test_several_topics_and_servers():
     options = parse(subscribe=" a, b,a", **{"kafka.bootstrap.servers": "h1:1, [::1]:2"})
-    assert options.topics == ("a", "b")
-    assert options.bootstrap_servers == "h1:1,[::1]:2"
+    assert options.reading.topics == ("a", "b")
+    assert options.connection.bootstrap_servers == "h1:1,[::1]:2"
 
 
 def test_starting_offsets_as_json():
     options = parse(startingOffsets='{"orders": {"0": 23, "1": -2}}')
-    assert dict(options.starting.positions()) == {"orders-0": 23, "orders-1": -2}
+    assert dict(options.reading.starting.positions()) == {"orders-0": 23, "orders-1": -2}
 
 
 def test_a_missing_required_option_is_named():
@@ -247,8 +248,8 @@ def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():
     assert dict(named.starting.positions()) == {"orders-0": 2**63 - 1}
     parse(startingOffsetsByTimestamp='{"orders": 9223372036854775807}')
     assert named.receive_buffer_bytes is None
-    assert parse(**{"kafka.send.buffer.bytes": "-1"}).send_buffer_bytes is None
-    assert parse(**{"kafka.send.buffer.bytes": "65536"}).send_buffer_bytes == 65536
+    assert parse(**{"kafka.send.buffer.bytes": "-1"}).connection.send_buffer_bytes is None
+    assert parse(**{"kafka.send.buffer.bytes": "65536"}).connection.send_buffer_bytes == 65536
 
 
 def test_repr_shows_names_but_no_values():
@@ -261,4 +262,4 @@ def test_the_readme_has_the_table_of_options_as_the_code_has_it():
 
 
 def test_every_option_is_documented():
-    assert all(len(field.metadata["doc"]) > 20 for field in dataclasses.fields(Options))
+    assert all(len(field.metadata["doc"]) > 20 for _, field in DECLARED.values())

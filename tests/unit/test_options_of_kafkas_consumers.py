@@ -58,6 +58,6 @@ def test_what_is_passed_on_is_what_kafka_pythons_connections_know():
         "kafka.socket.connection.setup.timeout.ms": "77", "kafka.socket.connection.setup.timeout.max.ms": "88",
         "kafka.proxy.url": "http://u:p@h:1",
     }  # fmt: skip
-    passed_on = Options.parse(REQUIRED | given).passed_on()
+    passed_on = Options.parse(REQUIRED | given).connection.passed_on()
     assert passed_on.keys() <= {*KafkaConsumer.DEFAULT_CONFIG, *KafkaConnectionManager.DEFAULT_CONFIG}
     assert {77, 88, "http://u:p@h:1"} <= set(passed_on.values())

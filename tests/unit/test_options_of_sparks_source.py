@@ -41,11 +41,11 @@ def test_names_are_case_insensitive(name, field, case):
 
 def test_defaults_are_sparks():
     options = Options.parse(TOPIC)
-    assert options.fail_on_data_loss
-    assert not options.include_headers
-    assert options.max_trigger_delay_ms == 15 * 60 * 1000
-    assert (options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms) == (3, 1000)
-    assert options.poll_timeout_ms == 120_000
+    assert options.reading.fail_on_data_loss
+    assert not options.reading.include_headers
+    assert options.reading.max_trigger_delay_ms == 15 * 60 * 1000
+    assert (options.fetching.offset_retries, options.fetching.offset_retry_interval_ms) == (3, 1000)
+    assert options.fetching.poll_timeout_ms == 120_000
 
 
 @pytest.mark.parametrize(("text", "ms"), [("5s", 5000), ("200ms", 200), ("15m", 900_000), ("1h", 3_600_000), ("7", 7)])
@@ -130,8 +130,8 @@ def test_a_minimum_above_the_limit_is_refused_with_both(load):
 
 def test_words_are_case_insensitive():
     options = Options.parse(TOPIC | {"startingOffsets": " earLiEst ", "endingOffsets": "laTest"})
-    assert options.starting.of([T0]) == {T0: EARLIEST}
-    assert options.ending.of([T0]) == {T0: LATEST}
+    assert options.reading.starting.of([T0]) == {T0: EARLIEST}
+    assert options.reading.ending.of([T0]) == {T0: LATEST}
     strategy = {"startingOffsetsByTimestampStrategy": "LATEST", "startingTimestamp": "5"}
     assert Options.parse(TOPIC | strategy).starting_by_timestamp_strategy == "latest"
 

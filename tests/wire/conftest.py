@@ -35,8 +35,8 @@ def client_of(broker):
         client = GroupClient(options, GROUP, instance_id, resolve(("range", "sticky")))
         made.append(client)
         client._coordinator.config["retry_backoff_ms"] = 10  # of kafka-python's own retries; 100 otherwise
-        client.subscribe(options.subscription)
-        client.partitions(options.subscription)
+        client.subscribe(options.reading.subscription)
+        client.partitions(options.reading.subscription)
         return client
 
     yield make

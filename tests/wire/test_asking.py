@@ -26,7 +26,7 @@ class Anywhere:
 @settings(max_examples=30)
 @given(st.lists(positions, min_size=1, max_size=4), st.integers(0, 2**31 - 1))
 def test_a_request_is_what_kafka_python_reads_as_these_positions(version, of_several, correlation_id):
-    requests = FetchRequests(Options.parse(options(Anywhere, "t")), "me", version)
+    requests = FetchRequests(Options.parse(options(Anywhere, "t")).fetching, "me", version)
     for wanted in of_several:
         told = bytes(requests.encoded(wanted, correlation_id))
         assert int.from_bytes(told[:4]) == len(told) - 4

@@ -29,7 +29,10 @@ def test_partitions_of_a_topic_are_known_although_metadata_without_it_were_under
     client = LogClient(options)
     try:
         asking(client)
-        assert client.partitions(options.subscription) == {TopicPartition("orders", 0), TopicPartition("orders", 1)}
+        assert client.partitions(options.reading.subscription) == {
+            TopicPartition("orders", 0),
+            TopicPartition("orders", 1),
+        }
     finally:
         client.close()
 

@@ -185,7 +185,7 @@ def test_a_session_that_expires_before_a_batch_begins_does_not_end_a_query_of_se
     start = driver.initial_offset()
     end = driver.latest_offset(start, LIMIT)
     options = driver._options
-    with contextlib.closing(Siblings(tmp_path, options.group_id, "another", options.subscription)):
+    with contextlib.closing(Siblings(tmp_path, options.group.id, "another", options.reading.subscription)):
         if arrived:  # the group's word that the batch gives way to a rebalance; its answer does not
             broker.takes_s["OffsetCommit"] = 0.9
         else:

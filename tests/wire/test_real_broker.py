@@ -52,8 +52,8 @@ def client_of():
         parsed = Options.parse(options(kafka, topic, group, **more))
         client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
         made.append(client)
-        client.subscribe(parsed.subscription)
-        client.partitions(parsed.subscription)
+        client.subscribe(parsed.reading.subscription)
+        client.partitions(parsed.reading.subscription)
         return client
 
     yield make

@@ -14,7 +14,7 @@ from spark_kafka_group.driver.assignors.range import Range
 from spark_kafka_group.driver.assignors.roundrobin import RoundRobin
 from spark_kafka_group.driver.assignors.sticky import Sticky
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options import JAVA_STRATEGIES
+from spark_kafka_group.options.checks import JAVA_STRATEGIES
 from spark_kafka_group.wire import Strategy
 
 OPTION = "kafka.partition.assignment.strategy"

@@ -81,9 +81,9 @@ class GroupClient(LogClient):
             options,
             group_id=group_id,
             group_instance_id=instance_id,
-            session_timeout_ms=options.session_timeout_ms,
-            heartbeat_interval_ms=options.heartbeat_interval_ms,
-            max_poll_interval_ms=options.max_poll_interval_ms,
+            session_timeout_ms=options.group.session_timeout_ms,
+            heartbeat_interval_ms=options.group.heartbeat_interval_ms,
+            max_poll_interval_ms=options.group.max_poll_interval_ms,
             **({"partition_assignment_strategy": assignors} if assignors else {}),
         )
         super().__init__(options, self._calls)
@@ -93,7 +93,9 @@ class GroupClient(LogClient):
         self._rounds.attach(self._consumer)
         names = tuple(assignor.name for assignor in assignors)
         self._answers = self._calls.answers
-        self._answers.listen_to(self._coordinator, Facts(group_id, instance_id, options.session_timeout_ms, names))
+        self._answers.listen_to(
+            self._coordinator, Facts(group_id, instance_id, options.group.session_timeout_ms, names)
+        )
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
@@ -156,11 +158,11 @@ class GroupClient(LogClient):
         ------
         FencedError, MembershipError, BrokerError
         """
-        timeout_ms = max(self._options.request_timeout_ms, self._options.max_poll_interval_ms + 5_000)
+        timeout_ms = max(self._options.connection.request_timeout_ms, self._options.group.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
         deadline = time.monotonic() + timeout_ms / 1000
-        at_once_ms = self._options.default_api_timeout_ms
+        at_once_ms = self._options.connection.default_api_timeout_ms
         while (joined := self.join_within(min(ms_until(deadline), at_once_ms))) is None:
             refused = self._answers.last_described()
             if self._coordinator.coordinator_unknown():
@@ -398,7 +400,7 @@ class GroupClient(LogClient):
         """
         self._rounds.end()
         left_ms = max(LEAVE_MS, self._calls.left_ms)
-        Leaving(self._group_id, self._consumer, min(self._options.request_timeout_ms, left_ms)).leave()
+        Leaving(self._group_id, self._consumer, min(self._options.connection.request_timeout_ms, left_ms)).leave()
 
     def close(self) -> None:
         """Stop the I/O thread and close connections; does not leave. Harmless when repeated."""

@@ -16,7 +16,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
 from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.group.members import described
@@ -51,17 +51,17 @@ class OutsideCommitter:
         When no broker can be reached.
     """
 
-    def __init__(self, options: Options, group_id: str) -> None:
+    def __init__(self, options: ClientOptions, group_id: str) -> None:
         self._group_id = group_id
-        self._deadline = time.monotonic() + options.request_timeout_ms / 1000
+        self._deadline = time.monotonic() + options.connection.request_timeout_ms / 1000
         self._coordinator: int | None = None
         configs = connection_configs(options, "listener")
         configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
         self._client = net_client(resolved_before=True, **configs)  # by the query
         self._manager = self._client._manager
         try:
-            with translated(f"connecting to {options.bootstrap_servers}"):
-                self._manager.bootstrap(options.request_timeout_ms)
+            with translated(f"connecting to {options.connection.bootstrap_servers}"):
+                self._manager.bootstrap(options.connection.request_timeout_ms)
         except BaseException:
             self.close()
             raise

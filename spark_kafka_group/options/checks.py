@@ -1,0 +1,185 @@
+"""Contradictions between options, and names in them that mean nothing here; found before any network call."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from spark_kafka_group import plugins
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.json_text import listed, shortened
+from spark_kafka_group.offsets import LATEST
+from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.options.group import LISTENER_METHODS
+from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.security.checks import check as check_security
+
+if TYPE_CHECKING:
+    from spark_kafka_group.options import Options
+
+STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
+JAVA_STRATEGIES = {
+    f"org.apache.kafka.clients.consumer.{java}Assignor": name
+    for java, name in zip(("Range", "RoundRobin", "Sticky", "CooperativeSticky"), STRATEGIES, strict=True)
+}
+"""Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
+
+LONGEST_TOPIC = 249
+
+log = logging.getLogger(__name__)
+
+
+def _below(low: str, high: str) -> Callable[[Options], str | None]:
+    """A check that one option's value is below another's."""
+
+    def check(options: Options) -> str | None:
+        small, large = (options.value(name) for name in (low, high))
+        return None if small < large else f"{low} ({small}) must be below {high} ({large})"
+
+    return check
+
+
+def _min_not_above_max(options: Options) -> str | None:
+    least, most = options.reading.min_offsets_per_trigger, options.reading.max_offsets_per_trigger
+    if least is None or most is None or least <= most:
+        return None
+    return f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})"
+
+
+def _static_needs_group(options: Options) -> str | None:
+    if options.group.instance_id is None or options.group.id is not None:
+        return None
+    return f"kafka.group.instance.id ({options.group.instance_id}) needs kafka.group.id"
+
+
+def _one_subscription(options: Options) -> str | None:
+    names = ("subscribe", "subscribePattern", "assign")
+    given = [name for name in names if options.value(name)]
+    if len(given) == 1:
+        return None
+    return f"exactly one of {', '.join(names)} must be given; {' and '.join(given) or 'none'} is"
+
+
+def _assign_has_no_membership(options: Options) -> str | None:
+    if not options.reading.assigned or options.group.instance_id is None:
+        return None
+    return "assign reads without membership: kafka.group.instance.id cannot mean anything; take subscribe, or drop it"
+
+
+def _retry_topics_can_be_read(options: Options) -> str | None:
+    if options.reading.retry_delays_ms and options.reading.assigned:
+        return "retryTopics is not for assign, which reads the partitions it names and no others: take subscribe"
+    for topic in options.reading.subscription.topics:
+        if len(topic) > LONGEST_TOPIC:
+            return f"retryTopics makes {topic}, and a topic's name has at most {LONGEST_TOPIC} characters"
+    return None
+
+
+def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
+    def check(options: Options) -> str | None:
+        value = options.value(name)
+        subscription = options.reading.subscription
+        topics = value.topics() if isinstance(value, Bound) else {tp.topic for tp in value or ()}
+        partitions = value.partitions() if isinstance(value, Bound) else set(value or ())
+        if subscription.manual:
+            others = sorted(map(str, partitions - subscription.partitions))
+        else:
+            others = sorted(topic for topic in topics if not subscription.includes(topic))
+        return f"{name} names {listed(others)}, which {_subscribed_by(options)} does not" if others else None
+
+    return check
+
+
+def _subscribed_by(options: Options) -> str:
+    return "subscribe" if options.reading.topics else "subscribePattern" if options.reading.topic_pattern else "assign"
+
+
+def _security_makes_sense(options: Options) -> None:
+    check_security(options.security)
+
+
+def _plugins_can_be_loaded(options: Options) -> str | None:
+    strategies = [s for s in options.group.assignment_strategy if s not in {*STRATEGIES, *JAVA_STRATEGIES}]
+    for strategy in strategies:
+        if ":" not in strategy:
+            return (
+                f"kafka.partition.assignment.strategy ({shortened(strategy)}) must be {', '.join(STRATEGIES)}, one "
+                f"of Java's classes for these, or module:Class"
+            )
+        plugins.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])
+    if options.group.rebalance_listener is not None:
+        plugins.load_class("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
+    for interceptor in options.reading.interceptors:
+        plugins.load_class("interceptors", interceptor, (), INTERCEPTOR_METHODS)
+    return None
+
+
+CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
+    _one_subscription,
+    _retry_topics_can_be_read,
+    _min_not_above_max,
+    _below("kafka.heartbeat.interval.ms", "kafka.session.timeout.ms"),
+    _below("kafka.fetch.max.wait.ms", "kafka.request.timeout.ms"),
+    _below("kafka.request.timeout.ms", "kafka.connections.max.idle.ms"),
+    _static_needs_group,
+    _assign_has_no_membership,
+    _named_is_subscribed("startingOffsets"),
+    _named_is_subscribed("startingOffsetsByTimestamp"),
+    _named_is_subscribed("endingOffsets"),
+    _named_is_subscribed("endingOffsetsByTimestamp"),
+    _named_is_subscribed("pausePartitions"),
+    _plugins_can_be_loaded,
+    _security_makes_sense,
+)
+
+
+def check(options: Options) -> None:
+    """See whether options make sense together. Reads the files that security settings name.
+
+    Raises
+    ------
+    OptionError
+    """
+    for cross_check in CROSS_CHECKS:
+        problem = cross_check(options)
+        if problem:
+            raise OptionError(problem)
+
+
+STREAM_ONLY = (
+    "maxBrokerOutage",
+    "retryTopics",
+    "onOffsetConflict",
+    "pausePartitions",
+    "pauseFile",
+    "rebalanceListener",
+    "eventLog",
+)
+IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""As in Spark's source: a program has one set of options for its stream and its batch reads."""
+
+
+def check_for_batch(options: Options) -> None:
+    """Refuse what only a stream can have, and starts that a batch read cannot have.
+
+    Raises
+    ------
+    OptionError
+    """
+    starting = options.reading.starting
+    if starting is not None and starting.group and options.group.id is None:
+        raise OptionError("startingOffsets=group needs kafka.group.id")
+    for where, position in () if starting is None else starting.positions():
+        if position == LATEST:
+            raise OptionError(
+                f"startingOffsets has latest (-1) for {where}, which would make an empty batch: use earliest (-2), "
+                f"an offset, a timestamp or group"
+            )
+    given = options.given()
+    for name in (*STREAM_ONLY, *IGNORED_IN_BATCH):
+        if name not in given:
+            continue
+        if name not in IGNORED_IN_BATCH:
+            raise OptionError(f"{name} is for streams: a batch read has no use for it")
+        log.warning("%s is for streams: a batch read reads everything up to its end", name)

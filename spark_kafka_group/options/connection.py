@@ -1,0 +1,104 @@
+"""How brokers are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from spark_kafka_group.option import Section, choice, integer, option
+from spark_kafka_group.options import parsing
+from spark_kafka_group.security import Secret
+from spark_kafka_group.security import parsing as security
+
+
+@dataclass(frozen=True, repr=False)
+class Connection(Section):
+    """Brokers, sockets, and how long is waited for what."""
+
+    bootstrap_servers: str = option(
+        "kafka.bootstrap.servers", parsing.servers, "Brokers to ask for the cluster: `host:port`, comma-separated.",
+        default="", shown="required", required=True,
+    )  # fmt: skip
+    client_id: str = option(
+        "kafka.client.id",
+        parsing.name,
+        "Name in broker logs and quotas; `-driver` or `-executor` is added.",
+        default="groupkafka",
+    )
+    request_timeout_ms: int = option(
+        "kafka.request.timeout.ms", integer(1),
+        "How long one request may take, and the first connection; also bounds stopping. A request that a broker "
+        "answers at once, such as a heartbeat or a commit, is given up after a third of that (after 10 s unless "
+        "changed, a heartbeat also after a third of `kafka.session.timeout.ms`), and sent again where the cluster has "
+        "gone on.",
+        default=30_000,
+    )  # fmt: skip
+    default_api_timeout_ms: int = option(
+        "kafka.default.api.timeout.ms", integer(1),
+        "How long the driver tries to commit, or to look something up, over all requests that takes.", default=60_000,
+    )  # fmt: skip
+    max_broker_outage_ms: int | None = option(
+        "maxBrokerOutage", parsing.duration_ms,
+        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error; without "
+        "it the query waits for them. Looked at once `kafka.default.api.timeout.ms` is over, and by tasks that wait in "
+        "the middle of a batch after every attempt. Such a task fails, and Spark runs it again as often as "
+        "`spark.task.maxFailures` says; each run waits for so long.",
+        shown="no limit",
+    )  # fmt: skip
+    metadata_max_age_ms: int = option(
+        "kafka.metadata.max.age.ms", integer(1),
+        "How late a new topic or partition may be noticed. Kafka's five minutes is long for who knows Spark's source.",
+        default=30_000,
+    )  # fmt: skip
+    connections_max_idle_ms: int = option(
+        "kafka.connections.max.idle.ms", integer(1),
+        "When the driver closes connections it does not use; must be above `kafka.request.timeout.ms`.",
+        default=540_000,
+        passed_on=True,
+    )  # fmt: skip
+    retry_backoff_ms: int = option(
+        "kafka.retry.backoff.ms", integer(0), "Pause before a request is sent again.", default=100,
+        passed_on=True,
+    )  # fmt: skip
+    reconnect_backoff_ms: int = option(
+        "kafka.reconnect.backoff.ms", integer(0), "Pause before a broker is connected to again; it doubles.",
+        default=50, passed_on=True,
+    )  # fmt: skip
+    reconnect_backoff_max_ms: int = option(
+        "kafka.reconnect.backoff.max.ms", integer(0), "The longest such pause.", default=1_000, passed_on=True
+    )
+    socket_connection_setup_timeout_ms: int = option(
+        "kafka.socket.connection.setup.timeout.ms", integer(1),
+        "How long one attempt to connect to a broker may take, with TLS and authentication; it doubles with each that "
+        "fails. To the group's coordinator it begins with a third of `kafka.session.timeout.ms`, if that is less.",
+        default=10_000, passed_on=True,
+    )  # fmt: skip
+    socket_connection_setup_timeout_max_ms: int = option(
+        "kafka.socket.connection.setup.timeout.max.ms", integer(1), "The longest such attempt.",
+        default=30_000, passed_on=True,
+    )  # fmt: skip
+    receive_buffer_bytes: int | None = option(
+        "kafka.receive.buffer.bytes", parsing.buffer_bytes, "Size of the sockets' receive buffer; -1 is the system's.",
+        shown="the system's",
+    )  # fmt: skip
+    send_buffer_bytes: int | None = option(
+        "kafka.send.buffer.bytes", parsing.buffer_bytes, "Size of the sockets' send buffer; -1 is the system's.",
+        shown="the system's",
+    )  # fmt: skip
+    client_dns_lookup: str = option(
+        "kafka.client.dns.lookup", choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
+        "Whether a bootstrap server's name is replaced by the canonical names of its addresses.",
+        default="use_all_dns_ips", passed_on=True,
+    )  # fmt: skip
+    proxy_url: Secret | None = option(
+        "kafka.proxy.url", security.proxy,
+        "A proxy that driver and executors connect through: `socks5://host:port` (`socks5h` has it look up brokers' "
+        "names) or `http://host:port` (CONNECT). Where it wants a password, `user:password@` before the host, as they "
+        "are, not percent-encoded.",
+        shown="none", passed_on=True, secret=True,
+    )  # fmt: skip
+
+    def passed_on(self) -> dict[str, Any]:
+        """What kafka-python takes as it is, by its own names."""
+        values = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata["passed_on"]}
+        return {name: value.text if isinstance(value, Secret) else value for name, value in values.items()}

@@ -1,0 +1,199 @@
+"""What is read, from where to where, in which micro-batches and tasks, and as what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_group.destinations import delay_of, retry_topic
+from spark_kafka_group.offsets import EARLIEST, TopicPartition
+from spark_kafka_group.option import Section, boolean, choice, integer, names, option
+from spark_kafka_group.options import parsing
+from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.options.subscription import Subscription
+
+INTERCEPTOR_METHODS = ("on_consume", "on_commit")
+FAIL, SKIP, DEAD_LETTER = "fail", "skip", "deadLetter"
+
+
+@dataclass(frozen=True, repr=False)
+class Reading(Section):
+    """Topics, starts and ends, limits, columns, and what becomes of records that are gone or corrupt."""
+
+    topics: tuple[str, ...] = option(
+        "subscribe", parsing.topics, "Topics to read, comma-separated.",
+        default=(), shown="one of these three",
+    )  # fmt: skip
+    topic_pattern: str | None = option(
+        "subscribePattern", parsing.pattern,
+        "A regular expression: topics in whose name it is found are read, also those made later; internal ones never. "
+        "Begin with `^` and end with `$` to match whole names.",
+        shown="one of these three",
+    )  # fmt: skip
+    assigned: frozenset[TopicPartition] = option(
+        "assign", parsing.partitions,
+        'Partitions, `{"orders": [0, 1]}`: read without membership, so nobody shares them and nothing rebalances; '
+        "offsets are committed all the same, to a group that nobody else may use.",
+        default=frozenset(), shown="one of these three",
+    )  # fmt: skip
+    retry_delays_ms: tuple[int, ...] = option(
+        "retryTopics", parsing.delays_ms,
+        "Streams only. Delays in milliseconds, such as `60000,600000`: with each topic its retry topics are read, "
+        "`orders-retry-60000` and `orders-retry-600000`, no record of them before its timestamp is that long ago. See "
+        "[Retry topics](#retry-topics).",
+        default=(), shown="none",
+    )  # fmt: skip
+    starting_timestamp: Bound | None = option(
+        "startingTimestamp", parsing.timestamp("startingTimestamp"),
+        "Where a new query starts: at the first record with this timestamp or a later one, in milliseconds since the "
+        "epoch. Goes before `startingOffsetsByTimestamp`, and that before `startingOffsets`.",
+        shown="none",
+    )  # fmt: skip
+    starting_offsets_by_timestamp: Bound | None = option(
+        "startingOffsetsByTimestamp", parsing.timestamps("startingOffsetsByTimestamp"),
+        'The same with a timestamp for each partition, `{"orders": {"0": 1700000000000, "1": 1700000060000}}`, or for '
+        'each topic, `{"orders": 1700000000000}`.',
+        shown="none",
+    )  # fmt: skip
+    starting_by_timestamp_strategy: str = option(
+        "startingOffsetsByTimestampStrategy", choice("error", "latest"),
+        "What to do where no record is as new as the timestamp: `error`, or start at `latest`.", default="error",
+    )  # fmt: skip
+    starting_offsets: Bound | None = option(
+        "startingOffsets", parsing.offsets("startingOffsets", parsing.GROUP, "earliest", "latest"),
+        "Where a new query starts: `group` (what the group has committed, else `kafka.auto.offset.reset`), `earliest`, "
+        '`latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 earliest, '
+        "-1 latest). A query with a checkpoint goes on from there.",
+        shown="`group`; `earliest` on a batch read without `kafka.group.id`",
+    )  # fmt: skip
+    ending_timestamp: Bound | None = option(
+        "endingTimestamp", parsing.timestamp("endingTimestamp"),
+        "Where reading ends, exclusive: at the first record with this timestamp or a later one. Goes before "
+        "`endingOffsetsByTimestamp`, and that before `endingOffsets`. A batch read without such a record ends at "
+        "latest; a stream goes on until one comes.",
+        shown="none",
+    )  # fmt: skip
+    ending_offsets_by_timestamp: Bound | None = option(
+        "endingOffsetsByTimestamp", parsing.timestamps("endingOffsetsByTimestamp"),
+        "The same with a timestamp for each partition or topic.", shown="none",
+    )  # fmt: skip
+    ending_offsets: Bound | None = option(
+        "endingOffsets",
+        parsing.offsets("endingOffsets", "latest", refused={EARLIEST: "reading cannot end at earliest (-2)"}),
+        "Where reading ends, exclusive: `latest` or JSON per partition or topic (-1 latest). A stream makes no "
+        "progress from there on, and with `trigger(availableNow=True)` ends; `latest` is what there is when it starts.",
+        shown="`latest` on a batch read; a stream has no end",
+    )  # fmt: skip
+    auto_offset_reset: str | None = option(
+        "kafka.auto.offset.reset", choice("latest", "earliest", "none"),
+        "Where `startingOffsets=group` starts a partition for which the group has committed nothing; `none` is an "
+        "error that names the partitions.",
+        shown="`latest` on a stream, `earliest` on a batch read",
+    )  # fmt: skip
+    on_offset_conflict: str = option(
+        "onOffsetConflict", choice("auto", "checkpoint", "group", "fail"),
+        "Streams only. When a query starts again and its checkpoint and the group's committed offset differ: `auto` "
+        "(who wrote the group's last decides, see Guarantees), `checkpoint`, `group`, or `fail`.",
+        default="auto",
+    )  # fmt: skip
+    paused: frozenset[TopicPartition] = option(
+        "pausePartitions", parsing.partitions,
+        'Streams only. Partitions that are not read for now, `{"orders": [0, 1]}`; their positions are kept.',
+        default=frozenset(), shown="none",
+    )  # fmt: skip
+    pause_file: str | None = option(
+        "pauseFile", parsing.writable_file,
+        "Streams only. A file on the driver with JSON as in `pausePartitions`, looked at before every micro-batch: "
+        "change it to pause and resume while the query runs; without the file nothing is paused.",
+        shown="none",
+    )  # fmt: skip
+    max_offsets_per_trigger: int | None = option(
+        "maxOffsetsPerTrigger", integer(1, 2**63 - 1),
+        "Most offsets in one micro-batch, shared among partitions in proportion to their backlog; none starves.",
+        shown="no limit",
+    )  # fmt: skip
+    min_offsets_per_trigger: int | None = option(
+        "minOffsetsPerTrigger", integer(1, 2**63 - 1),
+        "A micro-batch waits until there are so many offsets, at most `maxTriggerDelay` after the one before. "
+        "`trigger(availableNow=True)` reads the rest whatever it is.",
+        shown="none",
+    )  # fmt: skip
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay", parsing.duration_ms,
+        "How long `minOffsetsPerTrigger` may hold data back, such as `200ms`, `30s` or `15m`.", default=900_000,
+        shown="`15m`",
+    )  # fmt: skip
+    fail_on_data_loss: bool = option(
+        "failOnDataLoss", boolean,
+        "Whether a query stops where records it has not read are gone (retention, a topic that was deleted). With "
+        "`false` it warns, counts in the progress what is gone before tasks start, and goes on with what is there.",
+        default=True,
+    )  # fmt: skip
+    on_corrupt_record: str = option(
+        "onCorruptRecord", choice(FAIL, SKIP, DEAD_LETTER),
+        "What to do about records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
+        "`fail`, `skip` (leave them out and say so in the executor's log), or `deadLetter` (that, and send their bytes "
+        "to `<topic>-dlt`, which must exist). See Records that cannot be read.",
+        default=FAIL,
+    )  # fmt: skip
+    include_headers: bool = option("includeHeaders", boolean, "Adds the `headers` column.", default=False)
+    interceptors: tuple[str, ...] = option(
+        "interceptors", names,
+        "`module:Class`, comma-separated, with `on_consume(record_batch)` (on executors; what it returns goes on to "
+        "Spark) or `on_commit(offsets, error)` (on the driver, after each commit).",
+        default=(), shown="none",
+    )  # fmt: skip
+    min_partitions: int | None = option(
+        "minPartitions", integer(1),
+        "At least so many tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
+        "Without it `recordsPerTask` decides.",
+        shown="none",
+    )  # fmt: skip
+    max_records_per_partition: int | None = option(
+        "maxRecordsPerPartition", integer(1, 2**63 - 1),
+        "Most offsets in one task: larger ranges are cut into equal parts, as Spark's own source does.",
+        shown="none",
+    )  # fmt: skip
+    records_per_task: int = option(
+        "recordsPerTask", integer(1, 2**63 - 1),
+        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as starting each costs as "
+        "much as reading many records.",
+        default=200_000,
+    )  # fmt: skip
+    max_tasks: int | None = option(
+        "maxTasks", integer(1), "Most tasks of one micro-batch or batch read.", shown="number of partitions"
+    )
+    push_down_predicate: bool = option(
+        "pushDownPredicate", boolean,
+        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow what is read; see "
+        "Exploring for what Spark needs for that, and for `read_where`, which does it by itself.",
+        default=False,
+    )  # fmt: skip
+    decoder: str = option(
+        "decoder", choice("auto", "c", "python"),
+        "`c` is compiled, `python` gives the same rows slowly, `auto` takes `c` where it was built.",
+        default="auto",
+    )  # fmt: skip
+    event_log: str | None = option(
+        "eventLog", parsing.writable_file,
+        "Streams only. A file on the driver to which every assignment, planned batch and commit is appended as a line "
+        "of JSON; `python -m spark_kafka_group verify` checks them.",
+        shown="none",
+    )  # fmt: skip
+
+    @property
+    def subscription(self) -> Subscription:
+        """What is read, whichever of the three options said it, retry topics included."""
+        delays = self.retry_delays_ms
+        of = [topic for topic in self.topics if delay_of(topic, delays) is None] if delays else []
+        topics = dict.fromkeys((*self.topics, *(retry_topic(topic, delay) for topic in of for delay in delays)))
+        return Subscription(tuple(topics), self.topic_pattern, self.assigned, delays)
+
+    @property
+    def starting(self) -> Bound | None:
+        """Where a new query starts, whichever of the three options said it."""
+        return self.starting_timestamp or self.starting_offsets_by_timestamp or self.starting_offsets
+
+    @property
+    def ending(self) -> Bound | None:
+        """Where reading ends, whichever of the three options said it."""
+        return self.ending_timestamp or self.ending_offsets_by_timestamp or self.ending_offsets
