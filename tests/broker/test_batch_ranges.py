@@ -206,7 +206,7 @@ def test_a_topic_deleted_between_two_lookups_is_a_loss(kafka, three, loss, caplo
         options(kafka, f"{three},{topic}", failOnDataLoss=loss, **{"kafka.request.timeout.ms": 2000})
     )
     with contextlib.closing(DeletedMeanwhile(settings)) as client:
-        tps = client.partitions(settings.subscription)
+        tps = client.partitions(settings.reading.subscription)
         if loss == "true":
             with pytest.raises(DataLossError, match=rf"PARTITIONS_DELETED\b.*{three}-0 was deleted"):
                 plan.batch_ranges(settings, client, tps, {})

@@ -74,7 +74,7 @@ def test_rows_come_soon_after_kafka_has_failed_over(kafka3, reading, monkeypatch
         # A worker that is new does not ask the silent one again and again either.
         since = time.monotonic()
         with contextlib.closing(Brokers(settings)) as brokers:
-            tp = TopicPartition(settings.subscription.topics[0], 0)
+            tp = TopicPartition(settings.reading.subscription.topics[0], 0)
             assert brokers.connection(brokers.leaders([tp], refresh=False)[tp]).idle
         assert time.monotonic() - since < 15
 

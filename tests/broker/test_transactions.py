@@ -201,7 +201,7 @@ def test_a_group_beyond_the_last_stable_offset_has_nothing_to_read_yet_and_has_l
     commit_for(kafka, group, {(topic, 0): 2})
     settings = Options.parse(options(kafka, topic, group, startingOffsets="group", **COMMITTED))
     with contextlib.closing(GroupClient(settings, group)) as client:
-        tps = client.partitions(settings.subscription)
+        tps = client.partitions(settings.reading.subscription)
         assert batch.batch_ranges(settings, client, tps, client.committed(tps)) == ([span(topic, 2, 2)], frozenset())
 
 

@@ -20,13 +20,13 @@ WITH_RETENTION = 4
 
 def commit_again_for_a_moment(kafka, settings):
     """Commit what the group has committed once more, for the broker to let it expire when it looks next."""
-    client = GroupClient(settings, settings.group_id)
+    client = GroupClient(settings, settings.group.id)
     try:
         assert client.live_members() == []
-        wanted = client.committed(client.partitions(settings.subscription))
+        wanted = client.committed(client.partitions(settings.reading.subscription))
         offsets = {tp: group.offset for tp, group in wanted.items()}
         (note,) = {group.metadata for group in wanted.values()}
-        request = commit_request(settings.group_id, offsets, note)
+        request = commit_request(settings.group.id, offsets, note)
         request.retention_time_ms, request.API_VERSION = 1, WITH_RETENTION
         assert not any(partition.error_code for _, partition in partitions_of(client._ask_coordinator(request)))
     finally:

@@ -17,13 +17,13 @@ def parse(**more):
 
 
 def test_offsets_by_partition_and_by_topic():
-    starting = parse(startingOffsets='{"t": {"0": 7, "1": -1}, "u": "earliest"}').starting
+    starting = parse(startingOffsets='{"t": {"0": 7, "1": -1}, "u": "earliest"}').reading.starting
     assert starting.of(ALL) == {A: 7, B: LATEST, OTHER: EARLIEST}
     starting.check(ALL)
 
 
 def test_timestamps_by_partition_and_by_topic():
-    starting = parse(startingOffsetsByTimestamp='{"t": {"0": 1000, "1": 2000}, "u": 3000}').starting
+    starting = parse(startingOffsetsByTimestamp='{"t": {"0": 1000, "1": 2000}, "u": 3000}').reading.starting
     assert starting.of(ALL) == {A: AtTime(1000), B: AtTime(2000), OTHER: AtTime(3000)}
 
 
@@ -32,7 +32,7 @@ def test_a_timestamp_for_all_goes_before_timestamps_by_partition_and_these_befor
     offsets = {f"{side}Offsets": "latest"}
     by_partition = offsets | {f"{side}OffsetsByTimestamp": '{"t": 5, "u": 6}'}
     for_all = by_partition | {f"{side}Timestamp": "7"}
-    positions = [getattr(parse(**given), side).of([A])[A] for given in (offsets, by_partition, for_all)]
+    positions = [getattr(parse(**given).reading, side).of([A])[A] for given in (offsets, by_partition, for_all)]
     assert positions == [LATEST, AtTime(5), AtTime(7)]
 
 
@@ -42,14 +42,15 @@ def test_a_lower_ranked_option_does_not_count_at_all():
 
 @pytest.mark.parametrize("existing", [{A}, {A, B}], ids=["one that does not exist", "one that is not named"])
 def test_partitions_that_are_named_must_be_those_that_exist(existing):
-    bound = parse(subscribe="t", endingOffsets='{"t": {"0": 7, "2": 9}}').ending
+    bound = parse(subscribe="t", endingOffsets='{"t": {"0": 7, "2": 9}}').reading.ending
     with pytest.raises(OptionError, match=r"endingOffsets names (t-2, which the cluster does not|no offset for t-1)"):
         bound.check(existing)
 
 
 @pytest.mark.parametrize("existing", [{A}, ALL, {A, TopicPartition("t", 9)}], ids=["fewer", "all", "later ones"])
 def test_what_is_said_of_all_or_of_a_topic_holds_for_whatever_exists(existing):
-    of_all, of_topics = Bound("o", every=LATEST), parse(startingOffsets='{"t": "latest", "u": "earliest"}').starting
+    of_all = Bound("o", every=LATEST)
+    of_topics = parse(startingOffsets='{"t": "latest", "u": "earliest"}').reading.starting
     for bound in (of_all, of_topics, Bound("o", group=True)):
         bound.check(existing)  # is no error
     assert of_all.of(existing) == dict.fromkeys(existing, LATEST)
@@ -83,7 +84,7 @@ def test_a_bad_value_says_what_is_allowed(option, value, message):
     ("text", "ms"), [("15m", 900_000), ("200ms", 200), ("30s", 30_000), ("1 h", 3_600_000), ("250", 250)]
 )
 def test_durations_are_written_as_in_spark(text, ms):
-    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == ms
+    assert parse(maxTriggerDelay=text).reading.max_trigger_delay_ms == ms
 
 
 def test_a_smallest_batch_above_the_largest_is_refused_with_both_numbers():

@@ -1,6 +1,5 @@
 """Text that others give: JSON that is too deep or too long, names that steer terminals, modules that exit."""
 
-import dataclasses
 import json
 import logging
 import pickle
@@ -19,7 +18,7 @@ from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.options import LONGEST_TEXT, Options, parsing
+from spark_kafka_group.options import DECLARED, LONGEST_TEXT, Options, parsing
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, events
@@ -68,7 +67,7 @@ def test_an_option_says_what_is_wrong_with_json_and_how_long_it_may_be(option, t
     assert len(str(raised.value)) < 5_000
 
 
-FIELDS = dataclasses.fields(Options)
+FIELDS = [field for _, field in DECLARED.values()]
 TEXTS = {
     "much": "A" * 1_000_000, "digits": "9" * 1_000_000, "commas": "," * 100_000, "slashes": "/" * 5_000,
     "braces": '{"t":' * 50_000, "topics": "{" + ",".join(f'"t{n}": {{"0": 1}}' for n in range(1_000)) + "}",
@@ -115,8 +114,9 @@ def test_a_number_is_written_as_kafka_reads_it(number):
 
 def test_values_are_text_as_spark_makes_it():
     given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t"}
-    options = Options.parse(given | {"maxTasks": 3, "failOnDataLoss": False, "eventLog": Path("/tmp/events")})
-    assert (options.max_tasks, options.fail_on_data_loss, options.event_log) == (3, False, "/tmp/events")
+    given |= {"maxTasks": 3, "failOnDataLoss": False, "eventLog": Path("/tmp/events")}
+    reading = Options.parse(given).reading
+    assert (reading.max_tasks, reading.fail_on_data_loss, reading.event_log) == (3, False, "/tmp/events")
     with pytest.raises(OptionError, match="^maxTasks is None: give it a value, or leave it out$"):
         Options.parse(given | {"maxTasks": None})
 

@@ -20,14 +20,15 @@ def parse(**changes):
 
 
 def test_names_are_case_insensitive():
-    assert parse(MAXOFFSETSPERTRIGGER="5").max_offsets_per_trigger == 5
+    assert parse(MAXOFFSETSPERTRIGGER="5").reading.max_offsets_per_trigger == 5
 
 
 def test_words_are_taken_however_they_are_capitalized_and_mean_one_thing():
-    assert {parse(onCorruptRecord=word).on_corrupt_record for word in ("deadLetter", "DEADLETTER")} == {"deadLetter"}
+    found = {parse(onCorruptRecord=word).reading.on_corrupt_record for word in ("deadLetter", "DEADLETTER")}
+    assert found == {"deadLetter"}
     with pytest.raises(OptionError, match=r"onCorruptRecord \(dlq\) must be one of fail, skip, deadLetter"):
         parse(onCorruptRecord="dlq")
-    assert parse().on_corrupt_record == "fail"
+    assert parse().reading.on_corrupt_record == "fail"
 
 
 def test_defaults_are_kafkas():
@@ -72,13 +73,13 @@ def test_one_of_the_three_ways_to_subscribe_must_be_given(given, told):
 
 def test_a_pattern_and_partitions():
     servers = {"kafka.bootstrap.servers": "localhost:9092"}
-    pattern = Options.parse(servers | {"subscribePattern": "ord.*"}).subscription
+    pattern = Options.parse(servers | {"subscribePattern": "ord.*"}).reading.subscription
     assert pattern.includes("orders")
     assert pattern.includes("reorders")
-    whole = Options.parse(servers | {"subscribePattern": "(?i)^ORD[a-z]+$"}).subscription
+    whole = Options.parse(servers | {"subscribePattern": "(?i)^ORD[a-z]+$"}).reading.subscription
     assert whole.includes("orders")
     assert not whole.includes("reorders")
-    named = Options.parse(servers | {"assign": '{"orders": [0, 2]}'}).subscription
+    named = Options.parse(servers | {"assign": '{"orders": [0, 2]}'}).reading.subscription
     assert named.partitions == {TopicPartition("orders", 0), TopicPartition("orders", 2)}
     assert named.manual
 
@@ -217,10 +218,10 @@ def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):
 
 
 def test_retry_topics_are_subscribed_to_and_have_none_of_their_own():
-    subscription = parse(subscribe="a,b-retry-5,a-retry-7", retryTopics="5, 7").subscription
+    subscription = parse(subscribe="a,b-retry-5,a-retry-7", retryTopics="5, 7").reading.subscription
     assert subscription.topics == ("a", "b-retry-5", "a-retry-7", "a-retry-5")
     assert subscription.named() == set(subscription.topics)
-    assert parse(subscribe="a,b").subscription.topics == ("a", "b")
+    assert parse(subscribe="a,b").reading.subscription.topics == ("a", "b")
     parse(retryTopics="5", pausePartitions='{"orders-retry-5": [0]}', startingOffsets='{"orders-retry-5": {"0": 3}}')
     with pytest.raises(OptionError, match="retryTopics is not for assign"):
         Options.parse({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}', "retryTopics": "5"})
@@ -238,16 +239,16 @@ def test_retry_topics_are_subscribed_to_and_have_none_of_their_own():
 def test_retry_topics_of_what_a_pattern_finds_are_read_and_dead_letter_topics_of_it_are_not(pattern, read):
     subscription = Options.parse(
         {"kafka.bootstrap.servers": "h:1", "subscribePattern": pattern, "retryTopics": "5"}
-    ).subscription
+    ).reading.subscription
     topics = {"a", "a-retry-5", "a-retry-9", "a-retry-5-retry-5", "a-dlt", "a-retry-5-dlt", "ba", "ba-retry-5", "b"}
     assert {topic for topic in topics if subscription.includes(topic)} == read
 
 
 def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():
     named = parse(startingOffsets='{"orders": {"0": 9223372036854775807}}', **{"kafka.receive.buffer.bytes": "-1"})
-    assert dict(named.starting.positions()) == {"orders-0": 2**63 - 1}
+    assert dict(named.reading.starting.positions()) == {"orders-0": 2**63 - 1}
     parse(startingOffsetsByTimestamp='{"orders": 9223372036854775807}')
-    assert named.receive_buffer_bytes is None
+    assert named.connection.receive_buffer_bytes is None
     assert parse(**{"kafka.send.buffer.bytes": "-1"}).connection.send_buffer_bytes is None
     assert parse(**{"kafka.send.buffer.bytes": "65536"}).connection.send_buffer_bytes == 65536
 

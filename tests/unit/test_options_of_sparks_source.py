@@ -23,20 +23,20 @@ def load_batch(options):
 
 @pytest.mark.parametrize("case", [str.upper, str.lower, str.title])
 @pytest.mark.parametrize(
-    ("name", "field"),
+    "name",
     [
-        ("kafkaConsumer.pollTimeoutMs", "poll_timeout_ms"),
-        ("maxOffsetsPerTrigger", "max_offsets_per_trigger"),
-        ("minOffsetsPerTrigger", "min_offsets_per_trigger"),
-        ("maxTriggerDelay", "max_trigger_delay_ms"),
-        ("fetchOffset.numRetries", "fetch_offset_num_retries"),
-        ("fetchOffset.retryIntervalMs", "fetch_offset_retry_interval_ms"),
-        ("minPartitions", "min_partitions"),
-        ("maxRecordsPerPartition", "max_records_per_partition"),
+        "kafkaConsumer.pollTimeoutMs",
+        "maxOffsetsPerTrigger",
+        "minOffsetsPerTrigger",
+        "maxTriggerDelay",
+        "fetchOffset.numRetries",
+        "fetchOffset.retryIntervalMs",
+        "minPartitions",
+        "maxRecordsPerPartition",
     ],
 )
-def test_names_are_case_insensitive(name, field, case):
-    assert getattr(Options.parse(TOPIC | {case(name): "1111"}), field) == 1111
+def test_names_are_case_insensitive(name, case):
+    assert Options.parse(TOPIC | {case(name): "1111"}).value(name) == 1111
 
 
 def test_defaults_are_sparks():
@@ -50,7 +50,7 @@ def test_defaults_are_sparks():
 
 @pytest.mark.parametrize(("text", "ms"), [("5s", 5000), ("200ms", 200), ("15m", 900_000), ("1h", 3_600_000), ("7", 7)])
 def test_a_delay_is_written_as_spark_writes_it(text, ms):
-    assert Options.parse(TOPIC | {"maxTriggerDelay": text}).max_trigger_delay_ms == ms
+    assert Options.parse(TOPIC | {"maxTriggerDelay": text}).reading.max_trigger_delay_ms == ms
 
 
 @pytest.mark.parametrize("load", [load_stream, load_batch])
@@ -133,14 +133,14 @@ def test_words_are_case_insensitive():
     assert options.reading.starting.of([T0]) == {T0: EARLIEST}
     assert options.reading.ending.of([T0]) == {T0: LATEST}
     strategy = {"startingOffsetsByTimestampStrategy": "LATEST", "startingTimestamp": "5"}
-    assert Options.parse(TOPIC | strategy).starting_by_timestamp_strategy == "latest"
+    assert Options.parse(TOPIC | strategy).reading.starting_by_timestamp_strategy == "latest"
 
 
 def test_partitions_and_offsets_are_json():
     named = Options.parse(SERVERS | {"assign": '{"topicA": [0, 1], "topicB": [4, 6]}'})
-    assert sorted(named.assigned) == [("topicA", 0), ("topicA", 1), ("topicB", 4), ("topicB", 6)]
+    assert sorted(named.reading.assigned) == [("topicA", 0), ("topicA", 1), ("topicB", 4), ("topicB", 6)]
     offsets = '{"topicA": {"0": 23, "1": -1}, "topicB": {"0": -2}}'
-    starting = Options.parse(SERVERS | {"subscribe": "topicA,topicB", "startingOffsets": offsets}).starting
+    starting = Options.parse(SERVERS | {"subscribe": "topicA,topicB", "startingOffsets": offsets}).reading.starting
     tps = [TopicPartition("topicA", 0), TopicPartition("topicA", 1), TopicPartition("topicB", 0)]
     assert starting.of(tps) == dict(zip(tps, [23, LATEST, EARLIEST], strict=True))
 
@@ -152,7 +152,7 @@ def test_one_timestamp_wins_over_one_for_each_partition_and_both_over_offsets(si
     names = []
     for more in ({}, {f"{side}OffsetsByTimestamp": '{"t": {"0": 5}}'}, {f"{side}Timestamp": "7"}):
         given |= more
-        names.append(getattr(Options.parse(given), side).option)
+        names.append(getattr(Options.parse(given).reading, side).option)
     assert names == [f"{side}Offsets", f"{side}OffsetsByTimestamp", f"{side}Timestamp"]
 
 
