@@ -259,7 +259,7 @@ def on_a_broker(report: Report, cluster: KafkaCluster, counts: Iterable[int]) ->
             client.commit(dict.fromkeys(tps, 1), note, client.current().id)
 
         cells = {
-            "metadata ms": milliseconds(lambda c=client, p=parsed: c.partitions(p.subscription)),
+            "metadata ms": milliseconds(lambda c=client, p=parsed: c.partitions(p.reading.subscription)),
             "ends ms": milliseconds(lambda c=client, t=tps: c.end_offsets(t)),
             "rejoin ms": milliseconds(rejoin),
             "commit ms": milliseconds(commit),
