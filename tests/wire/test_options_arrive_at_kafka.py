@@ -12,7 +12,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.outside import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import OutsideCommitter
 from spark_kafka_group.wire.produce import Producer
 
 GIVEN = {
