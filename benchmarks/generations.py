@@ -16,7 +16,7 @@ from actors import Actor, acting, consume, run_query, send_evenly
 from common import Goal, Report, fill, parser, percentiles, session
 from pyspark.sql import SparkSession
 
-from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.assignors import resolve
 from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster

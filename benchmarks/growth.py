@@ -16,8 +16,8 @@ from common import Report, noop, parser, session
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver import planner
-from spark_kafka_group.driver.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition

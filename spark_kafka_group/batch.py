@@ -78,7 +78,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         On leaving it: the work is done, and its records will be read again.
     """
     # Importing kafka-python takes a while, and every Python worker imports this package.
-    from spark_kafka_group.driver.assignors import resolve
+    from spark_kafka_group.assignors import resolve
     from spark_kafka_group.driver.batch import batch_ranges, check_named, starting
     from spark_kafka_group.driver.hooks import Hooks
     from spark_kafka_group.driver.metrics import Metrics

@@ -6,7 +6,7 @@ import enum
 import logging
 import time
 
-from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.assignors import is_cooperative, resolve
 from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.metrics import Metrics
@@ -14,7 +14,6 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
-from spark_kafka_group.wire.group.member_metadata import COOPERATIVE_STICKY
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +142,7 @@ class Member:
         self._preparing = self._lost = False
         self._enter(joined)
         # What has not been announced as given back, or lost, is still held as far as the listener knows.
-        held = before.assignment if before.strategy == COOPERATIVE_STICKY and not was_lost else frozenset()
+        held = before.assignment if is_cooperative(before.strategy) and not was_lost else frozenset()
         if held - joined.assignment:
             self._hooks.partitions_revoked(held - joined.assignment)
         self._hooks.partitions_assigned(joined.assignment - held)
@@ -178,7 +177,7 @@ class Member:
             return
         self._metrics.rebalances += 1
         self._events.revoked(before.id, before.assignment)
-        if before.strategy != COOPERATIVE_STICKY:
+        if not is_cooperative(before.strategy):
             self._hooks.partitions_revoked(before.assignment)
 
     def next_generation(self) -> Joined:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from spark_kafka_group import plugins
+from spark_kafka_group.assignors import BUILT_IN, built_in
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import listed, shortened
 from spark_kafka_group.offsets import LATEST
@@ -19,12 +20,6 @@ if TYPE_CHECKING:
     from spark_kafka_group.options import Options
 
 STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
-JAVA_STRATEGIES = {
-    f"org.apache.kafka.clients.consumer.{java}Assignor": name
-    for java, name in zip(("Range", "RoundRobin", "Sticky", "CooperativeSticky"), STRATEGIES, strict=True)
-}
-"""Java's class names, as its consumers' configurations have them, to the names in the group protocol."""
-
 LONGEST_TOPIC = 249
 
 log = logging.getLogger(__name__)
@@ -100,11 +95,11 @@ def _security_makes_sense(options: Options) -> None:
 
 
 def _plugins_can_be_loaded(options: Options) -> str | None:
-    strategies = [s for s in options.group.assignment_strategy if s not in {*STRATEGIES, *JAVA_STRATEGIES}]
+    strategies = [s for s in options.group.assignment_strategy if built_in(s) is None]
     for strategy in strategies:
         if ":" not in strategy:
             return (
-                f"kafka.partition.assignment.strategy ({shortened(strategy)}) must be {', '.join(STRATEGIES)}, one "
+                f"kafka.partition.assignment.strategy ({shortened(strategy)}) must be {', '.join(BUILT_IN)}, one "
                 f"of Java's classes for these, or module:Class"
             )
         plugins.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])

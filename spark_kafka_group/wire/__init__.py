@@ -22,7 +22,7 @@ from spark_kafka_group.wire.reached import unreached
 if TYPE_CHECKING:
     from spark_kafka_group.wire.epochs import EpochAsked
     from spark_kafka_group.wire.group.client import GroupClient
-    from spark_kafka_group.wire.group.membership import Committed, Generation, GroupMember, Strategy
+    from spark_kafka_group.wire.group.membership import Committed, Generation
     from spark_kafka_group.wire.log_client import LogClient
 
 __all__ = [
@@ -35,15 +35,13 @@ __all__ = [
     "FetchedPartition",
     "Generation",
     "GroupClient",
-    "GroupMember",
     "LogClient",
-    "Strategy",
     "readable",
     "unreached",
 ]
 
 _DRIVERS = {"GroupClient": "group.client", "LogClient": "log_client", "EpochAsked": "epochs"} | dict.fromkeys(
-    ("Committed", "Generation", "GroupMember", "Strategy"), "group.membership"
+    ("Committed", "Generation"), "group.membership"
 )
 
 

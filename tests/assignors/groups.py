@@ -9,8 +9,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from spark_kafka_group.assignors import GroupMember
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 
 Assignment = Mapping[str, Collection[TopicPartition]]
 

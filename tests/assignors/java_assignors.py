@@ -15,10 +15,10 @@ import pyspark
 from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
 from py4j.protocol import Py4JJavaError as JavaError
 
+from spark_kafka_group.assignors import NO_GENERATION, GroupMember
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import download
-from spark_kafka_group.wire import GroupMember
-from spark_kafka_group.wire.group.member_metadata import NO_GENERATION, Claim, encode
+from spark_kafka_group.wire.group.member_metadata import Claim, encode
 
 __all__ = ["Java", "JavaError"]
 

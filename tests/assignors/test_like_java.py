@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from java_assignors import JavaError
 
-from spark_kafka_group.driver.assignors import BUILT_IN
+from spark_kafka_group.assignors import BUILT_IN
 
 EXAMPLES = int(os.environ.get("ASSIGNOR_EXAMPLES", "250"))
 LONGEST_REBALANCE = 8  # rounds, the last of which changes nothing; six is the most that long runs have seen

@@ -9,9 +9,8 @@ from groups import Group, as_sets, groups, is_allowed, is_complete, moves, subsc
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.assignors import BUILT_IN
+from spark_kafka_group.assignors import BUILT_IN, GroupMember
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 
 many_groups = settings(max_examples=200, deadline=None, database=None)
 STICKY = BUILT_IN["sticky"].assign

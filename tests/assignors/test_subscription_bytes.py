@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from spark_kafka_group.driver.assignors import BUILT_IN
+from spark_kafka_group.assignors import BUILT_IN
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
 

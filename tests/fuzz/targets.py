@@ -185,7 +185,7 @@ def _subscription(data: bytes) -> None:
     told = may_raise(ConsumerProtocolSubscription.decode, *member_metadata.UNREADABLE)(data)
     member_metadata._sticky(data)
     if told is not None:
-        for strategy in member_metadata.CLAIMING:
+        for strategy in ("sticky", "cooperative-sticky"):
             member_metadata.decode(strategy, told)
         member_metadata.topics_of(told)
 

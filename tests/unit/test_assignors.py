@@ -4,10 +4,9 @@ import dataclasses
 
 import pytest
 
-from spark_kafka_group.driver.assignors import BUILT_IN
-from spark_kafka_group.driver.assignors.claims import holders
+from spark_kafka_group.assignors import BUILT_IN, GroupMember
+from spark_kafka_group.assignors.claims import holders
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 
 
 def member(name, *topics, static=None, owned="", generation=7):

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 import pytest
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 
-from spark_kafka_group.driver.assignors import BUILT_IN
+from spark_kafka_group.assignors import BUILT_IN, GroupMember
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 from spark_kafka_group.wire.group.member_metadata import Claim, decode, encode
 from spark_kafka_group.wire.group.membership import Assignor, LeaderView
 

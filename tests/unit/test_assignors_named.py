@@ -2,9 +2,9 @@
 
 import pytest
 
-from spark_kafka_group.driver.assignors import BUILT_IN, resolve
+from spark_kafka_group.assignors import BUILT_IN, resolve
+from spark_kafka_group.assignors.table import BY_JAVA_CLASS
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options.checks import JAVA_STRATEGIES
 
 
 class Mine:
@@ -41,9 +41,9 @@ def test_strategies_come_in_the_order_of_their_names():
     assert [strategy.name for strategy in resolve(["sticky", "range"])] == ["sticky", "range"]
 
 
-@pytest.mark.parametrize("java", sorted(JAVA_STRATEGIES))
+@pytest.mark.parametrize("java", sorted(BY_JAVA_CLASS))
 def test_javas_class_names_mean_ours(java):
-    assert resolve([java]) == [BUILT_IN[JAVA_STRATEGIES[java]]]
+    assert resolve([java]) == [BUILT_IN[BY_JAVA_CLASS[java].name]]
 
 
 def test_a_class_of_the_users_own():

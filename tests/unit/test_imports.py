@@ -10,8 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "option", "options",
-    "outlasted", "plugins", "printable", "schema", "security", "task", "timing",
+    "assignors", "destinations", "error_headers", "errors", "files", "json_text", "notes", "offsets", "option",
+    "options", "outlasted", "plugins", "printable", "schema", "security", "task", "timing",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
@@ -22,9 +22,10 @@ ALLOWED = {
     "offsets": {"errors", "json_text", "printable"},
     "files": set(),
     "plugins": {"errors", "json_text"},
+    "assignors": {"errors", "json_text", "offsets", "plugins"},
     "option": {"json_text", "offsets"},
     "security": {"errors", "files", "json_text", "option", "plugins"},
-    "options": {"destinations", "errors", "json_text", "offsets", "option", "plugins", "security"},
+    "options": {"assignors", "destinations", "errors", "json_text", "offsets", "option", "plugins", "security"},
     "outlasted": set(),
     "schema": set(),
     "notes": {"json_text"},

@@ -3,7 +3,7 @@
 import pytest
 from scripted import ScriptedBroker
 
-from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import GroupClient

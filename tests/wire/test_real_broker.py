@@ -13,7 +13,7 @@ from kafka.errors import KafkaError
 from kafka.structs import MemberState
 from support import commit_for, committed, members, name, numbered, options, topic_with
 
-from spark_kafka_group.driver.assignors import resolve
+from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import (
     BrokerError,

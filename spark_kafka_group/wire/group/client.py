@@ -14,6 +14,7 @@ import kafka.errors as kafka_errors
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -36,7 +37,7 @@ from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import described
-from spark_kafka_group.wire.group.membership import Committed, Generation, Strategy
+from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.requests import in_parts
 from spark_kafka_group.wire.log_client import LogClient
 from spark_kafka_group.wire.reactions import Facts, Request

@@ -11,10 +11,11 @@ import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 from kafka.coordinator.base import MemberState
 
+from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
-from spark_kafka_group.wire.group.membership import Assignor, Generation, Strategy
+from spark_kafka_group.wire.group.membership import Assignor, Generation
 
 log = logging.getLogger(__name__)
 

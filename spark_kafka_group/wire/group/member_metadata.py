@@ -15,12 +15,8 @@ from typing import Any
 from kafka.coordinator.assignors.sticky.user_data import StickyAssignorUserData
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from spark_kafka_group.assignors import NO_GENERATION, Claims, claims_of
 from spark_kafka_group.offsets import TopicPartition
-
-STICKY = "sticky"
-COOPERATIVE_STICKY = "cooperative-sticky"
-CLAIMING = (STICKY, COOPERATIVE_STICKY)
-NO_GENERATION = -1
 
 _PLAIN, _WITH_OWNED, _WITH_GENERATION = 0, 1, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
 UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
@@ -45,13 +41,13 @@ def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = 
     """
     if marked and claim == Claim():
         claim = MARK
-    if strategy == STICKY:
+    if claims_of(strategy) is Claims.IN_USER_DATA:
         # Java compares generations of conflicting claims with the subscription's own field, so it is filled here too.
         user_data = StickyAssignorUserData(by_topic(claim.owned), claim.generation).encode(version=1, header=False)
         return ConsumerProtocolSubscription(
             _WITH_GENERATION, sorted(topics), user_data if claim != Claim() else b"", generation_id=claim.generation
         )
-    if strategy == COOPERATIVE_STICKY:
+    if claims_of(strategy) is Claims.IN_FIELDS:
         owned = [ConsumerProtocolSubscription.TopicPartition(*topic) for topic in by_topic(claim.owned)]
         return ConsumerProtocolSubscription(
             _WITH_GENERATION, sorted(topics), struct.pack(">i", claim.generation), owned, claim.generation
@@ -63,9 +59,9 @@ def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = 
 
 def decode(strategy: str, subscription: Any) -> Claim:
     """What a member claims; nothing when it claims nothing, or in bytes that nobody can read, as in Java."""
-    if strategy == STICKY:
+    if claims_of(strategy) is Claims.IN_USER_DATA:
         return _sticky(subscription.user_data or b"")
-    if strategy == COOPERATIVE_STICKY:
+    if claims_of(strategy) is Claims.IN_FIELDS:
         generation = subscription.generation_id
         if generation < 0:
             generation = _leading_int32(subscription.user_data or b"")

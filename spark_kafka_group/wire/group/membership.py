@@ -1,45 +1,26 @@
-"""Members, generations and committed offsets as values, and strategies of ours inside kafka-python's coordinator."""
+"""Generations and committed offsets as values, and strategies of ours inside kafka-python's coordinator."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from kafka.coordinator.assignors.abstract import AbstractPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
+from spark_kafka_group.assignors import Claims, GroupMember, Strategy, claims_of, is_cooperative
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.plugins import PASSED_ON
 from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.group.member_metadata import (
-    CLAIMING,
-    COOPERATIVE_STICKY,
-    NO_GENERATION,
     Claim,
     by_topic,
     decode,
     encode,
     topics_of,
 )
-
-
-@dataclass(frozen=True)
-class GroupMember:
-    """A member as the leader sees it.
-
-    Attributes
-    ----------
-    owned, generation
-        Partitions it says it owned, and the generation in which it got them; told under the sticky strategies only.
-    """
-
-    member_id: str
-    instance_id: str | None
-    topics: tuple[str, ...]
-    owned: frozenset[TopicPartition] = frozenset()
-    generation: int = NO_GENERATION
 
 
 @dataclass(frozen=True)
@@ -84,24 +65,6 @@ class Committed:
     offset: int
     metadata: str
     leader_epoch: int = NO_EPOCH
-
-
-class Strategy(Protocol):
-    """How a leader deals the partitions of subscribed topics to the members of its group."""
-
-    name: str
-    """Its name in the group protocol: members can only agree on a name they all know."""
-
-    def assign(
-        self, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
-    ) -> Mapping[str, Collection[TopicPartition]]:
-        """The partitions of each member id.
-
-        Parameters
-        ----------
-        partitions
-            Partition numbers of the topics that exist; a member may subscribe to others too.
-        """
 
 
 @dataclass(frozen=True)
@@ -162,11 +125,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     @property
     def cooperative(self) -> bool:
         """Whether members keep their partitions during a rebalance (KIP-429)."""
-        return self.name == COOPERATIVE_STICKY
+        return is_cooperative(self.name)
 
     def metadata(self, topics: Collection[str]) -> Any:
         self.view = None
-        self.claimed = self._last.owned if self.name in CLAIMING else frozenset()
+        self.claimed = self._last.owned if claims_of(self.name) is not Claims.NONE else frozenset()
         self._marked ^= self.varying
         return encode(self.name, topics, self._last, self._marked)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from spark_kafka_group.driver.assignors.balance import balanced
-from spark_kafka_group.driver.assignors.claims import holders
-from spark_kafka_group.driver.assignors.subscribers import by_topic
+from spark_kafka_group.assignors.balance import balanced
+from spark_kafka_group.assignors.claims import holders
+from spark_kafka_group.assignors.member import GroupMember
+from spark_kafka_group.assignors.subscribers import by_topic
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 
 
 class Sticky:

@@ -9,19 +9,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from spark_kafka_group import plugins
-from spark_kafka_group.driver.assignors.cooperative_sticky import CooperativeSticky
-from spark_kafka_group.driver.assignors.range import Range
-from spark_kafka_group.driver.assignors.roundrobin import RoundRobin
-from spark_kafka_group.driver.assignors.sticky import Sticky
+from spark_kafka_group.assignors.member import NO_GENERATION, GroupMember, Strategy
+from spark_kafka_group.assignors.table import BY_JAVA_CLASS, BY_NAME, Claims, built_in, claims_of, is_cooperative
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options.checks import JAVA_STRATEGIES
-from spark_kafka_group.wire import Strategy
+
+__all__ = [
+    "BUILT_IN",
+    "NO_GENERATION",
+    "Claims",
+    "GroupMember",
+    "Strategy",
+    "built_in",
+    "claims_of",
+    "is_cooperative",
+    "resolve",
+]
 
 OPTION = "kafka.partition.assignment.strategy"
 
-_ALL: tuple[Strategy, ...] = (Range(), RoundRobin(), Sticky(), CooperativeSticky())
-
-BUILT_IN: Mapping[str, Strategy] = {strategy.name: strategy for strategy in _ALL}
+BUILT_IN: Mapping[str, Strategy] = {name: row.strategy for name, row in BY_NAME.items()}
 """By the name the group protocol knows them."""
 
 
@@ -54,13 +60,13 @@ def resolve(names: Sequence[str]) -> list[Strategy]:
 
 
 def _resolve(named: str) -> Strategy:
-    built_in = BUILT_IN.get(JAVA_STRATEGIES.get(named, named))
-    if built_in is not None:
-        return built_in
+    known = built_in(named)
+    if known is not None:
+        return known.strategy
     if ":" not in named:
         raise OptionError(
             f"{OPTION} ({named}) is not known: it must be {', '.join(BUILT_IN)}, one of Java's classes for these "
-            f"({', '.join(JAVA_STRATEGIES)}), or module:Class of your own"
+            f"({', '.join(BY_JAVA_CLASS)}), or module:Class of your own"
         )
     strategy: Strategy = plugins.make(OPTION, named, ["assign"])
     name = getattr(strategy, "name", None)

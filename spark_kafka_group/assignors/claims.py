@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from spark_kafka_group.assignors.member import GroupMember
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire import GroupMember
 
 
 def holders(members: Iterable[GroupMember]) -> dict[TopicPartition, str | None]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-from spark_kafka_group.driver.assignors.cycles import Arc, negative_cycle
+from spark_kafka_group.assignors.cycles import Arc, negative_cycle
 
 Counts = dict[str, dict[str, int]]
 """Topic to member id to number of partitions."""
