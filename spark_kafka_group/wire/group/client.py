@@ -88,7 +88,7 @@ class GroupClient(LogClient):
             **({"partition_assignment_strategy": assignors} if assignors else {}),
         )
         super().__init__(options, self._calls)
-        self._options = options
+        self._group = options.group
         self._consumer = self._calls.consumer
         self._coordinator = self._consumer._coordinator
         self._rounds.attach(self._consumer)
@@ -159,7 +159,7 @@ class GroupClient(LogClient):
         ------
         FencedError, MembershipError, BrokerError
         """
-        timeout_ms = max(self._options.connection.request_timeout_ms, self._options.group.max_poll_interval_ms + 5_000)
+        timeout_ms = max(self._options.connection.request_timeout_ms, self._group.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
         deadline = time.monotonic() + timeout_ms / 1000
