@@ -19,7 +19,6 @@ from pyspark.sql.streaming.datasource import (
 
 from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.schema import spark_schema
 from spark_kafka_group.task import ReadTask
 
@@ -51,6 +50,8 @@ class GroupKafkaDataSource(DataSource):
         return spark_schema(self._parsed.reading.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from spark_kafka_group.options.checks import check_for_batch
+
         check_for_batch(self._parsed)
         return (PushDownReader if self._parsed.reading.push_down_predicate else GroupKafkaReader)(self._parsed)
 
