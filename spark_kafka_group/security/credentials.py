@@ -11,16 +11,10 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
 from spark_kafka_group.security import allowed
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
-from spark_kafka_group.security.parsing import MECHANISMS, PASSWORD_MECHANISMS
+from spark_kafka_group.security.mechanisms import MECHANISMS, Mechanism
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import Security
 
-MODULES = {
-    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
-    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
-    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
-}
 JAVA_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
@@ -92,34 +86,34 @@ def credentials(security: Security) -> Credentials:
     OptionError
         Before any network call, when something is missing, contradicts, or would have no effect. Never with a secret.
     """
-    mechanism, module = security.sasl_mechanism, security.sasl_jaas_config
-    if mechanism is None:
+    if security.sasl_mechanism is None:
         raise OptionError(
             f"kafka.sasl.mechanism is missing, which {security.security_protocol} needs: one of "
             f"{', '.join(MECHANISMS)} (Kafka's default, GSSAPI, is not supported)"
         )
-    if module is not None and module.name != MODULES[mechanism]:
-        others = [name for name, known in MODULES.items() if known == module.name]
+    mechanism, module = MECHANISMS[security.sasl_mechanism], security.sasl_jaas_config
+    if module is not None and module.name != mechanism.login_module:
+        others = [name for name, other in MECHANISMS.items() if other.login_module == module.name]
         # Any other name stays untold: where quotes are missing it may be a part of a password.
         named = (
             f"names {module.short_name}: it is for {' and '.join(others)}" if others else "begins with another class"
         )
         raise OptionError(
-            f"kafka.sasl.jaas.config {named}; kafka.sasl.mechanism ({mechanism}) needs {MODULES[mechanism]}"
+            f"kafka.sasl.jaas.config {named}; kafka.sasl.mechanism ({mechanism.name}) needs {mechanism.login_module}"
         )
-    if mechanism in PASSWORD_MECHANISMS:
+    if mechanism.takes_password:
         return _user_password(security, mechanism, module)
-    return _oauth(security, module or LoginModule(MODULES[mechanism]))
+    return _oauth(security, module or LoginModule(mechanism.login_module))
 
 
-def _user_password(security: Security, mechanism: str, module: LoginModule | None) -> UserPassword:
+def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:
     useless = security.given_with("sasl.oauthbearer") + security.given_with("sasl.login")
     if useless:
-        raise OptionError(f"{useless[0]} is for OAUTHBEARER; kafka.sasl.mechanism is {mechanism}")
+        raise OptionError(f"{useless[0]} is for OAUTHBEARER; kafka.sasl.mechanism is {mechanism.name}")
     if module is None:
         raise OptionError(
-            f"kafka.sasl.jaas.config is missing, which {mechanism} needs: "
-            f'{MODULES[mechanism]} required username="..." password="...";'
+            f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: "
+            f'{mechanism.login_module} required username="..." password="...";'
         )
     if "tokenauth" in module.names():
         raise OptionError(

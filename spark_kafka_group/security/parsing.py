@@ -12,8 +12,6 @@ from spark_kafka_group.security.secret import Secret
 if TYPE_CHECKING:
     from spark_kafka_group.security.jaas import LoginModule
 
-PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 LONGEST_NAME, LONGEST_PATH = 255, 4096
 """Of a file, in bytes."""
@@ -68,6 +66,8 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 def mechanism(raw: str) -> str:
     """A SASL mechanism."""
+    from spark_kafka_group.security.mechanisms import MECHANISMS
+
     name = raw.strip().upper()
     if name not in MECHANISMS:
         from spark_kafka_group.security.credentials import NOT_WITHOUT_LIBRARIES

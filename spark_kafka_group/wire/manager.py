@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
@@ -28,6 +28,9 @@ from spark_kafka_group.wire.event_loop import Selector
 from spark_kafka_group.wire.patience import TCP_CONNECT_S, Patience, connecting_ms
 from spark_kafka_group.wire.reach import Reach
 from spark_kafka_group.wire.versions import why_not
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.mechanisms import Mechanism
 
 connection_log.install()
 
@@ -303,9 +306,18 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             node = self.cluster.broker_metadata(node_id)
             self._explain(conn, node)
             _check_version(conn, f"{node.host}:{node.port}")
-            if str(self.config["sasl_mechanism"]).startswith("SCRAM"):
+            mechanism = self._mechanism()
+            if mechanism is not None and mechanism.looks_first:
                 scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
         return conn
+
+    def _mechanism(self) -> Mechanism | None:
+        """Of SASL, where connections have it."""
+        if self.config["sasl_mechanism"] is None:
+            return None
+        from spark_kafka_group.security.mechanisms import MECHANISMS
+
+        return MECHANISMS[self.config["sasl_mechanism"]]
 
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
@@ -363,7 +375,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             return str(error)
         if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
             said = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
-            if mechanism == "OAUTHBEARER":
+            known = self._mechanism()
+            if known is not None and not known.takes_password:
                 return f"the broker does not take the token ({mechanism}): {said}"
             return (
                 f"the broker does not take user {self.config['sasl_plain_username']} with this password ({mechanism}): "

@@ -30,28 +30,23 @@ def security_configs(security: Security) -> dict[str, Any]:
     if not security.sasl:
         return configs
     from spark_kafka_group.security.credentials import UserPassword, credentials
+    from spark_kafka_group.security.mechanisms import MECHANISMS
 
-    configs["sasl_mechanism"] = security.sasl_mechanism
-    if not security.tls:
-        _warn_of_plaintext(str(security.sasl_mechanism))
     found = credentials(security)
-    if not isinstance(found, UserPassword):
-        from spark_kafka_group.wire.tokens import tokens_of
+    mechanism = MECHANISMS[str(security.sasl_mechanism)]
+    configs["sasl_mechanism"] = mechanism.name
+    if not security.tls:
+        _warn_of_plaintext(mechanism.name, mechanism.seen)
+    if isinstance(found, UserPassword):
+        return configs | mechanism.user(found.username, found.password)
+    from spark_kafka_group.wire.tokens import tokens_of
 
-        return configs | {"sasl_oauth_token_provider": tokens_of(found)}
-    username = found.username
-    if security.sasl_mechanism != "PLAIN":
-        username = username.replace("=", "=3D").replace(",", "=2C")  # RFC 5802, which kafka-python leaves out
-    return configs | {"sasl_plain_username": username, "sasl_plain_password": found.password.text}
+    return configs | {"sasl_oauth_token_provider": tokens_of(found)}
 
 
 @functools.cache
-def _warn_of_plaintext(mechanism: str) -> None:
+def _warn_of_plaintext(mechanism: str, seen: str) -> None:
     """Once in a process."""
-    seen = {
-        "PLAIN": "can read the password",
-        "OAUTHBEARER": "can read the token, and use it",
-    }.get(mechanism, "can look for the password that fits what is sent")
     log.warning(
         "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: whoever is on the way to the brokers %s "
         "(%s), and all records. Set it to SASL_SSL, with a listener of the brokers that has TLS",

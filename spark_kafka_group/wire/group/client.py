@@ -88,7 +88,7 @@ class GroupClient(LogClient):
             **({"partition_assignment_strategy": assignors} if assignors else {}),
         )
         super().__init__(options, self._calls)
-        self._group = options.group
+        self._group, self._connection = options.group, options.connection
         self._consumer = self._calls.consumer
         self._coordinator = self._consumer._coordinator
         self._rounds.attach(self._consumer)
@@ -159,11 +159,11 @@ class GroupClient(LogClient):
         ------
         FencedError, MembershipError, BrokerError
         """
-        timeout_ms = max(self._options.connection.request_timeout_ms, self._group.max_poll_interval_ms + 5_000)
+        timeout_ms = max(self._connection.request_timeout_ms, self._group.max_poll_interval_ms + 5_000)
         if self.rejoin_needed() and self._coordinator.coordinator_unknown():
             self._find_coordinator()  # bounded by itself: members may be slow, brokers may not
         deadline = time.monotonic() + timeout_ms / 1000
-        at_once_ms = self._options.connection.default_api_timeout_ms
+        at_once_ms = self._connection.default_api_timeout_ms
         while (joined := self.join_within(min(ms_until(deadline), at_once_ms))) is None:
             refused = self._answers.last_described()
             if self._coordinator.coordinator_unknown():
@@ -401,7 +401,7 @@ class GroupClient(LogClient):
         """
         self._rounds.end()
         left_ms = max(LEAVE_MS, self._calls.left_ms)
-        Leaving(self._group_id, self._consumer, min(self._options.connection.request_timeout_ms, left_ms)).leave()
+        Leaving(self._group_id, self._consumer, min(self._connection.request_timeout_ms, left_ms)).leave()
 
     def close(self) -> None:
         """Stop the I/O thread and close connections; does not leave. Harmless when repeated."""

@@ -1,0 +1,80 @@
+"""SASL mechanisms: each a class with all that is different about it."""
+
+from __future__ import annotations
+
+from spark_kafka_group.security.secret import Secret
+
+LOGIN_MODULES = "org.apache.kafka.common.security"
+
+
+class Mechanism:
+    """What all have.
+
+    Attributes
+    ----------
+    name
+        As ``kafka.sasl.mechanism`` and the protocol have it.
+    login_module
+        Its class in ``kafka.sasl.jaas.config``.
+    takes_password
+        Whether it authenticates a user by a password; else by a token.
+    looks_first
+        Whether the broker's first message is looked at before anything is answered.
+    seen
+        What who listens can do, where nothing is encrypted.
+    """
+
+    name: str
+    login_module: str
+    takes_password = True
+    looks_first = False
+    seen: str
+
+    def user(self, username: str, password: Secret) -> dict[str, str]:
+        """A user with a password, as kafka-python takes them."""
+        return {"sasl_plain_username": username, "sasl_plain_password": password.text}
+
+
+class Plain(Mechanism):
+    """Sends the password."""
+
+    name = "PLAIN"
+    login_module = f"{LOGIN_MODULES}.plain.PlainLoginModule"
+    seen = "can read the password"
+
+
+class Scram(Mechanism):
+    """Proves that the password is known (RFC 5802)."""
+
+    login_module = f"{LOGIN_MODULES}.scram.ScramLoginModule"
+    looks_first = True
+    seen = "can look for the password that fits what is sent"
+
+    def user(self, username: str, password: Secret) -> dict[str, str]:
+        """As of :class:`Mechanism`, with what RFC 5802 wants of names, which kafka-python leaves out."""
+        return super().user(username.replace("=", "=3D").replace(",", "=2C"), password)
+
+
+class Scram256(Scram):
+    """With SHA-256."""
+
+    name = "SCRAM-SHA-256"
+
+
+class Scram512(Scram):
+    """With SHA-512."""
+
+    name = "SCRAM-SHA-512"
+
+
+class OAuthBearer(Mechanism):
+    """Sends a token."""
+
+    name = "OAUTHBEARER"
+    login_module = f"{LOGIN_MODULES}.oauthbearer.OAuthBearerLoginModule"
+    takes_password = False
+    seen = "can read the token, and use it"
+
+
+MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer())}
+"""By their names, in the order in which errors list them."""
