@@ -13,8 +13,8 @@ from spark_kafka_group.destinations import RETRY, is_internal, sends_dead_letter
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.processing.record import REQUIRED, Record, records_of
-from spark_kafka_group.subscription import Subscription
 
 if TYPE_CHECKING:
     import pyarrow as pa
