@@ -21,7 +21,7 @@ import targets
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-BUILD = ROOT / "build" / "fuzz"
+BUILD = ROOT / ".fuzz"
 DECODE = ROOT / "spark_kafka_group" / "executor" / "decode"
 SANITIZED = "-g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 MOST_MB = 3000
