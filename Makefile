@@ -136,6 +136,6 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 
 .PHONY: clean
 clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
-	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* build .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so
