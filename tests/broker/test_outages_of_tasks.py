@@ -118,7 +118,7 @@ def outage():
             return Brokers(settings)
 
         skipping = told(kafka, damaged_topic(kafka), onCorruptRecord="skip")
-        planned = ReadTask((OffsetRange(TopicPartition(skipping.topics[0], 0), 0, 18),), epochs=(0,))
+        planned = ReadTask((OffsetRange(TopicPartition(skipping.reading.topics[0], 0), 0, 18),), epochs=(0,))
         connected = brokers_for(skipping)
         skipped = records(planned, skipping, connected, connect_for_the_search, Outage(skipping, connected))
         left_out = at_once.submit(lambda: offsets(skipped))
