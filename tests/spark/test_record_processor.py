@@ -126,7 +126,7 @@ def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, 
 
 
 def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committed(kafka, group, stream, tmp_path):
-    topic = topic_with(kafka, [Record(0, b"k", b"v%d" % n + b" " * 2000) for n in range(20)], partitions=1)
+    topic = topic_with(kafka, [Record(0, os.urandom(2000), b"v%d" % n) for n in range(20)], partitions=1)
     kafka.create_topic(f"{topic}-dlt", partitions=1, configs={"max.message.bytes": "1000"})
     processor = RecordProcessor(
         noted_in(tmp_path, fails=lambda n, _: n == 7), max_local_retries=0, dead_letter_topic=f"{topic}-dlt",
