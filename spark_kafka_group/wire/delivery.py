@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.outage import Outage
+from spark_kafka_group.wire.outage import Outage, with_reason
 from spark_kafka_group.wire.produce import ATTEMPTS_WITHIN, Headers, Producer
 from spark_kafka_group.wire.reached import unreached
 
@@ -219,8 +219,7 @@ class Delivery:
                 )
 
     def _why(self, tp: TopicPartition) -> str:
-        told, failure = str(self._problems.get(tp, self._no_answer)), self.last_failure
-        return told if failure is None or failure in told else f"{told} ({failure})"
+        return with_reason(str(self._problems.get(tp, self._no_answer)), self.last_failure)
 
     def _first_under_way(self) -> dict[TopicPartition, _Letter]:
         """The oldest record of each partition that is not settled."""

@@ -116,7 +116,7 @@ class Outage:
     def _told(self, problem: Exception | str) -> str:
         """With the reason why a connection failed: kafka-python does not give it where it pauses before the next."""
         failure = self._brokers.last_failure if isinstance(problem, Exception) else None
-        return str(problem) if failure is None or failure in str(problem) else f"{problem} ({failure})"
+        return with_reason(str(problem), failure)
 
     def answered(self, tps: Collection[TopicPartition]) -> None:
         """Take note that a broker has answered for these partitions, whatever it said."""
@@ -128,6 +128,11 @@ class Outage:
         self.over_at = self._clock()
         if self._said:
             log.warning("brokers answer again, after %.0f s", self.over_at - self._since[1])
+
+
+def with_reason(problem: str, failure: str | None) -> str:
+    """`problem`, and why the last connection failed if it does not say so."""
+    return problem if failure is None or failure in problem else f"{problem} ({failure})"
 
 
 def outlived(outage: Outage | None, tp: TopicPartition, call: Callable[[], T]) -> T:
