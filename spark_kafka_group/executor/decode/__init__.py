@@ -25,15 +25,27 @@ def load(name: str) -> Decoder:
     if name == "python":
         return _python()
     try:
-        from spark_kafka_group.executor.decode import _decode_c
+        return _compiled()
     except ImportError as error:
         if name == "c":
             raise OptionError(
-                f"decoder=c: the compiled decoder was not built ({error}): install spark-kafka-group where there is a "
-                f"C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION, or set decoder=auto"
+                f"decoder=c: the compiled decoder was not built ({error}): {_what_to_change()}, or set decoder=auto"
             ) from error
         _warn_once(error)
         return _python()
+
+
+def _compiled() -> Decoder:
+    try:
+        from spark_kafka_group.executor.decode import _decode_c
+    except ImportError:
+        from spark_kafka_group.executor.decode import shadowing
+
+        installed = shadowing.built_elsewhere()
+        if installed is None or not shadowing.is_same_code(installed):
+            raise
+        __path__.append(str(installed))
+        from spark_kafka_group.executor.decode import _decode_c
     return _decode_c
 
 
@@ -46,5 +58,15 @@ def _python() -> Decoder:
 def _warn_once(error: ImportError) -> None:
     global _warned
     if not _warned:
-        log.warning("the compiled decoder was not built (%s); records are decoded slowly in Python", error)
+        log.warning(
+            "the compiled decoder was not built (%s), so records are decoded slowly in Python: %s",
+            error,
+            _what_to_change(),
+        )
         _warned = True
+
+
+def _what_to_change() -> str:
+    from spark_kafka_group.executor.decode import shadowing
+
+    return shadowing.why_not_built()
