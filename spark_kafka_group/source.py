@@ -79,10 +79,10 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
 
     def partitions(self) -> Sequence[ReadTask]:
         with _no_collection():
-            from spark_kafka_group.driver import batch, filters, process
+            from spark_kafka_group.driver import batch_read, filters, process
 
         process.log_as_told()
-        tasks = batch.read_tasks(self._options, filters.understood(self._filters)[0])
+        tasks = batch_read.read_tasks(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
         return tasks or [ReadTask(())]
 

@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spark_kafka_group.driver.events import EventLog
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.driver.truncation import LeaderEpochs
+from spark_kafka_group.driver.positions.truncation import LeaderEpochs
+from spark_kafka_group.driver.reporting.events import EventLog
+from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition

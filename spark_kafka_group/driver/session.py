@@ -10,28 +10,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.driver import left, planner, positions, truncation
-from spark_kafka_group.driver.ages import BacklogAges
+from spark_kafka_group.driver import planner
+from spark_kafka_group.driver.backlog.last_stable import BeyondLastStable
+from spark_kafka_group.driver.backlog.long_poll import LongPoll
+from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
+from spark_kafka_group.driver.backlog.pausing import PausedPartitions
+from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.committer import Batch, Committer
-from spark_kafka_group.driver.doubt import looked_up_until
-from spark_kafka_group.driver.due import Due
-from spark_kafka_group.driver.events import EventLog
-from spark_kafka_group.driver.holding import Holding
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.kept import KeptEnds
-from spark_kafka_group.driver.lookup import looked_up
-from spark_kafka_group.driver.losses import Losses
-from spark_kafka_group.driver.member import Joined, Member
-from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.driver.others import others_in_group
-from spark_kafka_group.driver.pausing import Paused
-from spark_kafka_group.driver.progress import Progress
-from spark_kafka_group.driver.siblings import Siblings
-from spark_kafka_group.driver.stable import Unstable
-from spark_kafka_group.driver.unbegun import Unbegun
-from spark_kafka_group.driver.unmanaged import Unmanaged
-from spark_kafka_group.driver.waiting import Waiting
-from spark_kafka_group.driver.watch import Watch
+from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
+from spark_kafka_group.driver.membership.member import Joined, Member
+from spark_kafka_group.driver.membership.other_members import others_in_group
+from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.yielding import YieldedBatch
+from spark_kafka_group.driver.positions import rules, truncation, unowned
+from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
+from spark_kafka_group.driver.positions.data_loss import DataLoss
+from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until
+from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
+from spark_kafka_group.driver.reporting.backlog_ages import BacklogAges
+from spark_kafka_group.driver.reporting.events import EventLog
+from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.progress import Progress
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -90,30 +90,30 @@ class GroupSession:
         group_id = group_id_of(options.group.id, options.group.id_prefix, reader)
         self.reader = reader
         self.metrics = Metrics()
-        self.kept = KeptEnds()
+        self.kept = CheckpointedEnds()
         hooks = Hooks(options, self.metrics)
         self._events = EventLog(options.reading.event_log, group_id, reader)
         self.epochs = truncation.LeaderEpochs(first)
         self.committer = Committer(group_id, reader, hooks, self._events, self.metrics, self.epochs)
-        self.member: Member | Unmanaged
+        self.member: Member | ManualAssignment
         if options.reading.subscription.manual:
-            self.member = Unmanaged(options, group_id, reader, self._events)
+            self.member = ManualAssignment(options, group_id, reader, self._events)
         else:
             static_id = instance_id_of(options.group.instance_id, reader)
             self.member = Member(options, group_id, static_id, hooks, self._events, self.metrics)
         self._options = options
         starting = options.reading.starting or Bound("startingOffsets", group=True)
-        self._rules = positions.StartRules(
+        self._rules = rules.StartRules(
             starting, options.reading.auto_offset_reset or "latest", options.reading.retry_delays_ms
         )
-        self._losses = Losses(options.reading.fail_on_data_loss, self.metrics)
-        self._holding = Holding(options.reading.max_trigger_delay_ms)
-        self._due = Due(options.reading.retry_delays_ms, self.member.client.offsets_for_times)
-        self._unbegun = Unbegun(self.committer, self.member.client, reader)
+        self._losses = DataLoss(options.reading.fail_on_data_loss, self.metrics)
+        self._holding = MinOffsets(options.reading.max_trigger_delay_ms)
+        self._due = RetryDelays(options.reading.retry_delays_ms, self.member.client.offsets_for_times)
+        self._unbegun = YieldedBatch(self.committer, self.member.client, reader)
         self._siblings = Siblings(shared, group_id, reader, options.reading.subscription)
         self._unsettled_since: float | None = None
-        self._paused = Paused(options.reading.paused, options.reading.pause_file)
-        self._unstable = Unstable()
+        self._paused = PausedPartitions(options.reading.paused, options.reading.pause_file)
+        self._unstable = BeyondLastStable()
         self._caps = caps
         self._stops: dict[TopicPartition, int] = {}  # where the options say that reading ends, as far as it is known
         self._foreign = first.reader is None  # the checkpoint is one of Spark's own kafka source
@@ -132,8 +132,8 @@ class GroupSession:
         self._cut: dict[TopicPartition, int] = {}  # where a batch that is read again ends, as its logs lost their ends
         self._ends: dict[TopicPartition, int] = {}
         self._looked_at: float | None = None  # when ends of logs were looked up last
-        self._watch = Watch(options)
-        self._waiting = Waiting(group_id, options.reading.subscription)
+        self._watch = LongPoll(options)
+        self._waiting = AwaitedTopics(group_id, options.reading.subscription)
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
         self._ages = BacklogAges()
         self._slots: dict[TopicPartition, int] = {}
@@ -180,18 +180,18 @@ class GroupSession:
             return False
         if self._all_read != (start, self.member.generation.id, self._paused.partitions()):
             return False
-        return self._watch.quiet(self._due.left_s()) and not self._due.passed()
+        return self._watch.nothing_new(self._due.left_s()) and not self._due.passed()
 
     def _wait_for_records(self, start: GroupOffset) -> None:
         """Nothing is planned: have brokers say when records come to the partitions that may be read on."""
         paused = self._paused.partitions()
         stopped = {tp for tp, stop in self._stops.items() if self._ends.get(tp, 0) >= stop}
         ends = {tp: end for tp, end in self._ends.items() if tp not in paused and tp not in stopped}
-        left = self._due.as_known([OffsetRange(tp, self._position(start, tp), end) for tp, end in ends.items()])
+        left = self._due.due_as_known([OffsetRange(tp, self._position(start, tp), end) for tp, end in ends.items()])
         read = all(r.size == 0 for r in left)
         self._all_read = (start, self.member.generation.id, paused) if read else None
         if self._caps is None and self._looked_at is not None:
-            self._watch.begin(ends, self._looked_at)
+            self._watch.start(ends, self._looked_at)
 
     def tasks(self, start: GroupOffset, end: GroupOffset) -> list[tuple[OffsetRange, ...]]:
         """The tasks of the batch between two offsets, which was planned now or before a crash."""
@@ -333,7 +333,7 @@ class GroupSession:
         Of partitions that are not subscribed to any more executors find out.
         """
         client, subscription = self.member.client, self._options.reading.subscription
-        anew = positions.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
+        anew = rules.made_anew(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
         concerned = [r.tp for r in ranges if r.tp.topic in anew]
         told = self._others(client.committed(concerned), end.batch) if concerned else {}
         gone = self._gone_for_good([r.tp for r in ranges if subscription.has(r.tp)])
@@ -572,14 +572,14 @@ class GroupSession:
         self._check_added(starts, offsets, start)
         self.epochs.taken(offsets, start, committed, lambda tp: tp.topic in self._anew)
         # The group's own offset needs no reason, unless it contradicts the checkpoint.
-        reasoned = {tp: s for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != positions.BY_GROUP)}
+        reasoned = {tp: s for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != rules.BY_GROUP)}
         if reasoned:
             self._events.moved(
                 generation.id, {tp: (start.positions.get(tp), offsets[tp], s.why) for tp, s in reasoned.items()}
             )
-        wrong = positions.wrong_in_group(starts, committed, start, self.reader)
+        wrong = rules.wrong_in_group(starts, committed, start, self.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        adopted = positions.adopted(offsets, committed, corrections, self.reader, start.batch)
+        adopted = rules.adopted(offsets, committed, corrections, self.reader, start.batch)
         if corrections or adopted:
             self.member.check_may_commit()
         moved = {tp: at for tp, at in (self._moved | offsets).items() if start.positions.get(tp) != at}
@@ -598,13 +598,13 @@ class GroupSession:
         log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
 
     def _warn_of(
-        self, starts: Mapping[TopicPartition, positions.Start], committed: Mapping[TopicPartition, Committed]
+        self, starts: Mapping[TopicPartition, rules.Start], committed: Mapping[TopicPartition, Committed]
     ) -> None:
         """Say where the group contradicts the start that was taken, and where it may have forgotten one."""
         for tp in sorted(starts):
             if starts[tp].conflict:
                 log.warning("group %s: %s", self.committer.group_id, starts[tp].conflict)
-        without = positions.without_offset(starts, committed, self._is_new_query)
+        without = rules.without_offset(starts, committed, self._is_new_query)
         if without:
             log.warning(
                 "group %s: no committed offset for %s, never or not any more: starting there as "
@@ -624,16 +624,16 @@ class GroupSession:
         self, start: GroupOffset, missing: Collection[TopicPartition]
     ) -> dict[TopicPartition, Committed]:
         """As :meth:`_committed`; and take note of what the group says of the checkpoint's other partitions."""
-        unowned = self._unowned(start, self.member.generation.assignment)
-        asked = {*missing, *unowned}
+        mine = self._unowned(start, self.member.generation.assignment)
+        asked = {*missing, *mine}
         committed = self._committed(asked) if asked else {}
-        others = {tp: group for tp, group in committed.items() if tp in unowned}
+        others = {tp: group for tp, group in committed.items() if tp in mine}
         if self._foreign and self._options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
             # that others own as yet; what the group says later is newer.
             self.committer.in_group |= {tp: group.offset for tp, group in others.items()}
         else:
-            self._by_group = left.settled(unowned, others, self.reader, start.batch)
+            self._by_group = unowned.settled(mine, others, self.reader, start.batch)
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _unowned(self, start: GroupOffset, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -666,24 +666,24 @@ class GroupSession:
         committed: Mapping[TopicPartition, Committed],
         untouched: frozenset[TopicPartition],
         start: GroupOffset,
-    ) -> dict[TopicPartition, positions.Start]:
+    ) -> dict[TopicPartition, rules.Start]:
         anew = {tp for tp in missing if tp.topic in self._anew}
         kept = {tp: at for tp, at in self._kept(start).items() if tp in missing}
         kept |= {tp: offset for tp, offset in self._unbegun.left_out.items() if tp in missing}
         kept = {tp: offset for tp, offset in kept.items() if tp not in anew}
         rest = set(missing) - set(kept) - anew
         foreign = self._foreign and self._is_restart
-        checkpoint = positions.Checkpoint(kept, self.reader, start.generation, start.batch, foreign, untouched)
+        checkpoint = rules.Checkpoint(kept, self.reader, start.generation, start.batch, foreign, untouched)
         policy = self._options.reading.on_offset_conflict if self._is_restart else "auto"
-        starts = positions.restarted(checkpoint, committed, policy)
+        starts = rules.restarted(checkpoint, committed, policy)
         # What this query said of a topic that was deleted, to the group too, does not hold for the one made after it.
-        starts |= positions.new_partitions(
+        starts |= rules.new_partitions(
             anew, {tp: c for tp, c in committed.items() if tp in self._others(committed, start.batch)}
         )
         if self._is_new_query:
             return starts | self._rules.new(rest, committed, self._others_read(rest & committed.keys()))
         unseen = rest - set(known_before)
-        return starts | positions.new_partitions(unseen, committed) | self._rules.gained(rest - unseen, committed)
+        return starts | rules.new_partitions(unseen, committed) | self._rules.gained(rest - unseen, committed)
 
     def _others_read(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
         """Names of members that go on from what the group has committed of `tps`, where options say other starts."""
@@ -704,7 +704,7 @@ class GroupSession:
         """
         owned = self.member.generation.assignment
         now = self.member.client.topic_ids({tp.topic for tp in owned})
-        anew = positions.made_anew(self._topic_ids, now)
+        anew = rules.made_anew(self._topic_ids, now)
         if anew:
             kept = {tp: at for tp, at in self._kept(start).items() if tp.topic in anew}
             concerned = sorted(owned & kept.keys())
@@ -736,13 +736,13 @@ class GroupSession:
             self._positioned -= gone
 
     def _check_added(
-        self, starts: Mapping[TopicPartition, positions.Start], offsets: Mapping[TopicPartition, int], at: GroupOffset
+        self, starts: Mapping[TopicPartition, rules.Start], offsets: Mapping[TopicPartition, int], at: GroupOffset
     ) -> None:
         """New partitions must be there from their first record on.
 
         One that this query has not read, of a topic of which it did not read all those before, may only be new to it.
         """
-        for tp in sorted(tp for tp, start in starts.items() if start.why == positions.NEW):
+        for tp in sorted(tp for tp, start in starts.items() if start.why == rules.NEW):
             if tp not in offsets:
                 self._losses.report(
                     "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS", f"{tp} was added, and deleted before it could be read"
@@ -760,11 +760,11 @@ class GroupSession:
         starting = self._rules.starting if self._is_new_query else None
         for bound in (starting, self._options.reading.ending):
             if bound is not None:
-                bound.check(positions.spoken_of(bound, existing, self._options.reading.retry_delays_ms))
+                bound.check(rules.spoken_of(bound, existing, self._options.reading.retry_delays_ms))
 
     def _check_not_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
         if self._held is not None and not self._options.reading.subscription.manual:
-            generation = positions.replaced_in(committed, self.reader, self._held)
+            generation = rules.replaced_in(committed, self.reader, self._held)
             if generation is not None:
                 raise FencedError(
                     f"another process went on with this query, up to generation {generation}, while this one was "
@@ -798,7 +798,7 @@ class GroupSession:
         self._waiting.look(lambda: self.member.client.known_partitions(self._options.reading.subscription), self._ends)
         self._ages.observe(self._ends, time.time() * 1000)
         suspect = found.suspect
-        if suspect and positions.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in suspect})):
+        if suspect and rules.made_anew(self._topic_ids, self.member.client.topic_ids({tp.topic for tp in suspect})):
             return None
         begin |= self._go_back(start, {tp: begin[tp] for tp in suspect}, found, seen)
         self.epochs.known |= found.epochs
@@ -806,7 +806,7 @@ class GroupSession:
             begin |= self._skip_expired(start, {tp: begin[tp] for tp, end in self._ends.items() if end > begin[tp]})
         self._learn_stops()
         open_to = {tp: begin[tp] if tp in paused else self._capped(tp, begin[tp]) for tp in self._ends}
-        return self._due.of([OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()])
+        return self._due.due([OffsetRange(tp, begin[tp], end) for tp, end in open_to.items()])
 
     def _go_back(
         self,
@@ -834,7 +834,7 @@ class GroupSession:
         """Ends of logs, and what they say of where reading is to begin, after that has been doubted."""
         client = self.member.client
         if begin.keys() == self._ends.keys() and (
-            self._watch.quiet(self._due.left_s()) or self._ends_suffice(begin, max_offsets)
+            self._watch.nothing_new(self._due.left_s()) or self._ends_suffice(begin, max_offsets)
         ):
             return truncation.Look(self._ends)
 
@@ -856,7 +856,7 @@ class GroupSession:
             return False
         if self._caps is not None and all(end >= self._caps.get(tp, 0) for tp, end in self._ends.items()):
             return True
-        left = self._due.as_known([OffsetRange(tp, at, self._capped(tp, at)) for tp, at in begin.items()])
+        left = self._due.due_as_known([OffsetRange(tp, at, self._capped(tp, at)) for tp, at in begin.items()])
         return max_offsets is not None and sum(r.size for r in left) >= max_offsets
 
     def _skip_expired(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -886,7 +886,7 @@ class GroupSession:
         ending = self._options.reading.ending
         if ending is None:
             return
-        tps = positions.spoken_of(ending, self._at_first | set(self._ends), self._options.reading.retry_delays_ms)
+        tps = rules.spoken_of(ending, self._at_first | set(self._ends), self._options.reading.retry_delays_ms)
         positions_of = {tp: ending.get(tp) for tp in tps if tp not in self._stops}
         # Of a partition made since the query started only a time tells where to stop.
         later = {tp for tp, p in positions_of.items() if tp not in self._at_first and not isinstance(p, AtTime)}
@@ -905,7 +905,7 @@ class GroupSession:
         ends = {r.tp: r.end for r in ranges}
         begin = {tp: self._position(start, tp) for tp in generation.assignment & self._positioned}
         self._by_group -= begin.keys()
-        behind = left.left_behind(self._unowned(start, begin), self.committer.in_group, self._by_group)
+        behind = unowned.left_behind(self._unowned(start, begin), self.committer.in_group, self._by_group)
         topics = {tp.topic for tp in (*begin, *behind)}
         return GroupOffset(
             positions={tp: ends.get(tp, offset) for tp, offset in begin.items()},

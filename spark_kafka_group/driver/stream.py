@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.driver import dead_letters, process
-from spark_kafka_group.driver.due import Due
-from spark_kafka_group.driver.idling import Idler
+from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
+from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
 from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import MembershipError
@@ -46,7 +46,7 @@ class StreamDriver:
         self._caps: dict[TopicPartition, int] | None = None
         self._session: GroupSession | None = None
         self._outage: Outage | None = None
-        self._idler: Idler | None = None
+        self._idler: BetweenTriggers | None = None
         self._stopped = False
         self._lock = threading.RLock()
         self._seen: deque[tuple[dict[str, Any], GroupOffset]] = deque(maxlen=2)  # the start and the end of a batch
@@ -60,8 +60,8 @@ class StreamDriver:
         client = LogClient(self._options)
         try:
             ends = client.end_offsets(client.partitions(self._options.reading.subscription))
-            due = Due(self._options.reading.retry_delays_ms, client.offsets_for_times)
-            self._caps = {r.tp: r.end for r in due.of([OffsetRange(tp, 0, end) for tp, end in ends.items()])}
+            delays = RetryDelays(self._options.reading.retry_delays_ms, client.offsets_for_times)
+            self._caps = {r.tp: r.end for r in delays.due([OffsetRange(tp, 0, end) for tp, end in ends.items()])}
         finally:
             client.close()
 
@@ -175,7 +175,7 @@ class StreamDriver:
             client, group_id = session.member.client, session.committer.group_id
             outage = self._outage = Outage(client, group_id, self._options.connection.max_broker_outage_ms)
             if not self._options.reading.subscription.manual:
-                self._idler = Idler(
+                self._idler = BetweenTriggers(
                     lambda patience_ms: outage.leave_to_trigger(session.settle_idly, patience_ms),
                     self._lock,
                     self._options.group.heartbeat_interval_ms,

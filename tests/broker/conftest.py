@@ -5,7 +5,7 @@ from running import Neighbour, NewerNeighbour, Query
 from support import options
 from triggers import QUICK, Stream
 
-from spark_kafka_group.driver import watch
+from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 
@@ -13,8 +13,8 @@ from spark_kafka_group.options import Options
 @pytest.fixture
 def patience(monkeypatch):
     """The trigger after a write has what was written, however late a busy broker tells those who watch."""
-    monkeypatch.setattr(watch, "PATIENCE_S", 0.25)
-    monkeypatch.setattr(watch, "LEAST_PATIENCE_S", 0.25)
+    monkeypatch.setattr(long_poll, "PATIENCE_S", 0.25)
+    monkeypatch.setattr(long_poll, "LEAST_PATIENCE_S", 0.25)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import Record, name, produce
 from triggers import batch, by_partition, read, send
 
-from spark_kafka_group.driver import doubt
+from spark_kafka_group.driver.positions import lookup
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.executor.read import read as read_task
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -294,7 +294,7 @@ def test_a_partition_added_and_deleted_before_it_was_looked_at(kafka, stream_of,
 
 @pytest.mark.parametrize("steps", [25, pytest.param(150, marks=[pytest.mark.soak, pytest.mark.timeout(900)])])
 def test_topics_that_come_and_go_at_random_never_fail_a_query_that_goes_on(kafka, stream_of, monkeypatch, steps):
-    monkeypatch.setattr(doubt, "PAUSE_S", 0.02)  # one broker does not tell two things
+    monkeypatch.setattr(lookup, "PAUSE_S", 0.02)  # one broker does not tell two things
     prefix, chance = name("stress"), random.Random(7)
     kept = topic_holding(kafka, [], f"{prefix}-kept")
     stream = stream_of(kafka, {"subscribePattern": f"{prefix}-.*"}, **EARLIEST, **GOES_ON)

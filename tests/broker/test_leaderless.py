@@ -8,7 +8,7 @@ from kafka import TopicPartition as KafkaTopicPartition
 from support import Record, name, options, produce
 
 from spark_kafka_group import BrokerTimeoutError
-from spark_kafka_group.driver import batch
+from spark_kafka_group.driver import batch_read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -50,11 +50,11 @@ def test_lookups_wait_for_a_leader_and_name_the_partition_that_has_none(kafka3):
         with waits, GroupAdmin(impatient) as admin:
             admin.log_ranges([led, not_led])
         with waits:
-            batch.plan(by_time)  # which would skip what it has for an empty log
+            batch_read.plan(by_time)  # which would skip what it has for an empty log
         node.start()
         assert patient.end_offsets([led, not_led]) == {led: 5, not_led: 5}
         assert patient.offsets_at({led: FIRST_MS + 4, not_led: FIRST_MS + 100}) == {led: 2, not_led: None}
-        (task,) = batch.plan(Options.parse(options(kafka3, topic, **late)))
+        (task,) = batch_read.plan(Options.parse(options(kafka3, topic, **late)))
         assert set(task) == {OffsetRange(led, 2, 5), OffsetRange(not_led, 2, 5)}
     finally:
         client.close()

@@ -9,7 +9,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThanOrEqual
 from support import Record, name, options, produce
 
-from spark_kafka_group.driver import batch
+from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.filters import understood
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -60,7 +60,7 @@ def test_a_lower_bound_reads_from_the_first_record_that_is_as_new_in_batches_and
             (GreaterThan(("timestamp",), EPOCH + timedelta(milliseconds=ms)), ms + 1),
         ):
             upper = LessThanOrEqual(("timestamp",), EPOCH + timedelta(milliseconds=seen[-1] + 5))
-            planned = {r for task in batch.plan(settings, understood([one, upper])[0]) for r in task}
+            planned = {r for task in batch_read.plan(settings, understood([one, upper])[0]) for r in task}
             expected = set()
             for p, log in logs.items():
                 first = min((offset for offset, timestamp in log if timestamp >= first_ms), default=None)
@@ -75,5 +75,5 @@ def test_a_group_s_committed_offsets_are_narrowed_too_and_what_is_missing_is_sti
     produce(kafka, topic, [Record(n % 2, None, b"x") for n in range(20)])
     settings = Options.parse(options(kafka, topic, group, startingOffsets="group"))
     constraints, _ = understood([EqualTo(("partition",), 1), GreaterThanOrEqual(("offset",), 4)])
-    assert batch.plan(settings, constraints) == [(OffsetRange(TopicPartition(topic, 1), 4, 10),)]
+    assert batch_read.plan(settings, constraints) == [(OffsetRange(TopicPartition(topic, 1), 4, 10),)]
     assert kafka.committed(group) == {}

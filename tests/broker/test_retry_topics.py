@@ -11,8 +11,9 @@ from support import Record, committed, name, produce
 from triggers import fill, send
 
 from spark_kafka_group.destinations import dead_letter_topic, retry_topic
-from spark_kafka_group.driver import session, stream, watch
-from spark_kafka_group.driver.due import Due, now_ms
+from spark_kafka_group.driver import session, stream
+from spark_kafka_group.driver.backlog import long_poll
+from spark_kafka_group.driver.backlog.retry_delays import RetryDelays, now_ms
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.testing import wait_until
 
@@ -24,9 +25,9 @@ EARLIEST = {"startingOffsets": "earliest", "retryTopics": DELAY}
 def clock(monkeypatch):
     """The driver's clock, which stands: appending a number lets so many milliseconds pass."""
     passed = [now_ms()]
-    standing = functools.partial(Due, clock_ms=lambda: sum(passed))
-    monkeypatch.setattr(session, "Due", standing)
-    monkeypatch.setattr(stream, "Due", standing)
+    standing = functools.partial(RetryDelays, clock_ms=lambda: sum(passed))
+    monkeypatch.setattr(session, "RetryDelays", standing)
+    monkeypatch.setattr(stream, "RetryDelays", standing)
     return passed
 
 
@@ -199,7 +200,7 @@ def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until
     kafka, topics, group, driver_of, caplog, monkeypatch
 ):
     topic, retry = topics
-    monkeypatch.setattr(watch, "LOOK_AGAIN_S", 60.0)  # so that it is not a look once a second that finds it
+    monkeypatch.setattr(long_poll, "LOOK_AGAIN_S", 60.0)  # so that it is not a look once a second that finds it
     kafka.produce(topic, [b"0"], partition=0)
     driver = driver_of(kafka, topic, group, **EARLIEST | {"retryTopics": f"{DELAY},600000"})  # one is missing
     start = driver.latest_offset(driver.initial_offset())

@@ -9,9 +9,9 @@ from support import commit_for, committed, members, name, numbered, options, pro
 
 from spark_kafka_group import MembershipError
 from spark_kafka_group.driver import session
+from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
+from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.driver.unmanaged import Unmanaged
-from spark_kafka_group.driver.waiting import Waiting
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -53,7 +53,7 @@ def test_several_unrelated_topics_are_read_together(kafka, group, made):
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "empty"])
 def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, monkeypatch, caplog, there):
     now = [0.0]
-    monkeypatch.setattr(session, "Waiting", functools.partial(Waiting, clock=lambda: now[0]))
+    monkeypatch.setattr(session, "AwaitedTopics", functools.partial(AwaitedTopics, clock=lambda: now[0]))
     one, typo = topic_with(kafka, numbered(2, 1), partitions=1), name("typo")
     if there:
         kafka.create_topic(typo)
@@ -154,14 +154,14 @@ class TestAssign:
     ):
         topic = topic_with(kafka, numbered(5, 1), partitions=1)
         commit_for(kafka, group, {(topic, 0): 1})
-        check = Unmanaged.check_may_commit
+        check = ManualAssignment.check_may_commit
 
         def somebody_commits_meanwhile(member):  # nothing outside can hit the moment
             check(member)
             if committed(kafka, group) == {(topic, 0): 1}:
                 commit_for(kafka, group, {(topic, 0): 3})
 
-        monkeypatch.setattr(Unmanaged, "check_may_commit", somebody_commits_meanwhile)
+        monkeypatch.setattr(ManualAssignment, "check_may_commit", somebody_commits_meanwhile)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})}, startingOffsets="group")
         start = driver.initial_offset()
         end = wait_until(lambda: (planned := driver.latest_offset(start, None)) != start and planned, within=10)

@@ -11,7 +11,7 @@ from support import commit_for, committed, name, options
 from transactions import Writer, consumed, log_end
 
 from spark_kafka_group import BrokerTimeoutError, OptionError, ReadError
-from spark_kafka_group.driver import batch, planner
+from spark_kafka_group.driver import batch_read, planner
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -189,7 +189,7 @@ def test_a_batch_read_ends_at_the_last_stable_offset(kafka, topic, writer, rows_
     writer.write(3).abort()
     writer.write(5)
     for level, end, values in [(COMMITTED, 5, [b"0", b"1"]), (UNCOMMITTED, 6, [b"0", b"1", b"3", b"5"])]:
-        tasks = batch.plan(Options.parse(options(kafka, topic, **level)))
+        tasks = batch_read.plan(Options.parse(options(kafka, topic, **level)))
         assert tasks == [(span(topic, 0, end),)]
         assert [value for _, value in rows_of(kafka, topic, tasks, **level)] == values
 
@@ -202,7 +202,11 @@ def test_a_group_beyond_the_last_stable_offset_has_nothing_to_read_yet_and_has_l
     settings = Options.parse(options(kafka, topic, group, startingOffsets="group", **COMMITTED))
     with contextlib.closing(GroupClient(settings, group)) as client:
         tps = client.partitions(settings.reading.subscription)
-        assert batch.batch_ranges(settings, client, tps, client.committed(tps)) == ([span(topic, 2, 2)], frozenset())
+        planned = batch_read.batch_ranges(settings, client, tps, client.committed(tps))
+        assert planned == (
+            [span(topic, 2, 2)],
+            frozenset(),
+        )
 
 
 def test_an_end_beyond_the_last_stable_offset_is_an_error_at_once(kafka, topic, writer):
@@ -210,10 +214,10 @@ def test_an_end_beyond_the_last_stable_offset_is_an_error_at_once(kafka, topic, 
     writer.write(3)
     ending = options(kafka, topic, endingOffsets=json.dumps({topic: {"0": 4}}))
     with pytest.raises(OptionError, match=rf"{topic}-0: endingOffsets \(4\) is beyond the last stable offset \(3\)"):
-        batch.plan(Options.parse(ending | COMMITTED))
-    assert batch.plan(Options.parse(ending)) == [(span(topic, 0, 4),)]
+        batch_read.plan(Options.parse(ending | COMMITTED))
+    assert batch_read.plan(Options.parse(ending)) == [(span(topic, 0, 4),)]
     writer.abort()
-    assert batch.plan(Options.parse(ending | COMMITTED)) == [(span(topic, 0, 4),)]
+    assert batch_read.plan(Options.parse(ending | COMMITTED)) == [(span(topic, 0, 4),)]
 
 
 def test_a_batch_planned_uncommitted_and_read_again_committed_says_what_it_waits_for(

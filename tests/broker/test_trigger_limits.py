@@ -8,7 +8,7 @@ from support import name
 from triggers import fill, send, send_anywhere
 
 from spark_kafka_group.driver import session
-from spark_kafka_group.driver.holding import Holding
+from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.testing import wait_until
 
@@ -29,7 +29,7 @@ def topic_holding(kafka, *values_of_partitions):
 def seconds(monkeypatch):
     """The time that maxTriggerDelay goes by; appending a number lets so many seconds pass."""
     passed = [1000.0]
-    monkeypatch.setattr(session, "Holding", functools.partial(Holding, clock=lambda: sum(passed)))
+    monkeypatch.setattr(session, "MinOffsets", functools.partial(MinOffsets, clock=lambda: sum(passed)))
     return passed
 
 

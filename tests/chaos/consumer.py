@@ -22,7 +22,7 @@ from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
-from spark_kafka_group.driver.events import EventLog
+from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 
 ASSIGNORS = {

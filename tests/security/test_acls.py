@@ -11,7 +11,7 @@ from support import commit_for, committed, name
 
 from spark_kafka_group import group_batch
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.driver.batch import plan
+from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
 from spark_kafka_group.executor.connections import brokers_for

@@ -7,7 +7,7 @@ from proxies import Proxy
 from secured import options, scram, works
 from support import options as plaintext
 
-from spark_kafka_group.driver.batch import plan
+from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read

@@ -7,7 +7,7 @@ import pytest
 from support import commit_for, committed, committed_epochs, members, numbered, options, produce, topic_with
 
 from spark_kafka_group import DataLossError, OptionError, group_batch
-from spark_kafka_group.driver import batch
+from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 
@@ -116,7 +116,7 @@ def test_a_group_that_stands_behind_the_end_of_a_log_is_a_loss_and_goes_on_at_th
     settings = options(kafka, topic, group, startingOffsets="group")
     commit_for(kafka, group, {(topic, 0): 60, (topic, 1): 5})
     with ThreadPoolExecutor() as pool:  # each doubts for seconds what it sees
-        told = pool.submit(batch.plan, Options.parse(settings))
+        told = pool.submit(batch_read.plan, Options.parse(settings))
         with group_batch(spark, settings | {"failOnDataLoss": "false"}) as read:
             assert read.df.count() == read.records == 5
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 
 from spark_kafka_group import GroupKafkaDataSource
-from spark_kafka_group.driver import batch
+from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.filters import describe, narrow, understood
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -104,7 +104,7 @@ def test_timestamps_are_rounded_to_the_milliseconds_that_records_can_have(filter
 )
 def test_what_no_record_can_pass_is_known_without_asking_anybody(filters):
     nowhere = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
-    assert batch.plan(nowhere, understood(filters)[0]) == []
+    assert batch_read.plan(nowhere, understood(filters)[0]) == []
     assert narrowed(*filters)[0] == ""
 
 

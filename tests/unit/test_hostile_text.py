@@ -10,10 +10,10 @@ import pytest
 
 from spark_kafka_group import offsets_topic, plugins
 from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.driver.pausing import Paused
-from spark_kafka_group.driver.siblings import FOLDER, Siblings
+from spark_kafka_group.driver.membership.siblings import FOLDER, Siblings
+from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.notes import writer_of
@@ -137,14 +137,14 @@ def test_an_options_name_is_shown_as_far_as_it_is_one(name, told):
 
 
 def test_a_pause_file_that_is_a_device_is_a_warning(caplog):
-    assert Paused(frozenset(), "/dev/zero").partitions() == frozenset()
+    assert PausedPartitions(frozenset(), "/dev/zero").partitions() == frozenset()
     assert "pauseFile (/dev/zero) cannot be read: it is neither a file nor a pipe" in caplog.text
 
 
 @hostile
 def test_a_pause_file_that_cannot_be_read_is_a_warning_and_what_it_said_stays(tmp_path, caplog, text):
     file = tmp_path / "pause.json"
-    paused = Paused(frozenset(), str(file))
+    paused = PausedPartitions(frozenset(), str(file))
     file.write_text('{"t": [1]}')
     assert paused.partitions() == {TopicPartition("t", 1)}
     file.write_text(text)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_group.driver.ages import MOST_SEEN, BacklogAges
-from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.driver.progress import Progress
+from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
+from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.progress import Progress
 from spark_kafka_group.group_metrics import (
     METRICS,
     PARTITION_METRICS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_kafka_group.driver.truncation import LeaderEpochs, Look, judged
+from spark_kafka_group.driver.positions.truncation import LeaderEpochs, Look, judged
 from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.task import ReadTask

@@ -9,7 +9,7 @@ from scripted import FOREVER
 from test_cells import BILLS, COMMIT, JOIN, ORDERS
 from test_driver_reactions import ALL, LIMIT, committed, ends
 
-from spark_kafka_group.driver.siblings import Siblings
+from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until

@@ -12,7 +12,7 @@ from spark_kafka_group.options import parsing
 log = logging.getLogger(__name__)
 
 
-class Paused:
+class PausedPartitions:
     """Partitions of which nothing is read for now.
 
     Parameters

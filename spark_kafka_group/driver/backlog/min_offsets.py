@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-class Holding:
+class MinOffsets:
     """Holds micro-batches back that are too small; the first of a run never is.
 
     Parameters

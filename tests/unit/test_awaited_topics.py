@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from spark_kafka_group.driver.waiting import Waiting
+from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.subscription import Subscription
 
@@ -17,7 +17,7 @@ def said(caplog):
 
     def run(subscription, minutes, known=(), ends=None):
         now = [0.0]
-        waiting, found = Waiting("billing", subscription, clock=lambda: now[0]), {}
+        waiting, found = AwaitedTopics("billing", subscription, clock=lambda: now[0]), {}
         for look in range(minutes * 10 + 1):
             now[0] = look * MINUTE / 10
             with caplog.at_level(logging.WARNING):
@@ -68,7 +68,7 @@ def test_a_pattern_that_finds_nothing_is_named(said):
 
 def test_a_topic_that_came_and_went_is_waited_for_anew(caplog):
     now = [0.0]
-    waiting = Waiting("billing", Subscription(("orders",)), clock=lambda: now[0])
+    waiting = AwaitedTopics("billing", Subscription(("orders",)), clock=lambda: now[0])
     for minutes, known in ((0, set()), (9, {TopicPartition("orders", 0)}), (10, set()), (19, set()), (20, set())):
         now[0] = minutes * MINUTE
         assert caplog.messages == []

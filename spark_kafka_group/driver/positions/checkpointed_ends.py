@@ -10,7 +10,7 @@ from spark_kafka_group.offsets import GroupOffset, TopicPartition
 log = logging.getLogger(__name__)
 
 
-class KeptEnds:
+class CheckpointedEnds:
     """Knows whether the end that a batch starts at is certain to be in Spark's checkpoint.
 
     Spark calls ``commit(start)`` while it builds the batch from `start`, after it has written that batch's end down.

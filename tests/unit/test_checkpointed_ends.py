@@ -1,6 +1,6 @@
 """Which starts the end of a batch has to keep, by what Spark says of the ends before."""
 
-from spark_kafka_group.driver.kept import KeptEnds
+from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -12,7 +12,7 @@ MOVED = {A: 20, B: 3}
 
 def planned(*confirmed):
     """Two batches have been planned, and between the plans Spark has said this."""
-    kept = KeptEnds()
+    kept = CheckpointedEnds()
     kept.planned(INITIAL)
     kept.planned(ENDS[0])
     for end in confirmed:
@@ -41,11 +41,11 @@ def test_all_from_then_on_whatever_it_confirms_later():
 
 
 def test_what_moved_in_the_first_batch_of_a_process_as_spark_has_shown_its_start():
-    assert KeptEnds().starts(ENDS[1], MOVED) == {B: 3}
+    assert CheckpointedEnds().starts(ENDS[1], MOVED) == {B: 3}
 
 
 def test_that_spark_confirms_nothing_of_a_querys_first_batch_is_no_gap():
-    kept = KeptEnds()
+    kept = CheckpointedEnds()
     kept.planned(INITIAL)
     assert kept.starts(ENDS[0], {A: 10, B: 5}) == {A: 10, B: 5}
     kept.planned(ENDS[0])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.driver import dead_letters, planner, stable, truncation
-from spark_kafka_group.driver.doubt import looked_up_until
+from spark_kafka_group.driver import dead_letters, planner
+from spark_kafka_group.driver.backlog import last_stable
 from spark_kafka_group.driver.filters import Constraints, narrow
-from spark_kafka_group.driver.lookup import looked_up
-from spark_kafka_group.driver.losses import Losses
-from spark_kafka_group.driver.metrics import Metrics
-from spark_kafka_group.driver.positions import StartRules
+from spark_kafka_group.driver.positions import truncation
+from spark_kafka_group.driver.positions.data_loss import DataLoss
+from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until
+from spark_kafka_group.driver.positions.rules import StartRules
+from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -99,7 +100,7 @@ def batch_ranges(
     ------
     OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
     """
-    losses = Losses(options.reading.fail_on_data_loss, Metrics())
+    losses = DataLoss(options.reading.fail_on_data_loss, Metrics())
     rules = StartRules(starting(options), options.reading.auto_offset_reset or "earliest")
     cut = _diverged(client, committed, losses)
     chosen = rules.new(tps, committed, others)
@@ -141,14 +142,14 @@ def batch_ranges(
             raise OptionError(
                 f"{tp}: the read would start at {start} and end at {end}: "
                 f"check startingOffsets, endingOffsets and the group's committed offset"
-                f"{stable.HINT if options.fetching.committed_only else ''}"
+                f"{last_stable.HINT if options.fetching.committed_only else ''}"
             )
         ranges.append(OffsetRange(tp, start, end))
     return ranges, frozenset(moved)
 
 
 def _diverged(
-    client: LogClient, committed: Mapping[TopicPartition, Committed], losses: Losses
+    client: LogClient, committed: Mapping[TopicPartition, Committed], losses: DataLoss
 ) -> dict[TopicPartition, int]:
     """Where logs diverge from those that the group's offsets were in, of offsets beyond that.
 
@@ -179,7 +180,7 @@ def _log_ends(client: LogClient, behind: Mapping[TopicPartition, int]) -> dict[T
 
 
 def _within_logs(
-    options: Options, client: LogClient, named: Mapping[TopicPartition, int], losses: Losses
+    options: Options, client: LogClient, named: Mapping[TopicPartition, int], losses: DataLoss
 ) -> dict[TopicPartition, int]:
     """Ends that options name, which logs must have reached: a read would wait for what may never come.
 
@@ -187,7 +188,7 @@ def _within_logs(
     """
     last = client.end_offsets(named)
     if options.fetching.committed_only:
-        stable.check_ends(named, last)
+        last_stable.check_ends(named, last)
     for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
         losses.report("COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read is to end at {named[tp]}, the log at {last[tp]}")
     return {tp: min(named[tp], end) for tp, end in last.items()}

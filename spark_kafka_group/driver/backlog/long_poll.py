@@ -39,7 +39,7 @@ OVERDUE_S = 1.0
 """An answer that is so late is not waited for any longer."""
 
 
-class Watch:
+class LongPoll:
     """Long polls, one to each broker that leads a watched partition. For one thread."""
 
     def __init__(self, options: ClientOptions, clock: Callable[[], float] = time.monotonic) -> None:
@@ -52,7 +52,7 @@ class Watch:
         self._not_before = float("-inf")
         self._told_at = float("-inf")
 
-    def begin(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
+    def start(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
         """Watch these logs from here on; polls that are out for the same ends go on.
 
         Parameters
@@ -72,7 +72,7 @@ class Watch:
             self._until = looked_at + LOOK_AGAIN_S
             self._told_at = now
 
-    def quiet(self, at_most_s: float = PATIENCE_S) -> bool:
+    def nothing_new(self, at_most_s: float = PATIENCE_S) -> bool:
         """Whether nothing has come since ends were looked up, not long ago; may wait a little for something."""
         now = self._clock()
         if now >= self._until:

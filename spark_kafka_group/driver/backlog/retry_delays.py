@@ -38,7 +38,7 @@ class _Known:
         return end > self.offset and now < self.due_ms  # an end before it is that of another log, or of a cut one
 
 
-class Due:
+class RetryDelays:
     """What of ranges of offsets is due. Other topics than retry topics always are.
 
     Parameters
@@ -58,7 +58,7 @@ class Due:
         self._known: dict[TopicPartition, _Known] = {}
         self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
 
-    def of(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+    def due(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
         """`ranges`, cut to what is due now.
 
         Their ends must have been looked up before: what is not found after that cannot be in them.
@@ -75,10 +75,10 @@ class Due:
         times = {tp: max(0, now - self._delay_ms(tp) + 1) for tp in ends if tp not in self._known}
         found = self._look_up(times) if times else {}
         self._known |= {tp: self._first_undue(tp, ends[tp], record) for tp, record in found.items()}
-        return self.as_known(ranges)
+        return self.due_as_known(ranges)
 
-    def as_known(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-        """As :meth:`of`, by what it has found out; where that is nothing, nothing is due."""
+    def due_as_known(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
+        """As :meth:`due`, by what it has found out; where that is nothing, nothing is due."""
         return [self._cut(r) for r in ranges]
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
@@ -86,7 +86,7 @@ class Due:
         self._known = {tp: known for tp, known in self._known.items() if tp not in tps}
 
     def passed(self) -> bool:
-        """Whether something that :meth:`of` has left out last is due by now."""
+        """Whether something that :meth:`due` has left out last is due by now."""
         return self._clock_ms() >= self._next_ms()
 
     def left_s(self) -> float:

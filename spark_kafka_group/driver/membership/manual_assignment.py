@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_group.driver.events import EventLog
-from spark_kafka_group.driver.member import Joined
+from spark_kafka_group.driver.membership.member import Joined
+from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.notes import is_signed
 from spark_kafka_group.options import Options
@@ -15,7 +15,7 @@ from spark_kafka_group.wire import Generation, GroupClient
 log = logging.getLogger(__name__)
 
 
-class Unmanaged:
+class ManualAssignment:
     """Stands where a :class:`Member` stands, with the partitions of option ``assign``; its generation is always -1.
 
     Parameters

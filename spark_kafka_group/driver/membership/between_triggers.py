@@ -9,7 +9,7 @@ CHECK_MS = 500
 """A rebalance is heard of with a heartbeat; so much longer it may wait for us."""
 
 
-class Idler:
+class BetweenTriggers:
     """Calls `settle` again and again, in a thread, while nobody holds `lock`.
 
     Parameters

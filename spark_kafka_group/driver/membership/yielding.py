@@ -34,7 +34,7 @@ from spark_kafka_group.wire import Committed, GroupClient
 log = logging.getLogger(__name__)
 
 
-class Unbegun:
+class YieldedBatch:
     """What became of the batch that gave way last.
 
     Attributes

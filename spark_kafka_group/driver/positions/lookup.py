@@ -1,13 +1,23 @@
-"""From what options say of starts and ends to offsets, by asking the brokers."""
+"""Offsets that brokers look up; a lookup that would be a loss is repeated before it is believed.
+
+A broker that has just started may not know yet which topics and records exist.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options.bounds import AtTime, Position
 from spark_kafka_group.wire import LogClient
+
+T = TypeVar("T")
+
+LOOKUPS, PAUSE_S = 25, 0.2
+"""How often, and how far apart, a log that ends too early, or is gone, is looked up before that is believed."""
 
 
 def looked_up(
@@ -42,3 +52,14 @@ def looked_up(
     known |= {tp: offset for tp, offset in at_times.items() if offset is not None}
     known |= client.beginning_offsets([tp for tp, position in positions.items() if position == EARLIEST])
     return known | client.end_offsets(at_latest)
+
+
+def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:
+    """What `look` returns, as soon as it is `good`, or at last."""
+    found = look()
+    for _ in range(LOOKUPS - 1):
+        if good(found):
+            break
+        time.sleep(PAUSE_S)
+        found = look()
+    return found

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.due import Due
+from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.offsets import OffsetAndTimestamp, OffsetRange, TopicPartition
 
 DELAY = 1_000
@@ -20,7 +20,7 @@ class Log:
         self.meanwhile = []  # comes after the end has been looked up
         self.asked = 0
         self.now_ms = 1_700_000_000_000
-        self.due = Due((DELAY,), self.look_up, lambda: self.now_ms)
+        self.due = RetryDelays((DELAY,), self.look_up, lambda: self.now_ms)
 
     def look_up(self, times_ms):
         """As ListOffsets by time."""
@@ -32,7 +32,7 @@ class Log:
 
     def read(self, start):
         """Up to which offset a batch from `start` may read."""
-        ((tp, begin, end),) = self.due.of([OffsetRange(RETRY, start, len(self.timestamps_ms))])
+        ((tp, begin, end),) = self.due.due([OffsetRange(RETRY, start, len(self.timestamps_ms))])
         assert (tp, begin) == (RETRY, start)
         return end
 
@@ -97,18 +97,22 @@ def test_a_log_that_is_shorter_than_before_or_another_one_is_asked_about_again()
 
 
 def test_other_topics_are_always_due_and_partitions_without_an_answer_never():
-    due = Due((DELAY,), lambda times_ms: {}, lambda: 0)
+    due = RetryDelays((DELAY,), lambda times_ms: {}, lambda: 0)
     other = TopicPartition(f"orders-retry-{DELAY + 1}", 0)
     ranges = [OffsetRange(MAIN, 3, 9), OffsetRange(other, 3, 9), OffsetRange(RETRY, 3, 3), OffsetRange(MAIN, 9, 3)]
-    assert due.of(ranges) == ranges
-    assert due.of([OffsetRange(RETRY, 3, 9)]) == due.as_known([OffsetRange(RETRY, 3, 9)]) == [OffsetRange(RETRY, 3, 3)]
-    assert Due((), lambda times_ms: {}).of([OffsetRange(RETRY, 3, 9)]) == [OffsetRange(RETRY, 3, 9)]
+    assert due.due(ranges) == ranges
+    assert (
+        due.due([OffsetRange(RETRY, 3, 9)])
+        == due.due_as_known([OffsetRange(RETRY, 3, 9)])
+        == [OffsetRange(RETRY, 3, 3)]
+    )
+    assert RetryDelays((), lambda times_ms: {}).due([OffsetRange(RETRY, 3, 9)]) == [OffsetRange(RETRY, 3, 9)]
 
 
 def test_what_is_not_to_be_read_now_wakes_nobody():
     log = Log()
     log.timestamps_ms.append(log.now_ms)
     assert (log.read(0), log.due.left_s()) == (0, 1)
-    assert log.due.of([OffsetRange(RETRY, 0, 0)]) == [OffsetRange(RETRY, 0, 0)]  # paused
+    assert log.due.due([OffsetRange(RETRY, 0, 0)]) == [OffsetRange(RETRY, 0, 0)]  # paused
     assert log.due.left_s() == math.inf
     assert (log.read(0), log.asked) == (0, 2)

@@ -6,7 +6,7 @@ import pytest
 from running import Counted
 from support import options
 
-from spark_kafka_group.driver.watch import LOOK_AGAIN_S, Watch
+from spark_kafka_group.driver.backlog.long_poll import LOOK_AGAIN_S, LongPoll
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -19,7 +19,7 @@ def watch_of(kafka, topic):
     made = []
 
     def make():
-        made.append(Watch(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: NOW))
+        made.append(LongPoll(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: NOW))
         return made[-1]
 
     yield make
@@ -33,59 +33,59 @@ NOW = 1000.0
 def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}, NOW)
+    watch.start({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 0}, NOW)
     began = time.monotonic()
     while time.monotonic() - began < 0.5:  # polls end meanwhile, and others take their place
-        assert watch.quiet()
+        assert watch.nothing_new()
     kafka.produce(topic, [b"new"], partition=1)
-    wait_until(lambda: not watch.quiet(), within=5)
-    assert not watch.quiet()  # until it is told where logs end now
-    watch.begin({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}, NOW)
-    assert watch.quiet()
+    wait_until(lambda: not watch.nothing_new(), within=5)
+    assert not watch.nothing_new()  # until it is told where logs end now
+    watch.start({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}, NOW)
+    assert watch.nothing_new()
 
 
 def test_a_record_that_came_after_a_poll_had_ended_is_heard_of_at_once(kafka, topic, watch_of, monkeypatch):
-    monkeypatch.setattr("spark_kafka_group.driver.watch.PATIENCE_S", 5.0)
+    monkeypatch.setattr("spark_kafka_group.driver.backlog.long_poll.PATIENCE_S", 5.0)
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1}, NOW)
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
     polls = [watch._brokers.connection(node_id) for node_id in watch._asked]
     wait_until(lambda: readable(polls), within=5)  # Spark was busy with something else meanwhile
     kafka.produce(topic, [b"new"], partition=0)
-    assert not watch.quiet(5.0)
+    assert not watch.nothing_new(5.0)
 
 
 def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
     kafka.produce(topic, [b"a", b"b"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1}, NOW)
-    wait_until(lambda: not watch.quiet(), within=5)
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
+    wait_until(lambda: not watch.nothing_new(), within=5)
 
 
 def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1}, NOW)
-    assert watch.quiet()
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
+    assert watch.nothing_new()
     kafka.delete_topic(topic)
-    wait_until(lambda: not watch.quiet(), within=10)
-    watch.begin({TopicPartition(topic, 0): 1}, NOW)
-    assert not watch.quiet()
+    wait_until(lambda: not watch.nothing_new(), within=10)
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
+    assert not watch.nothing_new()
 
 
 def test_ends_looked_up_long_ago_are_looked_up_again_however_often_it_begins(kafka, topic, watch_of):
     kafka.produce(topic, [b"before"], partition=0)
     watch = watch_of()
-    watch.begin({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S / 2)
-    assert watch.quiet()
-    watch.begin({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S)
-    assert not watch.quiet()
+    watch.start({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S / 2)
+    assert watch.nothing_new()
+    watch.start({TopicPartition(topic, 0): 1}, NOW - LOOK_AGAIN_S)
+    assert not watch.nothing_new()
 
 
 def test_nothing_to_watch_is_not_quiet(watch_of):
     watch = watch_of()
-    watch.begin({}, NOW)
-    assert not watch.quiet()
+    watch.start({}, NOW)
+    assert not watch.nothing_new()
 
 
 def new_end(driver, start):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spark_kafka_group.driver.positions import (
+from spark_kafka_group.driver.positions.rules import (
     Checkpoint,
     Start,
     StartRules,

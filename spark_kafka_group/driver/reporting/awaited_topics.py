@@ -17,7 +17,7 @@ AGAIN_S, AGAIN_AT_MOST_S = 600.0, 86_400.0
 """A topic is named again after the first of these, then after twice as long each time, up to the second."""
 
 
-class Waiting:
+class AwaitedTopics:
     """Says again, ever more seldom, which topics a query waits for: one may be a typo.
 
     Retry topics are not named: as long as no record fails they have none, and may be missing.

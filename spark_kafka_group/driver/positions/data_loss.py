@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_group.driver.metrics import Metrics
+from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import DataLossError
 
 log = logging.getLogger(__name__)
@@ -18,7 +18,7 @@ STOP_OR_GO_ON = (
 )
 
 
-class Losses:
+class DataLoss:
     """What is done about data that is gone."""
 
     def __init__(self, fail: bool, metrics: Metrics) -> None:

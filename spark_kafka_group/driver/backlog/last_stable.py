@@ -30,7 +30,7 @@ def check_ends(ends: Mapping[TopicPartition, int], stable: Mapping[TopicPartitio
             )
 
 
-class Unstable:
+class BeyondLastStable:
     """Positions that are beyond the last stable offset: kafka.isolation.level was changed, or a member of the group
     that reads uncommitted records has committed them. Nothing is read there until the transaction has ended."""
 
