@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group.assignors import resolve
+from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster

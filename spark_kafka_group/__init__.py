@@ -28,11 +28,11 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.source import GroupKafkaDataSource
 
 if TYPE_CHECKING:
-    from spark_kafka_group.batch import GroupBatch, group_batch
+    from spark_kafka_group.batch.group_batch import GroupBatch, group_batch
+    from spark_kafka_group.batch.read_where import read_where
     from spark_kafka_group.listener import GroupKafkaListener
     from spark_kafka_group.processing.processor import Processed, RecordProcessor
     from spark_kafka_group.processing.record import Record
-    from spark_kafka_group.where import read_where
 
 __all__ = [
     "BrokerError",
@@ -65,13 +65,13 @@ __all__ = [
 
 # Every Python worker that runs a task imports this package, and needs none of these.
 _LATER = {
-    "GroupBatch": "batch",
+    "GroupBatch": "batch.group_batch",
     "GroupKafkaListener": "listener",
     "Processed": "processing.processor",
     "Record": "processing.record",
     "RecordProcessor": "processing.processor",
-    "group_batch": "batch",
-    "read_where": "where",
+    "group_batch": "batch.group_batch",
+    "read_where": "batch.read_where",
 }
 
 

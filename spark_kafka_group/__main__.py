@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import describe, offsets, reset, verify
-from spark_kafka_group.tools.errors import UsageError
+from spark_kafka_group.tools import describe, group_records, reset, verify
+from spark_kafka_group.tools.command_errors import UsageError
 
 PROGRAM = "python -m spark_kafka_group"
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (offsets, describe, reset, verify):
+    for command in (group_records, describe, reset, verify):
         command.add_to(commands)
     return made
 

@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spark_kafka_group.destinations import is_topic_name
+from spark_kafka_group.retry_topics import is_topic_name
 
 DIALECTS = ("connect", "spring", "kip1191")
 CONNECT, SPRING, KIP1191, RETRY = "__connect.errors.", "kafka_dlt-", "__dlq.errors.", "retry_topic-"

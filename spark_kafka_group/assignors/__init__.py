@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from spark_kafka_group import plugins
-from spark_kafka_group.assignors.member import NO_GENERATION, GroupMember, Strategy
-from spark_kafka_group.assignors.table import BY_JAVA_CLASS, BY_NAME, Claims, built_in, claims_of, is_cooperative
+from spark_kafka_group import user_classes
+from spark_kafka_group.assignors.built_in import BY_JAVA_CLASS, BY_NAME, Claims, built_in, claims_of, is_cooperative
+from spark_kafka_group.assignors.strategy import NO_GENERATION, GroupMember, Strategy
 from spark_kafka_group.errors import OptionError
 
 __all__ = [
@@ -68,7 +68,7 @@ def _resolve(named: str) -> Strategy:
             f"{OPTION} ({named}) is not known: it must be {', '.join(BUILT_IN)}, one of Java's classes for these "
             f"({', '.join(BY_JAVA_CLASS)}), or module:Class of your own"
         )
-    strategy: Strategy = plugins.make(OPTION, named, ["assign"])
+    strategy: Strategy = user_classes.make(OPTION, named, ["assign"])
     name = getattr(strategy, "name", None)
     if not isinstance(name, str) or not name:
         raise OptionError(

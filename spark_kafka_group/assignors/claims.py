@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from spark_kafka_group.assignors.member import GroupMember
+from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.offsets import TopicPartition
 
 

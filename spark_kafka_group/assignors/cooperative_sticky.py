@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from spark_kafka_group.assignors.claims import holders
-from spark_kafka_group.assignors.member import GroupMember
 from spark_kafka_group.assignors.sticky import Sticky
+from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.offsets import TopicPartition
 
 

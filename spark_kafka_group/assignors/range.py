@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from spark_kafka_group.assignors.member import GroupMember
+from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.assignors.subscribers import by_topic
 from spark_kafka_group.offsets import TopicPartition
 

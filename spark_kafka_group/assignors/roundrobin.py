@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 
-from spark_kafka_group.assignors.member import GroupMember
+from spark_kafka_group.assignors.strategy import GroupMember
 from spark_kafka_group.assignors.subscribers import by_topic, in_order
 from spark_kafka_group.offsets import TopicPartition
 

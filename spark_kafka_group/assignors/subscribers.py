@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from spark_kafka_group.assignors.member import GroupMember
+from spark_kafka_group.assignors.strategy import GroupMember
 
 
 def in_order(members: Iterable[GroupMember]) -> list[GroupMember]:

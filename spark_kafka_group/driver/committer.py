@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note, writer_of
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
-from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from spark_kafka_group import plugins
+from spark_kafka_group import user_classes
 from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
@@ -33,8 +33,10 @@ class Hooks:
         self._metrics = metrics
         self._listener: Any = None
         if options.group.rebalance_listener is not None:
-            self._listener = plugins.make("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
-        made = [plugins.make("interceptors", named, (), INTERCEPTOR_METHODS) for named in options.reading.interceptors]
+            self._listener = user_classes.make("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
+        made = [
+            user_classes.make("interceptors", named, (), INTERCEPTOR_METHODS) for named in options.reading.interceptors
+        ]
         self._interceptors = [i for i in made if callable(getattr(i, "on_commit", None))]
 
     def partitions_revoked(self, tps: Collection[TopicPartition]) -> None:
@@ -60,7 +62,7 @@ class Hooks:
     def _call(self, hook: Callable[..., object], *arguments: object) -> None:
         try:
             hook(*arguments)
-        except plugins.PASSED_ON:
+        except user_classes.PASSED_ON:
             raise
         except BaseException:
             self._metrics.hook_errors += 1

@@ -23,7 +23,7 @@ from types import FrameType
 from pyspark import SparkFiles
 
 from spark_kafka_group.driver.membership.siblings import FOLDER
-from spark_kafka_group.plugins import Terminated
+from spark_kafka_group.user_classes import Terminated
 
 log = logging.getLogger(__name__)
 

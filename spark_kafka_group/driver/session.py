@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.commit_metadata import group_id_of, instance_id_of, is_own
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.last_stable import BeyondLastStable
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
@@ -41,7 +42,6 @@ from spark_kafka_group.errors import (
     MembershipError,
     MembershipLostError,
 )
-from spark_kafka_group.notes import group_id_of, instance_id_of, is_own
 from spark_kafka_group.offsets import (
     GROUP_KEY,
     GroupOffset,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from spark_kafka_group import plugins
+from spark_kafka_group import user_classes
 from spark_kafka_group.errors import InterceptorError
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 
@@ -22,7 +22,7 @@ def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Itera
         When one raises, or gives back something of another schema. The task fails: rows that an interceptor was to
         change, or to hide, do not get through unchanged, and nothing is committed.
     """
-    made = [plugins.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
+    made = [user_classes.make("interceptors", name, (), INTERCEPTOR_METHODS) for name in named]
     hooks = [interceptor.on_consume for interceptor in made if callable(getattr(interceptor, "on_consume", None))]
     for batch in batches:
         for hook in hooks:
@@ -34,7 +34,7 @@ def _intercepted(hook: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.Rec
     name = getattr(hook, "__qualname__", repr(hook))
     try:
         changed = hook(batch)
-    except plugins.PASSED_ON:
+    except user_classes.PASSED_ON:
         raise
     except BaseException as error:
         raise InterceptorError(f"{name} raised {type(error).__name__}: {error}") from error

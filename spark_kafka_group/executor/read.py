@@ -11,17 +11,17 @@ from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.executor.fetch import Chunk, Fetcher
+from spark_kafka_group.executor.fetcher import Chunk, Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
-from spark_kafka_group.wire.outage import Outage
+from spark_kafka_group.wire.task_outage import Outage
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_kafka_group.executor.corrupt import Remedy
+    from spark_kafka_group.executor.corrupt.on_corrupt_record import Remedy
 
 ARROW_BATCH_BYTES = 4 * 1024 * 1024
 """Size at which a RecordBatch is handed to Spark: its fixed cost vanishes, and it still fits into caches."""
@@ -81,7 +81,7 @@ def records(
 
         @cache
         def remedy() -> Remedy:
-            from spark_kafka_group.executor.corrupt import Remedy  # seldom needed
+            from spark_kafka_group.executor.corrupt.on_corrupt_record import Remedy  # seldom needed
 
             return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others, outage)))
 

@@ -16,13 +16,13 @@ from typing import Any
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
 from spark_kafka_group.option import Section
-from spark_kafka_group.options.client import ClientOptions
+from spark_kafka_group.options.client_options import ClientOptions
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.reading import Reading
 from spark_kafka_group.security import Security
-from spark_kafka_group.security.parsing import is_key
+from spark_kafka_group.security.option_values import is_key
 
 LONGEST_NAME = 200
 """Of what may be an option, misspelt."""

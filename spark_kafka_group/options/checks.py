@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from spark_kafka_group import plugins
+from spark_kafka_group import user_classes
 from spark_kafka_group.assignors import BUILT_IN, built_in
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import listed, shortened
@@ -14,7 +14,7 @@ from spark_kafka_group.offsets import LATEST
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
-from spark_kafka_group.security.checks import check as check_security
+from spark_kafka_group.security.contradictions import check as check_security
 
 if TYPE_CHECKING:
     from spark_kafka_group.options import Options
@@ -102,11 +102,11 @@ def _plugins_can_be_loaded(options: Options) -> str | None:
                 f"kafka.partition.assignment.strategy ({shortened(strategy)}) must be {', '.join(BUILT_IN)}, one "
                 f"of Java's classes for these, or module:Class"
             )
-        plugins.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])
+        user_classes.load_class("kafka.partition.assignment.strategy", strategy, ["assign"])
     if options.group.rebalance_listener is not None:
-        plugins.load_class("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
+        user_classes.load_class("rebalanceListener", options.group.rebalance_listener, LISTENER_METHODS)
     for interceptor in options.reading.interceptors:
-        plugins.load_class("interceptors", interceptor, (), INTERCEPTOR_METHODS)
+        user_classes.load_class("interceptors", interceptor, (), INTERCEPTOR_METHODS)
     return None
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from spark_kafka_group.option import Section, choice, integer, option
 from spark_kafka_group.options import parsing
 from spark_kafka_group.security import Secret
-from spark_kafka_group.security import parsing as security
+from spark_kafka_group.security import option_values as security
 
 
 @dataclass(frozen=True, repr=False)

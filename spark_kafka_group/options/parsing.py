@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from spark_kafka_group.destinations import is_topic_name
 from spark_kafka_group.json_text import excerpt, parsed_without_doubles
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 from spark_kafka_group.option import integer, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
+from spark_kafka_group.retry_topics import is_topic_name
 
 GROUP = "group"
 HIGHEST_PORT = 65_535

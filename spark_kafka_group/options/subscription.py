@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from spark_kafka_group.destinations import dead_letter_topic, delay_of, main_topic
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.retry_topics import dead_letter_topic, delay_of, main_topic
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ import threading
 import time
 from collections.abc import Iterator
 
-from spark_kafka_group.destinations import main_topic
 from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
 from spark_kafka_group.errors import OptionError, ProcessingError
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
-from spark_kafka_group.processing.board import Settled
+from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.processing.work_queue import Settled
+from spark_kafka_group.retry_topics import main_topic
 from spark_kafka_group.wire.delivery import Delivery
 
 log = logging.getLogger(__name__)

@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.group_metrics import OBSERVED
+from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import REQUIRED, Record
-from spark_kafka_group.processing.settings import Settings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -193,7 +193,7 @@ class RecordProcessor:
         return self._told(df).observe(OBSERVED, *_totals())
 
     def _told(self, df: DataFrame) -> DataFrame:
-        from spark_kafka_group.processing.task import SCHEMA
+        from spark_kafka_group.processing.handler_task import SCHEMA
 
         missing = [name for name in REQUIRED if name not in df.columns]
         if missing:
@@ -215,7 +215,7 @@ class RecordProcessor:
 def _handle(
     handler: Callable[[Record], Any], settings: Settings, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    from spark_kafka_group.processing.task import handle
+    from spark_kafka_group.processing.handler_task import handle
 
     return handle(batches, handler, settings)
 

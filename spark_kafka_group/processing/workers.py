@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from spark_kafka_group.errors import ProcessingError
-from spark_kafka_group.processing.board import Board, Slice
 from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.work_queue import Board, Slice
 
 WATCHED_EVERY_S = 1.0
 MOST_ABANDONED = 1000

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from spark_kafka_group import plugins
+from spark_kafka_group import user_classes
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
-from spark_kafka_group.security import allowed
+from spark_kafka_group.security import allowed_token_sources
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.security.mechanisms import MECHANISMS, Mechanism
 from spark_kafka_group.security.secret import Secret
@@ -142,7 +142,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
                 f"{(useless or ['options in kafka.sasl.jaas.config'])[0]} cannot have an effect: "
                 f"kafka.sasl.login.callback.handler.class ({shortened(handler)}) makes the tokens"
             )
-        plugins.load_class("kafka.sasl.login.callback.handler.class", handler, ["token"])
+        user_classes.load_class("kafka.sasl.login.callback.handler.class", handler, ["token"])
         return OwnTokens(handler)
     if endpoint is not None:
         return _from_endpoint(security, module, endpoint.text)
@@ -162,7 +162,7 @@ def _oauth(security: Security, module: LoginModule) -> Credentials:
 
 
 def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credentials:
-    allowed.check(url)
+    allowed_token_sources.check(url)
     extensions = _prefixed(module, EXTENSION)
     parts = urlsplit(url)
     if parts.scheme == "file":

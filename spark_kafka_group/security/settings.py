@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.option import Section, names, option, text
-from spark_kafka_group.security import parsing
+from spark_kafka_group.security import option_values
 from spark_kafka_group.security.secret import Secret
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ class Security(Section):
     """Kafka's security settings; an attribute is named as the setting is, with underscores."""
 
     security_protocol: str = option(
-        "kafka.security.protocol", parsing.one_of(*PROTOCOLS),
+        "kafka.security.protocol", option_values.one_of(*PROTOCOLS),
         "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all below.",
         default="PLAINTEXT",
     )  # fmt: skip
     sasl_mechanism: str | None = option(
-        "kafka.sasl.mechanism", parsing.mechanism, "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.",
+        "kafka.sasl.mechanism", option_values.mechanism, "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.",
         shown="required with SASL",
     )  # fmt: skip
     sasl_jaas_config: LoginModule | None = option(
-        "kafka.sasl.jaas.config", parsing.login_module,
+        "kafka.sasl.jaas.config", option_values.login_module,
         "Kafka's login module with its options, as Java clients have it: `…ScramLoginModule required username=\"…\" "
         "password=\"…\";`.",
         shown="required for `PLAIN` and `SCRAM`", secret=True,
@@ -41,7 +41,7 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     sasl_oauthbearer_token_endpoint_url: Secret | None = option(
-        "kafka.sasl.oauthbearer.token.endpoint.url", parsing.endpoint,
+        "kafka.sasl.oauthbearer.token.endpoint.url", option_values.endpoint,
         "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token. "
         "`http:` and `file:` have to be allowed, see Security.",
         shown="none", secret=True,
@@ -52,7 +52,7 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     sasl_oauthbearer_client_credentials_client_secret: Secret | None = option(
-        "kafka.sasl.oauthbearer.client.credentials.client.secret", parsing.secret,
+        "kafka.sasl.oauthbearer.client.credentials.client.secret", option_values.secret,
         "OAUTHBEARER: the client's secret; also `clientSecret` in `kafka.sasl.jaas.config`.",
         shown="none", secret=True,
     )  # fmt: skip
@@ -62,16 +62,16 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     ssl_truststore_location: str | None = option(
-        "kafka.ssl.truststore.location", parsing.location,
+        "kafka.ssl.truststore.location", option_values.location,
         "A file with the certificates to trust, PEM or PKCS12.",
         shown="what the system trusts", secret=True,
     )  # fmt: skip
     ssl_truststore_password: Secret | None = option(
-        "kafka.ssl.truststore.password", parsing.secret, "Password of a truststore that is PKCS12.",
+        "kafka.ssl.truststore.password", option_values.secret, "Password of a truststore that is PKCS12.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_truststore_type: str | None = option(
-        "kafka.ssl.truststore.type", parsing.one_of(*STORE_TYPES),
+        "kafka.ssl.truststore.type", option_values.one_of(*STORE_TYPES),
         "`PKCS12`, `PEM` or `JKS`, as Java has it: not needed, as files show what they are.",
         shown="what the file is",
     )  # fmt: skip
@@ -80,22 +80,22 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     ssl_keystore_location: str | None = option(
-        "kafka.ssl.keystore.location", parsing.location,
+        "kafka.ssl.keystore.location", option_values.location,
         "A file with this client's private key and certificate chain, PEM or PKCS12, for mutual TLS.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_password: Secret | None = option(
-        "kafka.ssl.keystore.password", parsing.secret, "Password of a keystore that is PKCS12.",
+        "kafka.ssl.keystore.password", option_values.secret, "Password of a keystore that is PKCS12.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_type: str | None = option(
         "kafka.ssl.keystore.type",
-        parsing.one_of(*STORE_TYPES),
+        option_values.one_of(*STORE_TYPES),
         "As `kafka.ssl.truststore.type`.",
         shown="what the file is",
     )
     ssl_keystore_key: Secret | None = option(
-        "kafka.ssl.keystore.key", parsing.secret, "This client's private key, PEM in the option itself.",
+        "kafka.ssl.keystore.key", option_values.secret, "This client's private key, PEM in the option itself.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_certificate_chain: str | None = option(
@@ -104,20 +104,20 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     ssl_key_password: Secret | None = option(
-        "kafka.ssl.key.password", parsing.secret, "Password of a private key that is PEM.",
+        "kafka.ssl.key.password", option_values.secret, "Password of a private key that is PEM.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_endpoint_identification_algorithm: str = option(
-        "kafka.ssl.endpoint.identification.algorithm", parsing.identification,
+        "kafka.ssl.endpoint.identification.algorithm", option_values.identification,
         "`https`: a broker's certificate must be for the name it is reached by. Empty: any name.",
         default="https",
     )  # fmt: skip
     ssl_protocol: str = option(
-        "kafka.ssl.protocol", parsing.newest_tls, "The newest version of TLS to speak.", default="TLSv1.3"
+        "kafka.ssl.protocol", option_values.newest_tls, "The newest version of TLS to speak.", default="TLSv1.3"
     )
     ssl_enabled_protocols: tuple[str, ...] = option(
-        "kafka.ssl.enabled.protocols", parsing.tls_versions, "Versions of TLS to speak.",
-        default=parsing.TLS_PROTOCOLS, shown="`TLSv1.2,TLSv1.3`",
+        "kafka.ssl.enabled.protocols", option_values.tls_versions, "Versions of TLS to speak.",
+        default=option_values.TLS_PROTOCOLS, shown="`TLSv1.2,TLSv1.3`",
     )  # fmt: skip
     ssl_cipher_suites: tuple[str, ...] = option(
         "kafka.ssl.cipher.suites", names,

@@ -10,9 +10,9 @@ With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m 
 """
 
 from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.testing.console_tools import GroupRow
 from spark_kafka_group.testing.group_log import GroupGeneration, OffsetCommitted, read_group_log
 from spark_kafka_group.testing.node import Node
-from spark_kafka_group.testing.tools import GroupRow
 from spark_kafka_group.testing.wait import wait_until
 
 __all__ = [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
-from spark_kafka_group.tools.errors import ToolError
+from spark_kafka_group.tools.command_errors import ToolError
 
 
 def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:

@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from spark_kafka_group.commit_metadata import Writer, writer_of
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.notes import Writer, writer_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import checkpoint, offsets
+from spark_kafka_group.tools import checkpoint, group_records
+from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
-from spark_kafka_group.tools.connect import connect
-from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.tools.show import NOTHING, partitions, table, written_by
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.formatting import NOTHING, partitions, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
@@ -156,7 +156,7 @@ def _member_row(member: DescribedMember) -> MemberRow:
 def _generation(admin: GroupAdmin, group: str) -> int | None:
     """Number of the newest generation in the offsets topic."""
     generation = None
-    for written in offsets.read(admin, group, offsets.locate(admin, group)):
+    for written in group_records.read(admin, group, group_records.locate(admin, group)):
         if isinstance(written.entry, GroupGeneration):
             generation = written.entry.generation
         elif isinstance(written.entry, GroupRemoved):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.tools.events import Event
+from spark_kafka_group.tools.event_logs import Event
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from enum import Enum
 from spark_kafka_group.errors import CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
+from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
-from spark_kafka_group.tools.connect import connect
-from spark_kafka_group.tools.errors import ToolError, UsageError
-from spark_kafka_group.tools.show import instant, table
+from spark_kafka_group.tools.command_errors import ToolError, UsageError
+from spark_kafka_group.tools.formatting import instant, table
 from spark_kafka_group.wire.admin import GroupAdmin
 
 SUMMARY = "set a group's committed offsets"

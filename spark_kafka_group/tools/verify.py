@@ -12,10 +12,10 @@ from typing import Any
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
-from spark_kafka_group.tools.events import Event, read_run
+from spark_kafka_group.tools.event_logs import Event, read_run
 from spark_kafka_group.tools.history import Commit, histories
 from spark_kafka_group.tools.invariants import InDoubt, Unseen, Violation
-from spark_kafka_group.tools.sight import Sight
+from spark_kafka_group.tools.observed_generations import Sight
 
 __all__ = ["Event", "Report", "verify"]
 
@@ -82,7 +82,7 @@ def verify(events: Iterable[Event], all_members: bool = True) -> Report:
     Parameters
     ----------
     events
-        In order of time, as :func:`spark_kafka_group.tools.events.merge` gives them.
+        In order of time, as :func:`spark_kafka_group.tools.event_logs.merge` gives them.
     all_members
         Whether they are those of all members that their groups had.
     """

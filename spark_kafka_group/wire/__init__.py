@@ -1,8 +1,8 @@
 """The only room that knows kafka-python's inside.
 
-``log_client`` serves the driver: metadata and log offsets; ``group.client`` adds membership and commits. ``brokers``
-and ``fetch`` serve executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken
-over in blocking mode, because kafka-python's transport receives 4 KiB at a time.
+``log_client`` serves the driver: metadata and log offsets; ``group.client`` adds membership and commits. ``fetch``
+serves executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking
+mode, because kafka-python's transport receives 4 KiB at a time. ``client`` has kafka-python's connections mended.
 
 kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. What only the driver
 needs is imported when it asks for it.
@@ -13,16 +13,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.wire.brokers import Brokers
-from spark_kafka_group.wire.connect import LARGEST_BATCH
-from spark_kafka_group.wire.fetch import FetchConnection, readable
-from spark_kafka_group.wire.fetched import FetchedPartition, FetchError
-from spark_kafka_group.wire.reached import unreached
+from spark_kafka_group.wire.client.connect import LARGEST_BATCH
+from spark_kafka_group.wire.client.unreached import unreached
+from spark_kafka_group.wire.fetch.brokers import Brokers
+from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection, readable
+from spark_kafka_group.wire.fetch.response import FetchedPartition, FetchError
 
 if TYPE_CHECKING:
-    from spark_kafka_group.wire.epochs import EpochAsked
     from spark_kafka_group.wire.group.client import GroupClient
     from spark_kafka_group.wire.group.membership import Committed, Generation
+    from spark_kafka_group.wire.leader_epochs import EpochAsked
     from spark_kafka_group.wire.log_client import LogClient
 
 __all__ = [
@@ -40,7 +40,7 @@ __all__ = [
     "unreached",
 ]
 
-_DRIVERS = {"GroupClient": "group.client", "LogClient": "log_client", "EpochAsked": "epochs"} | dict.fromkeys(
+_DRIVERS = {"GroupClient": "group.client", "LogClient": "log_client", "EpochAsked": "leader_epochs"} | dict.fromkeys(
     ("Committed", "Generation"), "group.membership"
 )
 

@@ -16,11 +16,11 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.connect import connected_consumer, retried, run_within, translated
+from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.requests import commit_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 POLL_MS = 200

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.outage import Outage, with_reason
-from spark_kafka_group.wire.produce import ATTEMPTS_WITHIN, Headers, Producer
-from spark_kafka_group.wire.reached import unreached
+from spark_kafka_group.wire.client.unreached import unreached
+from spark_kafka_group.wire.producer import ATTEMPTS_WITHIN, Headers, Producer
+from spark_kafka_group.wire.task_outage import Outage, with_reason
 
 Settled = Callable[[BrokerError | None], None]
 

@@ -15,9 +15,9 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
-from spark_kafka_group.wire.calls import Calls
-from spark_kafka_group.wire.connect import REQUEST_TIMEOUT, run_within
-from spark_kafka_group.wire.epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
+from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
+from spark_kafka_group.wire.consumer_calls import Calls
+from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 log = logging.getLogger(__name__)

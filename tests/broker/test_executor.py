@@ -10,7 +10,7 @@ from support import Record, name, numbered, options, produce, topic_with
 from spark_kafka_group import BrokerTimeoutError, OffsetOutOfRangeError, ReadError
 from spark_kafka_group.executor import connections, decode
 from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.fetch import Fetcher
+from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options

@@ -8,7 +8,7 @@ import pytest
 from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group import DataLossError, OffsetConflictError
-from spark_kafka_group.notes import commit_note
+from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
 

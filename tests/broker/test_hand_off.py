@@ -13,10 +13,10 @@ from spark_kafka_group.error_headers import DIALECTS, Origin, attempts_made, ori
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.processing.board import Board
 from spark_kafka_group.processing.hand_off import HandOff, check_topics
+from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.processing.work_queue import Board
 from spark_kafka_group.processing.workers import workers_for
 
 

@@ -20,15 +20,15 @@ from support import name, options
 from spark_kafka_group.errors import BrokerError, ProcessingError
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.processing.board import Board
 from spark_kafka_group.processing.hand_off import HandOff
+from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.settings import Settings
+from spark_kafka_group.processing.work_queue import Board
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import delivery
 from spark_kafka_group.wire.delivery import Delivery
-from spark_kafka_group.wire.outage import Outage
+from spark_kafka_group.wire.task_outage import Outage
 
 COUNT = 60
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 1000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}

@@ -17,17 +17,17 @@ from support import Record, name, numbered, options, produce, topic_with
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.executor.corrupt import LeftOut
-from spark_kafka_group.executor.dead_letters import DeadLetters
+from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
+from spark_kafka_group.executor.corrupt.on_corrupt_record import LeftOut
+from spark_kafka_group.executor.corrupt.search import Search
 from spark_kafka_group.executor.read import records
-from spark_kafka_group.executor.search import Search
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import Brokers
-from spark_kafka_group.wire.outage import Outage
+from spark_kafka_group.wire.task_outage import Outage
 
 COUNT = 3000
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}

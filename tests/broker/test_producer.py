@@ -14,7 +14,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import Brokers
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.producer import Producer
 
 
 @pytest.fixture

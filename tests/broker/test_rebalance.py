@@ -229,7 +229,7 @@ class TestBetweenTriggers:
         assert session.committer.planned is not None
         # As GroupKafkaListener does in the user's process.
         batch = session.committer.planned
-        from spark_kafka_group.notes import commit_note
+        from spark_kafka_group.commit_metadata import commit_note
 
         with driver._lock:
             session.member.client.commit(batch.ends, commit_note(session.reader, batch.generation, 0), batch.generation)

@@ -10,11 +10,11 @@ from running import Counted
 from support import Record, committed, name, produce
 from triggers import fill, send
 
-from spark_kafka_group.destinations import dead_letter_topic, retry_topic
 from spark_kafka_group.driver import session, stream
 from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays, now_ms
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.retry_topics import dead_letter_topic, retry_topic
 from spark_kafka_group.testing import wait_until
 
 DELAY = 60_000

@@ -12,7 +12,8 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import Brokers, fetch
+from spark_kafka_group.wire import Brokers
+from spark_kafka_group.wire.fetch import fetch_connection
 
 COUNT = 20_000
 SMALL = {"kafka.max.partition.fetch.bytes": 100_000}
@@ -59,12 +60,12 @@ def silent(kafka, node):
 @pytest.mark.parametrize(
     "overdue_s",
     [
-        pytest.param(fetch.OVERDUE_S, id="noticed after it", marks=pytest.mark.soak),
+        pytest.param(fetch_connection.OVERDUE_S, id="noticed after it", marks=pytest.mark.soak),
         pytest.param(0.3, id="noticed before it"),
     ],
 )
 def test_rows_come_soon_after_kafka_has_failed_over(kafka3, reading, monkeypatch, overdue_s):
-    monkeypatch.setattr(fetch, "OVERDUE_S", overdue_s)
+    monkeypatch.setattr(fetch_connection, "OVERDUE_S", overdue_s)
     settings, batches, leader = reading()
     found = [next(batches)]
     with silent(kafka3, leader) as since:
@@ -80,7 +81,7 @@ def test_rows_come_soon_after_kafka_has_failed_over(kafka3, reading, monkeypatch
 
 
 def test_a_leader_that_was_slow_for_a_while_is_read_on_and_each_row_comes_once(kafka3, reading, monkeypatch):
-    monkeypatch.setattr(fetch, "OVERDUE_S", 0.1)
+    monkeypatch.setattr(fetch_connection, "OVERDUE_S", 0.1)
     settings, batches, leader = reading()
     found = [next(batches)]
     resumed = threading.Timer(FAILED_OVER_AFTER_S / 2, leader.resume)

@@ -8,11 +8,11 @@ from running import settled
 from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import MembershipError
+from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver import session
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until

@@ -19,10 +19,10 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, GroupGeneration, coordinator_partition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.tools import describe, offsets, reset
-from spark_kafka_group.tools.errors import ToolError
+from spark_kafka_group.tools import describe, group_records, reset
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.formatting import written_by
 from spark_kafka_group.tools.reset import Scope, Target, To
-from spark_kafka_group.tools.show import written_by
 from spark_kafka_group.wire.admin import GroupAdmin
 
 NOW_MS = 1_700_000_100_000
@@ -84,7 +84,7 @@ class Consumer:
                 self.consumer.poll(timeout_ms=1000)  # long enough for a whole join
 
     def commit(self, topic, offsets, metadata=""):
-        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, metadata, -1) for p, o in offsets.items()}
+        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, metadata, -1) for p, o in group_records.items()}
         with self._turn:
             self.consumer.commit(wanted)
 
@@ -116,7 +116,7 @@ def transaction(kafka, topic, group, offsets, commit):
     try:
         producer.init_transactions()
         producer.begin_transaction()
-        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
+        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in group_records.items()}
         producer.send_offsets_to_transaction(wanted, consumer.group_metadata())
         producer.commit_transaction() if commit else producer.abort_transaction()
     finally:
@@ -131,7 +131,7 @@ def test_a_group_is_led_by_the_node_that_kafka_finds_for_it(kafka3, group):
     commit_for(kafka3, group, {(kafka3.create_topic(name("topic")), 0): 0})  # makes the offsets topic
     with admin_of(kafka3) as admin:
         for named in ("groupkafka", "my-group", "test", "消费组", "g😀", "polygenelubricants", group):
-            located = offsets.locate(admin, named)
+            located = group_records.locate(admin, named)
             assert located.tp == (OFFSETS_TOPIC, coordinator_partition(named, 5))
             assert located.leader == admin.coordinator(named)
 
@@ -202,7 +202,7 @@ def test_markers_of_transactions_at_the_end_of_the_log_do_not_keep_it_from_endin
 
 
 def ends_in_a_marker(admin, group):
-    located = offsets.locate(admin, group)
+    located = group_records.locate(admin, group)
     records = list(admin.read(located.tp, located.start, located.end))
     return records[-1].offset < located.end - 1
 
@@ -298,7 +298,7 @@ def test_describe_has_kafkas_numbers_for_a_group_with_a_query(kafka, group, driv
     assert {(row.note.reader, row.note.generation) for row in report.partitions} == {
         (end["@group"]["reader"], end["@group"]["generation"])
     }
-    newest = [w.entry for w in offsets.read(admin, group, offsets.locate(admin, group))]
+    newest = [w.entry for w in group_records.read(admin, group, group_records.locate(admin, group))]
     assert report.generation == [e.generation for e in newest if isinstance(e, GroupGeneration)][-1]
     assert report.generation == driver._session.member.generation.id
     assert (report.state, report.strategy, report.problem) == ("Stable", "range", None)

@@ -41,9 +41,9 @@ from typing import Any
 import java_events
 import stored
 
-from spark_kafka_group.notes import instance_id_of
+from spark_kafka_group.commit_metadata import instance_id_of
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.tools.events import Event, merge, parse
+from spark_kafka_group.tools.event_logs import Event, merge, parse
 from spark_kafka_group.tools.verify import Report, verify
 
 CLEANLY = "cleanly"

@@ -151,7 +151,7 @@ def warnings_of(result: Result) -> Iterator[None]:
                 left_out = record.args[0]
                 result.left_out.append((left_out.first, left_out.following - 1))
 
-    log, noting = logging.getLogger("spark_kafka_group.executor.corrupt"), Noting()
+    log, noting = logging.getLogger("spark_kafka_group.executor.corrupt.on_corrupt_record"), Noting()
     log.addHandler(noting)
     propagate, log.propagate = log.propagate, False
     try:

@@ -14,9 +14,9 @@ from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
 from served import DAMAGED, Result, Served, read_all
 
-from spark_kafka_group.executor import fetch
+from spark_kafka_group.executor import fetcher
 from spark_kafka_group.executor import read as reading
-from spark_kafka_group.executor.search import Found, first_found
+from spark_kafka_group.executor.corrupt.search import Found, first_found
 from spark_kafka_group.wire import FetchedPartition, FetchError
 
 TWINS = ["python", "c"]
@@ -35,7 +35,7 @@ SILENT_AT_THE_END = BEYOND | {
 def impatient() -> Iterator[None]:
     """What a broker is silent about is looked at at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fetch, "SILENT_AFTER_S", 0.0)
+        patch.setattr(fetcher, "SILENT_AFTER_S", 0.0)
         yield
 
 

@@ -37,8 +37,9 @@ from record_bytes import (
 from served import TP, Served, read_all
 
 from spark_kafka_group.errors import CorruptRecordError
-from spark_kafka_group.executor import fetch, search
+from spark_kafka_group.executor import fetcher
 from spark_kafka_group.executor import read as reading
+from spark_kafka_group.executor.corrupt import search
 from spark_kafka_group.executor.decode import Decoder, codecs, load, text
 from spark_kafka_group.executor.decode.contract import HEADER_COST
 from spark_kafka_group.options import Options
@@ -339,7 +340,7 @@ def test_with_a_row_in_each_arrow_batch_the_same_is_read_and_left_out(
     index = {at + 2: len(log) // 12 * (at // 3) for at in range(0, 36, 3)}
     served = Served(damaged(log, 5, damage), 36, index)
     for policy in ("skip", "fail"):
-        monkeypatch.setattr(fetch, "SILENT_AFTER_S", 0.0)
+        monkeypatch.setattr(fetcher, "SILENT_AFTER_S", 0.0)
         whole = read_all(served, decoder, 1, 34, onCorruptRecord=policy)
         with monkeypatch.context() as patch:
             patch.setattr(reading, "ARROW_BATCH_BYTES", 1)

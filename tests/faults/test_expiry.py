@@ -11,7 +11,7 @@ from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import GroupClient
-from spark_kafka_group.wire.group.requests import commit_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
 
 SOON = {"offsets.retention.minutes": "1"}
 WITH_RETENTION = 4

@@ -14,7 +14,7 @@ import writer  # first: it makes record_bytes known
 from record_bytes import GZIP, SNAPPY, ZSTD, Rec, batch_of, message, record_v2, sized, varint, wrapper
 
 from spark_kafka_group.errors import ReadError
-from spark_kafka_group.executor import frames
+from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import load
 from spark_kafka_group.offsets import TopicPartition
 
@@ -125,5 +125,5 @@ def run(name: bytes) -> None:
 
 def _look_for_batches(data: memoryview) -> None:
     scan = load("c").scan
-    frames.hidden(scan, TP, data, 0, len(data), 0, lambda tp, batch: False)
-    frames.leading_to(scan, TP, data, 0, len(data) - 64, 0, lambda tp, batch: False)
+    batch_headers.hidden(scan, TP, data, 0, len(data), 0, lambda tp, batch: False)
+    batch_headers.leading_to(scan, TP, data, 0, len(data) - 64, 0, lambda tp, batch: False)

@@ -5,7 +5,6 @@ To add one: write a function that takes bytes and raises for whatever must not h
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -23,15 +22,16 @@ import twins
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from twins import DisagreementError
 
-from spark_kafka_group import error_headers, notes, offsets_topic
+from spark_kafka_group import commit_metadata, error_headers, offsets_topic
 from spark_kafka_group.errors import OffsetFormatError, OptionError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, login_module
-from spark_kafka_group.tools import events, history, invariants
-from spark_kafka_group.tools.errors import ToolError
-from spark_kafka_group.wire import fetched
+from spark_kafka_group.tools import event_logs, history, invariants
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.properties import read_properties
+from spark_kafka_group.wire.fetch import response as fetch_response
 from spark_kafka_group.wire.group import member_metadata, members
 
 READER = "5f0c"
@@ -111,10 +111,10 @@ def _fetch_response(data: bytes) -> None:
     """The first byte is the version; all parts of a response are inside it."""
     if not data:
         return
-    version = fetched.VERSIONS[data[0] % len(fetched.VERSIONS)]
+    version = fetch_response.VERSIONS[data[0] % len(fetch_response.VERSIONS)]
     response = memoryview(data)[1:]
     for committed_only in (False, True):
-        found = may_raise(fetched.fetched, ValueError, struct.error)(response, version, committed_only)
+        found = may_raise(fetch_response.fetched, ValueError, struct.error)(response, version, committed_only)
         size = sum(len(partition.records) for partition in found[2]) if found else 0
         if size > len(response):
             raise DisagreementError(f"{size} bytes of records in a response of {len(response)}")
@@ -190,21 +190,21 @@ def _subscription(data: bytes) -> None:
         member_metadata.topics_of(told)
 
 
-def _notes(data: bytes) -> None:
+def _commit_metadata(data: bytes) -> None:
     """Metadata of a commit is anybody's: nothing raises."""
     metadata = _text(data)
     for reader in (READER, "other"):
-        notes.left_out_of(metadata, reader)
-        notes.left_out(metadata, reader, 3)
-        notes.is_signed(metadata, reader)
-        notes.is_known(metadata, reader, 3)
-        notes.generation_of(metadata, reader)
-        notes.is_own(metadata, reader, 3)
+        commit_metadata.left_out_of(metadata, reader)
+        commit_metadata.left_out(metadata, reader, 3)
+        commit_metadata.is_signed(metadata, reader)
+        commit_metadata.is_known(metadata, reader, 3)
+        commit_metadata.generation_of(metadata, reader)
+        commit_metadata.is_own(metadata, reader, 3)
         for note in (
-            notes.adopting_note(reader, 7, 3, metadata),
-            notes.correcting_note(reader, 7, 3, None, metadata),
+            commit_metadata.adopting_note(reader, 7, 3, metadata),
+            commit_metadata.correcting_note(reader, 7, 3, None, metadata),
         ):
-            writer = notes.writer_of(note)
+            writer = commit_metadata.writer_of(note)
             if writer is None or writer.reader != reader:
                 raise DisagreementError(f"{note} is not read back")
 
@@ -251,15 +251,6 @@ def _offsets_json(data: bytes) -> None:
     may_raise(offset.ranges, OffsetFormatError)(GroupOffset())
 
 
-def _reads_properties() -> tuple[Callable[..., dict[str, str]], tuple[type[Exception], ...]]:
-    for module in ("spark_kafka_group.properties", "spark_kafka_group.tools.properties"):
-        try:
-            return importlib.import_module(module).read_properties, (ToolError, OptionError)
-        except ImportError:
-            continue
-    raise ImportError("no module has read_properties")
-
-
 def _file(data: bytes) -> Path:
     path = Path(tempfile.gettempdir()) / f"fuzzed-{os.getpid()}"
     path.write_bytes(data)
@@ -267,13 +258,12 @@ def _file(data: bytes) -> Path:
 
 
 def _properties(data: bytes) -> None:
-    read, documented = _reads_properties()
-    may_raise(read, *documented)(_file(data), ("bootstrap.servers", "sasl.", "ssl."))
+    may_raise(read_properties, OptionError)(_file(data), ("bootstrap.servers", "sasl.", "ssl."))
 
 
 def _events(data: bytes) -> None:
     """Files of events, and what is made of them."""
-    run = may_raise(events.read_run, ToolError)([_file(data)])
+    run = may_raise(event_logs.read_run, ToolError)([_file(data)])
     if run is None:
         return
     for rule in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
@@ -321,7 +311,7 @@ TARGETS = {
     "jaas": Target(_jaas, JAAS_WORDS),
     "offsets-topic": Target(_offsets_topic),
     "subscription": Target(_subscription),
-    "notes": Target(_notes, (*NOTE_WORDS, *JSON_WORDS)),
+    "commit-metadata": Target(_commit_metadata, (*NOTE_WORDS, *JSON_WORDS)),
     "options": Target(_options, (*OPTION_WORDS, *JSON_WORDS), share=2),
     "offsets": Target(_offsets_json, (*_words("@group", "reader", "from", "epochs", "left", "topics"), *JSON_WORDS)),
     "properties": Target(_properties, (*_words("\\", "\\\n", "\\u00", "=", ":", "#", "!", "\r\n", "\x85", "sasl."),)),

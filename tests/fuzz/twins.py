@@ -12,7 +12,7 @@ import pyarrow as pa
 import writer
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
-from spark_kafka_group.executor import frames
+from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import Decoder, load
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.offsets import TopicPartition
@@ -111,13 +111,13 @@ def framed(data: bytes) -> None:
     for position in range(0, len(data) + 1, step):
         if _scanned(load("python"), view, position) != _scanned(load("c"), view, position):
             raise DisagreementError(f"scan from {position} differs")
-        frame = frames.at(scan, TP, view, position)
+        frame = batch_headers.at(scan, TP, view, position)
         if frame is not None and not (position == frame.begin < frame.end <= len(data) and frame.next_offset > 0):
             raise DisagreementError(f"{frame} at {position} of {len(data)} bytes")
-        frames.impossible(scan, TP, view, position, LARGEST)
+        batch_headers.impossible(scan, TP, view, position, LARGEST)
         if frame is not None:
-            frames.ends_there(scan, TP, view, frame, LARGEST)
-        reached, _ = frames.past(scan, TP, view, position)
+            batch_headers.ends_there(scan, TP, view, frame, LARGEST)
+        reached, _ = batch_headers.past(scan, TP, view, position)
         if not 0 <= reached <= len(data):
             raise DisagreementError(f"past {position} is {reached} of {len(data)}")
     for target in {len(data) // 2, len(data) - 8}:
@@ -126,11 +126,11 @@ def framed(data: bytes) -> None:
 
 
 def _looked_for(scan: Any, view: memoryview, target: int) -> None:
-    frames.hidden(scan, TP, view, 0, target, 0, _intact)
-    found = frames.leading_to(scan, TP, view, 0, target, 0, _intact)
+    batch_headers.hidden(scan, TP, view, 0, target, 0, _intact)
+    found = batch_headers.leading_to(scan, TP, view, 0, target, 0, _intact)
     if found is not None and not 0 < found.begin < found.end <= target:
         raise DisagreementError(f"{found} leads to {target}")
-    frames.found_again(view, 0, bytes(view[target : target + frames.HEADER_BYTES]))
+    batch_headers.found_again(view, 0, bytes(view[target : target + batch_headers.HEADER_BYTES]))
 
 
 def _scanned(twin: Decoder, view: memoryview, position: int) -> object:

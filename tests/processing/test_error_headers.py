@@ -6,15 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.destinations import (
-    dead_letter_topic,
-    delay_of,
-    is_internal,
-    is_topic_name,
-    main_topic,
-    retry_topic,
-    sends_dead_letters_to,
-)
 from spark_kafka_group.error_headers import (
     DIALECTS,
     MOST_TEXT,
@@ -27,6 +18,15 @@ from spark_kafka_group.error_headers import (
     handler_of,
     origin_of,
     without,
+)
+from spark_kafka_group.retry_topics import (
+    dead_letter_topic,
+    delay_of,
+    is_internal,
+    is_topic_name,
+    main_topic,
+    retry_topic,
+    sends_dead_letters_to,
 )
 
 ORIGIN = Origin("orders", 3, 12_345, 1_700_000_000_000, 0)

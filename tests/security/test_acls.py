@@ -22,7 +22,7 @@ from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.delivery import Delivery
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.producer import Producer
 
 READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP

@@ -67,7 +67,7 @@ def test_all_connections_work(kafka, records, group, ways, way):
 
 
 def unsecured(**claims):
-    from spark_kafka_group.wire.tokens import _base64url
+    from spark_kafka_group.wire.client.tokens import _base64url
 
     return f"{_base64url({'alg': 'none'})}.{_base64url({'iat': 1, 'exp': 2**33} | claims)}."
 

@@ -13,8 +13,8 @@ from proxies import Proxy
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.security import Secret
 from spark_kafka_group.security.credentials import ClientCredentials, TokenFile
-from spark_kafka_group.wire import tokens
-from spark_kafka_group.wire.tokens import tokens_of
+from spark_kafka_group.wire.client import tokens
+from spark_kafka_group.wire.client.tokens import tokens_of
 
 HUSH = "hush-7f3a"
 

@@ -15,7 +15,7 @@ from pyspark.errors.exceptions.captured import StreamingQueryException
 from support import committed, options
 
 from spark_kafka_group import BrokerError, CorruptRecordError, OptionError
-from spark_kafka_group.executor import fetch
+from spark_kafka_group.executor import fetcher
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -73,7 +73,7 @@ def broken():
 @pytest.fixture
 def task(broken, monkeypatch, caplog):
     """Reads as a task does; gives offsets of rows, what was left out, and the error."""
-    monkeypatch.setattr(fetch, "SILENT_AFTER_S", 0.6)
+    monkeypatch.setattr(fetcher, "SILENT_AFTER_S", 0.6)
     used = []
 
     def run(topic, start=0, end=END, partition=0, **more):

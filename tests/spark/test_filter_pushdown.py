@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceReader
 from support import Record, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import OptionError, group_batch, read_where
-from spark_kafka_group.where import FILTER_PUSHDOWN
+from spark_kafka_group.batch.read_where import FILTER_PUSHDOWN
 
 START_MS = 1_700_000_000_000
 SEED = 3

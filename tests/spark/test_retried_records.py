@@ -2,8 +2,8 @@
 
 from support import Record, name, produce
 
-from spark_kafka_group.destinations import retry_topic
 from spark_kafka_group.driver.backlog.retry_delays import now_ms
+from spark_kafka_group.retry_topics import retry_topic
 from spark_kafka_group.testing import wait_until
 
 DELAY = 600_000

@@ -17,7 +17,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.group.non_member import OutsideCommitter
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.producer import Producer
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}
 

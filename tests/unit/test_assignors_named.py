@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.assignors import BUILT_IN, resolve
-from spark_kafka_group.assignors.table import BY_JAVA_CLASS
+from spark_kafka_group.assignors.built_in import BY_JAVA_CLASS
 from spark_kafka_group.errors import OptionError
 
 

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from spark_kafka_group import offsets_topic, plugins
+from spark_kafka_group import offsets_topic, user_classes
 from spark_kafka_group.__main__ import main
+from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.siblings import FOLDER, Siblings
 from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
 from spark_kafka_group.json_text import parsed
-from spark_kafka_group.notes import writer_of
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import DECLARED, LONGEST_TEXT, Options, parsing
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import describe, events
-from spark_kafka_group.tools.offsets import Written, as_json, as_line
+from spark_kafka_group.tools import describe, event_logs
+from spark_kafka_group.tools.group_records import Written, as_json, as_line
 from spark_kafka_group.wire.admin import LogRecord, Node
 
 DEEP = "[" * 100_000
@@ -311,14 +311,14 @@ def test_a_module_that_ends_the_program_is_an_error_of_its_option(module, option
 def test_a_class_that_ends_the_program_is_an_error_of_its_option(module, text):
     named = module(f"class Mine:\n  def __init__(self):\n    {text}\n  on_commit = print\n")
     with pytest.raises(OptionError, match="interceptors .* could not be made: (SystemExit|Cancelled|BaseException)"):
-        plugins.make("interceptors", f"{named}:Mine", (), ("on_commit",))
+        user_classes.make("interceptors", f"{named}:Mine", (), ("on_commit",))
 
 
-@pytest.mark.parametrize("ending", ["KeyboardInterrupt", "plugins.Terminated(143)"])
+@pytest.mark.parametrize("ending", ["KeyboardInterrupt", "user_classes.Terminated(143)"])
 def test_ctrl_c_and_sparks_sigterm_are_no_errors_of_a_module(module, ending):
-    named = module(f"from spark_kafka_group import plugins\nraise {ending}")
-    with pytest.raises((KeyboardInterrupt, plugins.Terminated)):
-        plugins.load_class("interceptors", f"{named}:Mine", ())
+    named = module(f"from spark_kafka_group import user_classes\nraise {ending}")
+    with pytest.raises((KeyboardInterrupt, user_classes.Terminated)):
+        user_classes.load_class("interceptors", f"{named}:Mine", ())
 
 
 def test_a_hook_that_ends_the_program_is_an_error_in_the_log(module, caplog):
@@ -377,7 +377,7 @@ def test_verify_shows_names_in_events_escaped_and_its_json_has_them_as_they_are(
     file.write_text(event(event=EVIL) + "\n")
     assert main(["verify", str(file)]) == 1
     assert capsys.readouterr().err.rstrip("\n").isprintable()
-    assert events.parse(event(partitions={EVIL: [0]})).partitions == {TopicPartition(EVIL, 0)}
+    assert event_logs.parse(event(partitions={EVIL: [0]})).partitions == {TopicPartition(EVIL, 0)}
 
 
 def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are():

@@ -8,7 +8,7 @@ import pytest
 from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
 from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.driver.reporting.progress import Progress
-from spark_kafka_group.group_metrics import (
+from spark_kafka_group.metrics.group_metrics import (
     METRICS,
     PARTITION_METRICS,
     ListenersCommits,
@@ -16,8 +16,8 @@ from spark_kafka_group.group_metrics import (
     markdown_table,
     metrics_of,
 )
+from spark_kafka_group.metrics.prometheus import prometheus_name
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.prometheus import prometheus_name
 from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire import Generation
 from spark_kafka_group.wire.reactions import Request

@@ -13,7 +13,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.security import Secret
 from spark_kafka_group.security.credentials import ClientCredentials, UnsecuredToken, credentials
 from spark_kafka_group.security.jaas import login_module
-from spark_kafka_group.wire.security import security_configs
+from spark_kafka_group.wire.client.security_configs import security_configs
 
 HUSH = "hush-7f3a"
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{HUSH}";'

@@ -4,6 +4,14 @@ import json
 
 import pytest
 
+from spark_kafka_group.commit_metadata import (
+    adopting_note,
+    commit_note,
+    correcting_note,
+    is_own,
+    left_out_of,
+    writer_of,
+)
 from spark_kafka_group.driver.positions.rules import (
     Checkpoint,
     Start,
@@ -15,7 +23,6 @@ from spark_kafka_group.driver.positions.rules import (
     without_offset,
 )
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
-from spark_kafka_group.notes import adopting_note, commit_note, correcting_note, is_own, left_out_of, writer_of
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed

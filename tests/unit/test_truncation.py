@@ -2,8 +2,8 @@
 
 import pytest
 
+from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs, Look, judged
-from spark_kafka_group.notes import commit_note
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.tools.events import Event, Move, merge, parse, read_run
+from spark_kafka_group.tools.event_logs import Event, Move, merge, parse, read_run
 from spark_kafka_group.tools.invariants import (
     COMMITTED_AS_PLANNED,
     GIVEN_BACK,

@@ -9,7 +9,7 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import LogClient
-from spark_kafka_group.wire.brokers import Brokers
+from spark_kafka_group.wire.fetch.brokers import Brokers
 
 
 class Silent(socketserver.ThreadingTCPServer):

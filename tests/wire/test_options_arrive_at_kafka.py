@@ -13,7 +13,7 @@ from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import OutsideCommitter
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.producer import Producer
 
 GIVEN = {
     "kafka.client.id": "mine", "kafka.request.timeout.ms": "4321", "kafka.connections.max.idle.ms": "54321",

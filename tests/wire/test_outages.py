@@ -13,7 +13,7 @@ from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.errors import BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import patience
+from spark_kafka_group.wire.client import request_timeouts
 
 BRIEF = {
     "kafka.request.timeout.ms": "600",
@@ -139,8 +139,8 @@ def test_maxbrokeroutage_ends_the_query_with_brokers_times_and_the_last_attempt(
 
 @pytest.mark.parametrize("slow", [{"OffsetCommit": 1.2}, {"Metadata": 0.8, "FindCoordinator": 0.8}])
 def test_brokers_that_are_slow_are_not_given_up_again_and_again(broker, running, monkeypatch, slow):
-    monkeypatch.setattr(patience, "ANY_BROKER_MS", 500)
-    monkeypatch.setattr(patience, "ONE_BROKER_MS", 900)
+    monkeypatch.setattr(request_timeouts, "ANY_BROKER_MS", 500)
+    monkeypatch.setattr(request_timeouts, "ONE_BROKER_MS", 900)
     driver = running(**{"kafka.request.timeout.ms": "2400", "kafka.default.api.timeout.ms": "6000"})
     if "Metadata" in slow:
         broker.go_away()

@@ -7,8 +7,8 @@ import tracemalloc
 import pytest
 
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire.connect import LARGEST_BATCH
-from spark_kafka_group.wire.fetch import FetchConnection
+from spark_kafka_group.wire.client.connect import LARGEST_BATCH
+from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
 
 OPTIONS = {"kafka.bootstrap.servers": "x:1", "kafka.group.id": "g", "subscribe": "t"}
 

@@ -12,8 +12,9 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire import GroupClient, scram, security
+from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
+from spark_kafka_group.wire.client import scram, security_configs
 
 PACKAGE, USER = "org.apache.kafka.common.security", 'username="billing" password="hush-7f3a"'
 MODULES = {
@@ -98,7 +99,7 @@ def test_the_number_that_kafka_python_would_take_is_looked_at(message, refused):
 
 @pytest.mark.parametrize("mechanism", MODULES)
 def test_credentials_without_tls_are_warned_of_once(caplog, mechanism):
-    security._warn_of_plaintext.cache_clear()
+    security_configs._warn_of_plaintext.cache_clear()
     caplog.set_level(logging.INFO)
     with Pretender({"orders": 1}) as broker:
         for _ in range(2):

@@ -10,7 +10,8 @@ import pytest
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.wire import FetchConnection, fetch
+from spark_kafka_group.wire import FetchConnection
+from spark_kafka_group.wire.fetch import fetch_connection
 
 QUICK = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.fetch.max.wait.ms": "0"}
 POSITIONS = {TopicPartition("orders", 0): 5}
@@ -21,7 +22,7 @@ PATIENCE_S = 0.3
 @pytest.fixture
 def broker(monkeypatch):
     """The other end of a connection, and the connection."""
-    monkeypatch.setattr(fetch, "OVERDUE_S", PATIENCE_S)
+    monkeypatch.setattr(fetch_connection, "OVERDUE_S", PATIENCE_S)
     ours, theirs = socket.socketpair()
     connection = FetchConnection(ours, Options.parse(QUICK), "executor", VERSION)
     yield theirs, connection

@@ -14,8 +14,9 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import Brokers, LogClient, manager
+from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
+from spark_kafka_group.wire.client import manager
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]

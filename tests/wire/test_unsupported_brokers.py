@@ -13,7 +13,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire.group.non_member import OutsideCommitter
-from spark_kafka_group.wire.produce import Producer
+from spark_kafka_group.wire.producer import Producer
 
 OLD, NEW = (0, 3), (12, 20)
 AT_ONCE_S = 10

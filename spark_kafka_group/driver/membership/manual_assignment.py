@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from spark_kafka_group.commit_metadata import is_signed
 from spark_kafka_group.driver.membership.member import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
-from spark_kafka_group.notes import is_signed
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from spark_kafka_group.commit_metadata import left_out_of
 from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.errors import (
     BrokerError,
@@ -27,7 +28,6 @@ from spark_kafka_group.errors import (
     CommitTimeoutError,
     MembershipLostError,
 )
-from spark_kafka_group.notes import left_out_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.notes import is_own, left_out_of
+from spark_kafka_group.commit_metadata import is_own, left_out_of
 from spark_kafka_group.offsets import Positions, TopicPartition
 from spark_kafka_group.wire import Committed
 

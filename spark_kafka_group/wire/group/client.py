@@ -30,15 +30,15 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.timing import Timing
 from spark_kafka_group.wire.broker_settings import session_bounds
-from spark_kafka_group.wire.calls import Calls
-from spark_kafka_group.wire.connect import ms_until, translated
+from spark_kafka_group.wire.client.connect import ms_until, translated
+from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
-from spark_kafka_group.wire.epochs import NO_EPOCH
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.group.membership import Committed, Generation
-from spark_kafka_group.wire.group.requests import in_parts
+from spark_kafka_group.wire.group.offset_requests import in_parts
+from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.log_client import LogClient
 from spark_kafka_group.wire.reactions import Facts, Request
 

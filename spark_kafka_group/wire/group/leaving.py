@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 from kafka.protocol.consumer import LeaveGroupRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError
-from spark_kafka_group.wire.connect import ms_until, retried, run_within, translated
+from spark_kafka_group.wire.client.connect import ms_until, retried, run_within, translated
 from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 

@@ -12,8 +12,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from spark_kafka_group.assignors import Claims, GroupMember, Strategy, claims_of, is_cooperative
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.plugins import PASSED_ON
-from spark_kafka_group.wire.epochs import NO_EPOCH
+from spark_kafka_group.user_classes import PASSED_ON
 from spark_kafka_group.wire.group.member_metadata import (
     Claim,
     by_topic,
@@ -21,6 +20,7 @@ from spark_kafka_group.wire.group.member_metadata import (
     encode,
     topics_of,
 )
+from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 
 
 @dataclass(frozen=True)

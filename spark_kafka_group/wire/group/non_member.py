@@ -17,12 +17,12 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.connect import connection_configs, ms_until, retried, run_within, translated
-from spark_kafka_group.wire.epochs import NO_EPOCH
+from spark_kafka_group.wire.client.connect import connection_configs, ms_until, retried, run_within, translated
+from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.requests import commit_request, partitions_of
-from spark_kafka_group.wire.manager import net_client
+from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
+from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

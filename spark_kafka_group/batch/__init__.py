@@ -1,0 +1,1 @@
+"""Batch reads as functions: one that commits to the group, and one that reads only the rows of a condition."""

@@ -1,0 +1,153 @@
+"""A batch read that commits: the group moves on when, and only when, the work on its rows ended well."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.checks import check_for_batch
+from spark_kafka_group.options.fixed_ranges import fix_ranges
+from spark_kafka_group.schema import arrow_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from spark_kafka_group.driver.hooks import Hooks
+    from spark_kafka_group.wire import GroupClient
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class GroupBatch:
+    """A bounded read as a member of the group.
+
+    Attributes
+    ----------
+    df
+        The records; every action on it reads the same ones.
+    ranges
+        What it reads of each partition this member owns, empty ranges included.
+    generation
+        Generation of the group it reads, and will commit, under.
+    """
+
+    df: DataFrame
+    ranges: tuple[OffsetRange, ...]
+    generation: int
+
+    @property
+    def records(self) -> int:
+        """Number of offsets in the ranges; compaction and transactions leave gaps, so rows may be fewer."""
+        return sum(r.size for r in self.ranges)
+
+
+@contextlib.contextmanager
+def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[GroupBatch]:
+    """Join the group, read from its committed offsets to now, and commit when the block ends without an error.
+
+    ::
+
+        options = {"kafka.bootstrap.servers": ..., "kafka.group.id": "billing", "subscribe": "orders"}
+        with group_batch(spark, options) as batch:
+            batch.df.write.parquet(...)
+
+    When the block raises, nothing is committed and the next batch reads the same records again. The driver is a member
+    of the group for the time of the block, so that other members read other partitions.
+
+    Parameters
+    ----------
+    options
+        Those of a batch read; kafka.group.id is required.
+
+    Raises
+    ------
+    OptionError
+        Before any network call when an option is wrong.
+    NoOffsetForPartitionError, MembershipError, BrokerError
+        On entering the block.
+    CommitError
+        On leaving it: the work is done, and its records will be read again.
+    """
+    # Importing kafka-python takes a while, and every Python worker imports this package.
+    from spark_kafka_group.assignors import resolve
+    from spark_kafka_group.driver.batch_read import batch_ranges, check_named, starting
+    from spark_kafka_group.driver.hooks import Hooks
+    from spark_kafka_group.driver.membership.other_members import others_in_group
+    from spark_kafka_group.driver.reporting.metrics import Metrics
+    from spark_kafka_group.wire import GroupClient
+
+    parsed = Options.parse(options)
+    check_for_batch(parsed)
+    group_id = parsed.group.id
+    if group_id is None:
+        raise OptionError("group_batch needs kafka.group.id: it commits to that group")
+    if parsed.reading.subscription.manual:
+        raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
+    if parsed.reading.push_down_predicate:
+        raise OptionError(
+            "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
+            "which would then miss records that are committed all the same"
+        )
+    hooks = Hooks(parsed, Metrics())
+    client = GroupClient(parsed, group_id, parsed.group.instance_id, resolve(parsed.group.assignment_strategy))
+    try:
+        check_named(parsed, client.partitions(parsed.reading.subscription))
+        client.subscribe(parsed.reading.subscription)
+        generation = client.join_first(client.join)
+        # Where it starts and what it commits is what others in the group go on from.
+        others = () if starting(parsed).group else others_in_group(client, generation, parsed.group.instance_id)
+        committed = client.committed(generation.assignment) if starting(parsed).group or others else {}
+        ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
+        epochs = client.leader_epochs([r.tp for r in ranges])
+        log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
+        if ranges:
+            df = spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
+        else:
+            df = spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table())
+        yield GroupBatch(df, tuple(ranges), generation.id)
+        # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
+        ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.reading.auto_offset_reset == "latest"}
+        if ends:
+            _commit(client, ends, epochs, group_id, generation.id, hooks)
+    finally:
+        try:
+            if parsed.group.instance_id is None:
+                client.leave()
+        finally:
+            client.close()
+
+
+def _commit(
+    client: GroupClient,
+    ends: dict[TopicPartition, int],
+    epochs: dict[TopicPartition, int],
+    group_id: str,
+    generation: int,
+    hooks: Hooks,
+) -> None:
+    try:
+        client.commit(ends, commit_note(f"batch-{uuid.uuid4().hex}", generation, 0), generation, epochs=epochs)
+    except MembershipLostError as error:
+        hooks.committed(ends, error)
+        raise CommitError(
+            f"group {group_id}: the group went on without this batch ({error}), probably because another "
+            f"member joined and the batch took longer than kafka.max.poll.interval.ms; nothing was committed, so its "
+            f"records will be read again"
+        ) from error
+    except CommitError as error:
+        hooks.committed(ends, error)
+        raise
+    hooks.committed(ends, None)
+    log.info(
+        "group %s: generation %d: committed %s",
+        group_id, generation, " ".join(f"{t}={o}" for t, o in sorted(ends.items())),
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""onCorruptRecord: record batches that executors cannot read."""

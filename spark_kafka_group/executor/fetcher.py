@@ -1,0 +1,522 @@
+"""Fetches ranges of offsets, one chunk of raw records after the other.
+
+The next request is on its way before the records of a response are handed out, so a broker reads and sends while the
+task decodes. No thread is needed for it: the response waits in the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from spark_kafka_group.errors import (
+    LASTING,
+    BrokerError,
+    BrokerTimeoutError,
+    CorruptRecordError,
+    OffsetOutOfRangeError,
+    ReadError,
+)
+from spark_kafka_group.executor import batch_headers
+from spark_kafka_group.executor.elections import Elected, Elections
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, unreached
+from spark_kafka_group.wire.reactions import Reaction
+from spark_kafka_group.wire.task_outage import Outage, outlived
+
+log = logging.getLogger(__name__)
+
+DELETED_AFTER_S = 5.0
+"""A partition missing for so long is gone, or for as long as reading may stall if that is less."""
+SILENT_AFTER_S = 3.0
+"""When a broker has sent neither records nor an error for this long, though the log goes on, damage is looked for;
+again after twice as long, and so on."""
+SILENCE = (
+    "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
+    "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
+)
+
+_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8  # within a record batch; what it counts follows
+
+
+class Chunk(NamedTuple):
+    """Record batches of one partition as a broker sent them; of their records, those from start to end are wanted."""
+
+    tp: TopicPartition
+    asked: int
+    """The offset that was asked for."""
+    start: int
+    end: int
+    records: memoryview
+    """Valid until the next chunk is asked for."""
+    aborted: tuple[tuple[int, int], ...] = ()
+    """Producer id and first offset of each transaction in them that was aborted."""
+    problem: str | None = None
+    """Why what follows these record batches cannot be read; the partition is not read on unless the caller says so."""
+    silent: bool = False
+    """Whether the broker sends neither records nor an error, though the log goes on. That is no sign of damage; the
+    caller may look for one (:meth:`Fetcher.go_on`), or else waits (:meth:`Fetcher.wait_on`)."""
+
+
+class Fetcher:
+    """Reads some ranges from the leaders of their partitions.
+
+    Parameters
+    ----------
+    scan
+        Finds the end of the last complete record batch, and the next offset after it (see the decoder's contract).
+    stalled_after_s
+        Without a new record for this long, reading fails; Spark then tries the task again.
+    outage
+        Waits for brokers that are away, and this time does not count; None where it does.
+    largest
+        Most bytes that a record batch may have.
+    epochs
+        Of the leaders in whose logs the ranges are; where none is given, any leader's will do.
+    """
+
+    def __init__(
+        self,
+        brokers: Brokers,
+        ranges: Collection[OffsetRange],
+        scan: Callable[[str, int, memoryview], tuple[int, int]],
+        stalled_after_s: float,
+        fail_on_data_loss: bool = True,
+        largest: int = LARGEST_BATCH,
+        clock: Callable[[], float] = time.monotonic,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        outage: Outage | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._outage = outage
+        self._scan = scan
+        self._largest = largest
+        self._positions = {r.tp: r.start for r in ranges if r.size > 0}
+        self._starts: dict[TopicPartition, int] = {}  # of which rows are wanted, where that is not the position
+        self._ends = {r.tp: r.end for r in ranges}
+        self._epochs = dict(epochs)
+        self._leaders: dict[TopicPartition, int] = {}
+        # positions of requests whose responses have not been read, by node
+        self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
+        self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
+        self._ends_since: dict[TopicPartition, float] = {}  # when a log was first said to end before a range does
+        self._stalled_after_s = stalled_after_s
+        self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
+        self._elections = Elections(brokers, self._epochs, min(DELETED_AFTER_S, stalled_after_s / 2), clock)
+        self._fail_on_data_loss = fail_on_data_loss
+        self._missing_since: dict[TopicPartition, float] = {}  # when the cluster was first said not to have a partition
+        self._clock = clock
+        self._last_progress = clock()
+        self._last_problem = "no response"
+        self._refresh = False
+        self._error: ReadError | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks, those of a partition in offset order.
+
+        Raises
+        ------
+        ReadError
+            When a partition cannot be read; chunks before that have been handed out.
+        BrokerError
+            When brokers cannot be reached, or nothing comes any more.
+        """
+        try:
+            while self._positions:
+                self._ask()
+                for chunk in self._next_response():
+                    yield chunk
+                    if not chunk.silent:
+                        self._last_progress = self._clock()  # what the caller took is not the brokers' time
+                if self._error is not None:
+                    raise self._error
+        finally:
+            self._brokers.drop_busy()
+
+    @property
+    def epochs(self) -> Mapping[TopicPartition, int]:
+        """Of the leaders that records are taken from, as far as reading has come."""
+        return MappingProxyType(self._epochs)
+
+    def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
+        """Read a partition on from another position than the chunks handed out so far led to.
+
+        Parameters
+        ----------
+        position
+            Offset to ask for.
+        start
+            Offset of the first row that is wanted of what the broker then sends; from the end of the partition's range
+            on nothing more is read.
+        """
+        self._positions.pop(tp, None)
+        self._starts.pop(tp, None)
+        if start < self._ends[tp]:
+            self._positions[tp] = position
+            self._starts[tp] = start
+        self._last_progress = self._clock()
+
+    def wait_on(self, chunk: Chunk) -> None:
+        """Ask again for what a broker is silent about.
+
+        Raises
+        ------
+        BrokerTimeoutError
+            When nothing has come for too long.
+        """
+        self._positions[chunk.tp] = chunk.asked
+        if chunk.start != chunk.asked:
+            self._starts[chunk.tp] = chunk.start
+        self._check_stalled()
+
+    def _ask(self) -> None:
+        """Send a request to every leader that has something to send and none under way."""
+        self._compare_logs()
+        while lacking := self._lacking():
+            try:
+                found = self._brokers.leaders(lacking, self._refresh)
+            except LASTING:
+                raise
+            except BrokerError as error:
+                self._missed(lacking, error)
+                continue
+            self._leaders |= found
+            if len(found) == len(lacking):
+                self._refresh = False
+                break
+            if self._give_up_deleted(lacking):
+                time.sleep(self._brokers.retry_backoff_s)  # not stalled: soon it is known whether they are gone
+            else:
+                self._missed([tp for tp in lacking if tp in self._positions and tp not in found], "no leader")
+        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions if tp in self._leaders):
+            if node_id not in self._asked:
+                self._send(node_id)
+
+    def _lacking(self) -> list[TopicPartition]:
+        """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
+        lacking = [tp for tp in self._positions if tp not in self._leaders]
+        if self._outage is None or not self._outage.away:
+            return lacking
+        now = [tp for tp in lacking if not self._outage.put_off(tp)]
+        if lacking and not now and not self._asked and not any(tp in self._leaders for tp in self._positions):
+            self._outage.wait()
+            return lacking
+        return now
+
+    def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
+        """Partitions missing for a while are gone; a broker that just started may not know them yet.
+
+        True when some are missing, but not for long enough.
+        """
+        now = self._clock()
+        missing = self._brokers.missing(lacking)
+        if self._outage is not None:
+            self._outage.answered(missing)
+        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
+        gone = {tp for tp in missing if now - self._missing_since[tp] >= self._deleted_after_s}
+        for tp in sorted(gone):
+            self._lost(tp, self._ends[tp], "the cluster does not have this partition any more")
+        return missing != gone
+
+    def _send(self, node_id: int) -> None:
+        wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
+        if not wanted:
+            return
+        try:
+            self._brokers.connection(node_id).send(wanted, self._epochs)
+        except LASTING:
+            raise
+        except (OSError, BrokerError) as error:
+            self._lose(node_id, list(wanted), error)
+        else:
+            self._asked[node_id] = wanted
+
+    def _next_response(self) -> list[Chunk]:
+        """Read one response, and ask its sender for more before the records are looked at."""
+        if not self._asked:
+            return []
+        node_id, asked = next(iter(self._asked.items()))
+        del self._asked[node_id]
+        try:
+            fetched = self._brokers.connection(node_id).receive()
+        except (OSError, BrokerError) as error:
+            self._lose(node_id, asked, error)
+            return []
+        if self._outage is not None:
+            self._outage.answered(asked)
+        chunks: list[Chunk] = []
+        moved = False
+        for partition in fetched:
+            position = asked.get(partition.tp)
+            if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
+                continue
+            try:
+                chunk, again = self._taken(partition)
+            except ReadError as error:
+                self._error = error  # raised when what came before it has been handed out
+                return chunks
+            moved |= again
+            chunks += [] if chunk is None else [chunk]
+        if any(not chunk.silent for chunk in chunks):
+            self._silent_since.clear()  # responses that are full have no room for all partitions
+            self._last_progress = self._clock()
+        elif moved:
+            self._wait(self._last_problem)
+        elif not chunks:
+            self._check_stalled()
+        self._send(node_id)
+        return chunks
+
+    def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
+        """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""
+        tp, error = fetched.tp, fetched.error
+        if tp in self._epochs:
+            self._elections.answered(tp, None if error is None else error.reaction)
+        if error is not None:
+            return self._refused(tp, error)
+        if fetched.records:
+            return self._advance(fetched), False
+        if self._goes_on(fetched):
+            problem = f"the broker sends neither records nor an error, in a log that ends at {fetched.high_watermark}"
+            return self._silent(tp, f"{problem}. {SILENCE}"), False
+        self._check_not_at_end(fetched)
+        return None, False
+
+    def _advance(self, fetched: FetchedPartition) -> Chunk:
+        """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
+        tp, records = fetched.tp, fetched.records
+        position, end = self._positions.pop(tp), self._ends[tp]
+        start = self._starts.pop(tp, position)
+        problem = None
+        try:
+            size, next_offset = self._scan(tp.topic, tp.partition, records)
+        except CorruptRecordError as error:
+            # What is before it can be read all the same; the decoder tells what is wrong, and at which offset.
+            return Chunk(tp, position, start, end, records, fetched.aborted, error.problem)
+        if next_offset > fetched.high_watermark:
+            beyond = self._beyond_log(fetched, end)
+            if beyond is not None:
+                problem = f"a batch gives its offset as {beyond.base_offset}, which the log does not have"
+                return Chunk(tp, position, start, end, records[: beyond.begin], fetched.aborted, problem)
+        if next_offset < end and len(records) - size >= _LENGTH_AT + _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(records, size + _LENGTH_AT)
+            if length > self._largest:
+                problem = f"a batch gives its length as {length}, and none may have more than {self._largest} bytes"
+        if next_offset <= position and problem is None:
+            problem = f"the broker sent {len(records)} bytes that hold no record from this offset on"
+        if problem is None and next_offset < end:
+            self._positions[tp] = next_offset
+            if next_offset < start:  # asked for an offset long before
+                self._starts[tp] = start
+        return Chunk(tp, position, start, end, records, fetched.aborted, problem)
+
+    def _beyond_log(self, fetched: FetchedPartition, end: int) -> batch_headers.Frame | None:
+        """The first record batch with offsets from `end` on, if the log does not reach so far."""
+        tp = fetched.tp
+        position, _ = batch_headers.past(self._scan, tp, fetched.records, end)
+        batch = batch_headers.at(self._scan, tp, fetched.records, position)
+        if batch is None or batch.base_offset < fetched.high_watermark:
+            return None  # a broker looks how far the log is before it reads
+        bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
+        return batch if bounds is not None and batch.base_offset >= bounds[1] else None
+
+    def _unreadable(self, tp: TopicPartition, problem: str, silent: bool = False) -> Chunk:
+        """A chunk of nothing but a problem."""
+        position = self._positions.pop(tp)
+        start = self._starts.pop(tp, position)
+        return Chunk(tp, position, start, self._ends[tp], memoryview(b""), (), problem, silent)
+
+    def _goes_on(self, fetched: FetchedPartition) -> bool:
+        """Whether a log has records from a position on that may be read."""
+        position, stable = self._positions[fetched.tp], fetched.last_stable_offset
+        return fetched.high_watermark > position and (stable is None or stable > position)
+
+    def _silent(self, tp: TopicPartition, problem: str) -> Chunk | None:
+        """A chunk that says so, when it is time to look for damage."""
+        now, position = self._clock(), self._positions[tp]
+        self._last_problem = f"{tp}: {problem}"
+        since = self._silent_since.setdefault(tp, now)
+        known, limit = self._silent_for.get(tp, (position, 0.0))
+        if known != position or not limit:
+            limit = min(SILENT_AFTER_S, self._stalled_after_s / 2)
+        if now - since < limit:
+            return None
+        self._silent_for[tp] = position, 2 * limit
+        del self._silent_since[tp]
+        return self._unreadable(tp, problem, silent=True)
+
+    def _check_not_at_end(self, fetched: FetchedPartition) -> None:
+        """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""
+        if fetched.high_watermark <= self._positions[fetched.tp]:
+            # A leader that was just elected learns later how far its log is committed (KIP-207), and brokers may have
+            # been away until then. So it is believed when it has said so for a while, however long nothing came.
+            since = self._ends_since.setdefault(fetched.tp, self._clock())
+            doubted_for_s = min(DELETED_AFTER_S, self._stalled_after_s / 2)
+            if self._stalled() and self._clock() - since >= doubted_for_s:
+                self._lost(fetched.tp, self._ends[fetched.tp], f"the log ends at {fetched.high_watermark}")
+                return
+        else:
+            self._ends_since.pop(fetched.tp, None)
+        position, end, stable = self._positions[fetched.tp], self._ends[fetched.tp], fetched.last_stable_offset
+        if stable is not None and stable <= position and self._stalled():
+            raise ReadError(
+                fetched.tp.topic, fetched.tp.partition, position,
+                f"kafka.isolation.level=read_committed reads up to the last stable offset, {stable}, where a "
+                f"transaction is open, and the range to read ends at {end}. Wait until the transaction has ended (its "
+                f"transaction.timeout.ms bounds that), or set read_uncommitted",
+            )  # fmt: skip
+
+    def _refused(self, tp: TopicPartition, error: FetchError) -> tuple[Chunk | None, bool]:
+        """As :meth:`_taken`, of a partition of which the broker sends nothing."""
+        match error.reaction:
+            case Reaction.DAMAGED:
+                return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
+            case Reaction.UNCLEAR:
+                return self._silent(tp, "the broker answers UNKNOWN_SERVER_ERROR: see its log"), True
+            case Reaction.OUT_OF_LOG:
+                return None, self._out_of_log(tp, error)
+            case Reaction.FATAL:
+                why = f": {error.advice}" if error.advice else ""
+                raise ReadError(
+                    tp.topic, tp.partition, self._positions[tp], f"the broker refuses to send records: {error}{why}"
+                )
+            case _:
+                self._look_for_leader(tp, str(error))
+                return None, True
+
+    def _out_of_log(self, tp: TopicPartition, error: FetchError) -> bool:
+        """Find out which offsets the log holds, if not the one asked for; True when it is worth asking again."""
+        position = self._positions[tp]
+        bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
+        if bounds is None:  # deleted meanwhile, it seems
+            self._look_for_leader(tp, str(error))
+            return True
+        first, last = bounds
+        if first <= position < last:
+            return True  # there again
+        self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
+        return False
+
+    def _compare_logs(self) -> None:
+        """Where leaders of other epochs were elected: whether their logs still have what was planned comes first."""
+        try:
+            told = self._elections.told()
+        except LASTING:
+            raise
+        except BrokerError as error:
+            self._last_problem = str(error)
+            return
+        for elected in told:
+            if elected.tp not in self._positions:
+                continue
+            if elected.replaced:
+                self._lost(
+                    elected.tp, self._ends[elected.tp],
+                    f"the records were planned under leader epoch {elected.planned}, and the leader is of epoch "
+                    f"{elected.current}: the log is another one",
+                )  # fmt: skip
+            elif elected.current < 0 or elected.current > elected.planned:
+                self._led_anew(elected)
+
+    def _led_anew(self, elected: Elected) -> None:
+        """Read on from the log of a later leader, as far as it has what was planned."""
+        tp, end = elected.tp, elected.end
+        self._epochs[tp] = elected.current
+        if end is None or end >= self._ends[tp]:
+            return
+        problem = (
+            f"the log has lost the records of leader epoch {elected.planned} from offset {end} on, and may have others "
+            f"there now"
+        )
+        cause = "a broker without replicas lost its power, or an unclean leader election"
+        self._report(tp, "PARTITION_OFFSET_CHANGED", problem, cause, max(self._positions[tp], end))
+        # Other records at these offsets are for the next batch: the driver goes back to where they begin.
+        if self._positions[tp] < end:
+            self._ends[tp] = end
+        else:
+            del self._positions[tp]
+
+    def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
+        self._last_problem = f"{tp}: {problem}"
+        self._leaders.pop(tp, None)
+        self._refresh = True
+
+    def _lost(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
+        """Records of this task are gone: an error, or on with what is there, as failOnDataLoss says."""
+        position, end = self._positions[tp], self._ends[tp]
+        go_on_at = min(go_on_at, end)
+        cause = "retention, or the topic was deleted"
+        self._report(tp, "COULD_NOT_READ_OFFSET_RANGE", problem, cause, position, go_on_at)
+        if go_on_at < end:
+            self._positions[tp] = go_on_at
+        else:
+            del self._positions[tp]
+        self._last_progress = self._clock()  # what is left, if anything, has not been waited for
+
+    def _report(
+        self, tp: TopicPartition, condition: str, problem: str, cause: str, first: int, after: int | None = None
+    ) -> None:
+        """Records from `first` on, to the end of the range or before `after`, are gone: an error, or a warning."""
+        if self._fail_on_data_loss:
+            raise OffsetOutOfRangeError(
+                tp.topic, tp.partition, self._positions[tp],
+                f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
+                f"failOnDataLoss=false to go on with what is there; or start with a new checkpoint, or move the "
+                f"group's offset with kafka-consumer-groups --reset-offsets",
+            )  # fmt: skip
+        log.warning(
+            "KAFKA_DATA_LOSS.%s: %s: %s; skipping %d to %d, as failOnDataLoss is false",
+            condition, tp, problem, first, (self._ends[tp] if after is None else after) - 1,
+        )  # fmt: skip
+
+    def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
+        """A connection broke: its partitions look for their leaders again."""
+        log.info("node %d: %s; connecting again", node_id, error)
+        self._brokers.give_up(node_id, error)
+        for tp in asked:
+            self._leaders.pop(tp, None)
+        self._refresh = True
+        self._missed(asked, error, f"node {node_id}: ")
+
+    def _missed(self, tps: Collection[TopicPartition], problem: Exception | str, where: str = "") -> None:
+        """Wait for leaders: as long as brokers are away, or, if they answer, as for records."""
+        if not tps:
+            return
+        told = f"{where}{problem}"
+        if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
+            self._wait(told)
+            return
+        self._last_problem = told
+        for tp in tps:  # what a leader said before it went is no longer for how long it has said so
+            for since in (self._missing_since, self._ends_since, self._silent_since):
+                since.pop(tp, None)
+            self._elections.unreached(tp)
+        self._outage.missed(tps, problem)
+
+    def _wait(self, problem: str) -> None:
+        self._last_problem = problem
+        self._check_stalled()
+        time.sleep(self._brokers.retry_backoff_s)
+
+    def _stalled(self) -> bool:
+        since = self._last_progress
+        if self._outage is not None:
+            if self._outage.away:
+                return False
+            since = max(since, self._outage.over_at)
+        return self._clock() - since >= self._stalled_after_s
+
+    def _check_stalled(self) -> None:
+        if not self._stalled():
+            return
+        where = ", ".join(f"{tp}@{position}" for tp, position in sorted(self._positions.items()))
+        raise BrokerTimeoutError(
+            f"no new record of {where} for {self._stalled_after_s:.0f} s (kafkaConsumer.pollTimeoutMs): "
+            f"{self._last_problem}"
+        )

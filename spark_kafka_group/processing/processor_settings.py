@@ -1,0 +1,91 @@
+"""What a RecordProcessor was told, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_group.error_headers import DIALECTS
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import Options
+from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.retry_topics import delay_of, main_topic, retry_topic
+
+ORDERINGS = ("partition", "key", "unordered")
+TOPIC = "{topic}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """See :class:`RecordProcessor` for what each means.
+
+    Raises
+    ------
+    OptionError
+    """
+
+    ordering: str
+    threads: int
+    cell_records: int
+    window_cells: int
+    stall_timeout_ms: int
+    max_local_retries: int
+    backoff: Backoff
+    retry_topics: tuple[int, ...]
+    dead_letter_topic: str | None
+    error_headers: str
+    fatal: tuple[type[Exception], ...]
+    options: Options | None
+    handler_name: str
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            ("threads", 1), ("cell_records", 1), ("window_cells", 1), ("stall_timeout_ms", 1), ("max_local_retries", 0),
+        ):  # fmt: skip
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < least:
+                raise OptionError(f"{name} must be a whole number of at least {least}, and is {value!r}")
+        for name, value, known in (
+            ("ordering", self.ordering, ORDERINGS), ("error_headers", self.error_headers, DIALECTS),
+        ):  # fmt: skip
+            if value not in known:
+                raise OptionError(f"{name} must be one of {', '.join(known)}, and is {value!r}")
+        if not 0 < self.backoff.first_ms <= self.backoff.max_ms:
+            raise OptionError(
+                f"retry_backoff_ms must be the first pause and the longest, both above 0, and is "
+                f"({self.backoff.first_ms}, {self.backoff.max_ms})"
+            )
+        wrong = [delay for delay in self.retry_topics if not isinstance(delay, int) or delay < 1]
+        if wrong or len(set(self.retry_topics)) < len(self.retry_topics):
+            raise OptionError(f"retry_topics are delays in milliseconds, each once, and are {list(self.retry_topics)}")
+        not_errors = [kind for kind in self.fatal if not (isinstance(kind, type) and issubclass(kind, Exception))]
+        if not_errors:
+            raise OptionError(f"fatal has classes of exceptions, and {not_errors[0]!r} is none")
+        if self.hands_on and self.options is None:
+            raise OptionError(
+                "retry_topics and dead_letter_topic need options: those of the source, which say where the brokers are"
+            )
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether records may go to other topics."""
+        return bool(self.retry_topics) or self.dead_letter_topic is not None
+
+    def destination(self, topic: str, fatal: bool) -> tuple[str | None, int | None]:
+        """Where a record of `topic` goes when its handler has failed, and for how long it waits there.
+
+        None when it has nowhere to go.
+        """
+        main = main_topic(topic, self.retry_topics)
+        if not fatal:
+            waited = delay_of(topic, self.retry_topics)
+            tried = 0 if waited is None else self.retry_topics.index(waited) + 1
+            if tried < len(self.retry_topics):
+                return retry_topic(main, self.retry_topics[tried]), self.retry_topics[tried]
+        if self.dead_letter_topic is None:
+            return None, None
+        return self.dead_letter_topic.replace(TOPIC, main), None
+
+    def destinations(self, topic: str) -> list[str]:
+        """All topics to which records of a main topic may go."""
+        names = [retry_topic(topic, delay) for delay in self.retry_topics]
+        return names + ([] if self.dead_letter_topic is None else [self.dead_letter_topic.replace(TOPIC, topic)])

@@ -1,0 +1,204 @@
+"""Dead letters back to where they came from."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
+from spark_kafka_group.errors import BrokerError, OptionError
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.processing.record import REQUIRED, Record, records_of
+from spark_kafka_group.retry_topics import RETRY, is_internal, sends_dead_letters_to
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from spark_kafka_group.wire.producer import Producer
+
+SCHEMA = "topic string, exception string, outcome string, records bigint"
+WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unreadable batch"
+INTERNAL, FOREIGN = "internal topic", "dead letters of that topic go elsewhere"
+GONE = "retry topic that does not exist"
+REFUSED = (INTERNAL, FOREIGN)
+"""Headers name a topic that a producer may have chosen, to have it written to by those who replay."""
+NOWHERE = Origin("", -1, -1, -1, -1)
+
+
+@dataclass(frozen=True)
+class Letters:
+    """So many dead letters with something in common.
+
+    Attributes
+    ----------
+    topic, exception
+        Where they came from, and the class of what their handler raised; None if their headers do not say.
+    outcome
+        ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from),
+        ``unreadable batch`` (what option onCorruptRecord left out, which is not a record), ``internal topic`` (its
+        headers name one of Kafka's own), ``dead letters of that topic go elsewhere`` (than where it was found, and
+        nobody has named the topic), ``retry topic that does not exist``.
+    """
+
+    topic: str | None
+    exception: str | None
+    outcome: str
+    records: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which letters to send back; None is any.
+
+    Attributes
+    ----------
+    topic
+        Where they came from. None: the topic whose dead letters go to where a letter was found, and its retry topics.
+    exception
+        Name of the exception's class, with its module or without.
+    """
+
+    topic: str | None = None
+    exception: str | None = None
+
+    def outcome(self, found_in: str, origin: Origin, exception: str | None, handler: str | None) -> str:
+        if origin is NOWHERE:
+            return UNKNOWN
+        if handler == SOURCE:
+            return RAW
+        named = exception is not None and self.exception in (exception, exception.rpartition(".")[2])
+        if self.topic not in (None, origin.topic) or not (self.exception is None or named):
+            return FILTERED
+        if is_internal(origin.topic):
+            return INTERNAL
+        return WANTED if self.topic is not None or sends_dead_letters_to(found_in, origin.topic) else FOREIGN
+
+
+def survey(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list[Letters]:
+    """What there is, without sending anything.
+
+    Parameters
+    ----------
+    df
+        A batch read of dead-letter topics, with headers.
+    options
+        The source's, for brokers and security.
+
+    Raises
+    ------
+    BrokerError
+    """
+    return _run(df, wanted, Options.parse(options), send=False)
+
+
+def send_back(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list[Letters]:
+    """Send the wanted ones to topic and partition they came from, with key, value and headers as they were then.
+
+    All are acknowledged when this returns. When it fails some may have been sent.
+
+    Parameters
+    ----------
+    options
+        The source's, for brokers and security.
+
+    Raises
+    ------
+    pyspark.errors.PySparkException
+        With BrokerError, when a topic or partition does not exist any more, or brokers refuse.
+    """
+    return _run(df, wanted, Options.parse(options), send=True)
+
+
+def _run(df: DataFrame, wanted: Wanted, options: Options, send: bool) -> list[Letters]:
+    missing = [name for name in (*REQUIRED, "headers") if name not in df.columns]
+    if missing:
+        raise OptionError(f"dead letters are read with includeHeaders=true, and {', '.join(missing)} is missing")
+    task = partial(_task, wanted, _retry_topics(options), options if send else None)
+    rows = df.mapInArrow(task, SCHEMA)
+    totals = rows.groupBy("topic", "exception", "outcome").sum("records").orderBy("topic", "exception", "outcome")
+    return [Letters(*row) for row in totals.collect()]
+
+
+def _retry_topics(options: Options) -> frozenset[str]:
+    """Those of the cluster: headers may name any, and one that is looked for in vain holds up all other letters."""
+    from spark_kafka_group.wire import LogClient
+
+    client = LogClient(options)
+    try:
+        return frozenset(tp.topic for tp in client.partitions(Subscription(pattern=f"{RETRY.pattern}$")))
+    finally:
+        client.close()
+
+
+def _task(
+    wanted: Wanted, retry_topics: frozenset[str], options: Options | None, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    found: Counter[tuple[str | None, str | None, str]] = Counter()
+    sender = None if options is None else _Sender(options)
+    try:
+        for batch in batches:
+            for record in records_of(batch):
+                origin = origin_of(record.headers, NOWHERE)
+                exception = exception_of(record.headers)
+                outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
+                if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
+                    outcome = GONE
+                if outcome == WANTED and sender is not None:
+                    sender.send(record, origin)
+                found[origin.topic or None, exception, outcome] += 1
+        if sender is not None:
+            sender.wait()
+    finally:
+        if sender is not None:
+            sender.close()
+    columns: list[list[Any]] = [[key[i] for key in found] for i in range(3)] + [list(found.values())]
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(c, pa.string()) for c in columns[:3]] + [pa.array(columns[3], pa.int64())],
+        names=["topic", "exception", "outcome", "records"],
+    )
+
+
+class _Sender:
+    """Connects when the first letter is sent."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._producer: Producer | None = None
+        self._lock = threading.Lock()
+        self._error: BrokerError | None = None
+
+    def send(self, record: Record, origin: Origin) -> None:
+        if self._producer is None:
+            from spark_kafka_group.wire.producer import Producer
+
+            self._producer = Producer(self._options)
+        self._raise()
+        self._producer.send(
+            origin.topic, origin.partition, record.key, record.value, without(record.headers), self._settled
+        )
+
+    def wait(self) -> None:
+        if self._producer is not None:
+            self._producer.flush()
+        self._raise()
+
+    def close(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+
+    def _settled(self, error: BrokerError | None) -> None:
+        with self._lock:
+            self._error = self._error or error
+
+    def _raise(self) -> None:
+        with self._lock:
+            if self._error is not None:
+                raise self._error

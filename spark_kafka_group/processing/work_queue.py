@@ -1,0 +1,329 @@
+"""What is to be handled, shared by the workers of a task: who may take which records when, and what came of them.
+
+Records come in cells and are taken in slices. A lane is what has an order: all of a partition, or keys with the same
+hash; one worker at a time takes from it, and a record that is to be tried again holds it up. Without an order there is
+one lane, from which all workers take at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from spark_kafka_group.error_headers import Failure
+from spark_kafka_group.errors import HandlerStalledError, ProcessingError
+from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.window import Cell, Window, cells_of
+
+log = logging.getLogger(__name__)
+
+TAKE_S = 0.002
+"""A slice without an order is worth so much work: less, and workers wait for each other; more, and the last of them
+have nothing to do while another still has a heap of records."""
+
+LANES_PER_THREAD = 4
+"""Of a partition, when keys have an order: more, and fewer keys share a lane; each costs a little."""
+
+Settled = Callable[[str, Exception | None], None]
+HandOn = Callable[[Record, Failure, Settled], None]
+"""Sends a record to another topic: the record, why, and what to call when that is acknowledged or has failed, with the
+counter it belongs to, ``retried`` or ``dead``. Raises ProcessingError if it has nowhere to go."""
+
+
+class Chunk:
+    """Records of a cell in one lane that nobody has taken; `tries` is how often the first was tried."""
+
+    __slots__ = ("at", "cell", "records", "tries")
+
+    def __init__(self, cell: Cell, records: Sequence[Record], tries: int = 0) -> None:
+        self.cell, self.records, self.tries, self.at = cell, records, tries, 0
+
+
+class Lane:
+    """Chunks in order.
+
+    Attributes
+    ----------
+    held
+        Whether workers may not be offered it: they are already, or one has taken from it that has not finished, or its
+        first record is to be tried again later.
+    """
+
+    __slots__ = ("chunks", "held", "shared")
+
+    def __init__(self, shared: bool) -> None:
+        self.chunks: deque[Chunk] = deque()
+        self.shared = shared
+        self.held = False
+
+
+@dataclass(eq=False, slots=True)
+class Slice:
+    """Records that a worker has taken, to be handled in order.
+
+    Attributes
+    ----------
+    tries
+        How often the first was tried before.
+    left
+        Whether the worker has let go of the lane before the end, as a record of it is to be tried again later.
+    """
+
+    lane: Lane
+    cell: Cell
+    records: Sequence[Record]
+    tries: int
+    left: bool = False
+
+
+@dataclass(slots=True)
+class Counts:
+    """Records by what came of them; `tries_again` counts local retries, `stalled` handlers that were abandoned."""
+
+    records: int = 0
+    done: int = 0
+    retried: int = 0
+    dead: int = 0
+    tries_again: int = 0
+    stalled: int = 0
+
+
+class Board:
+    """Thread-safe."""
+
+    def __init__(self, settings: Settings, hand_on: HandOn, clock: Callable[[], float] = time.monotonic) -> None:
+        self._settings = settings
+        self._hand_on = hand_on
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._work = threading.Condition(self._lock)
+        self._room = threading.Condition(self._lock)
+        self._window = Window(settings.window_cells, clock)
+        self._lanes: dict[object, Lane] = {}
+        self._ready: deque[Lane] = deque()
+        self._paused: list[tuple[float, int, Lane]] = []
+        self._again: list[tuple[float, int, Chunk]] = []
+        self._number = 0
+        self._record_s = TAKE_S
+        self._closed = False
+        self._error: BaseException | None = None
+        self.counts = Counts()
+
+    # The one who brings records
+
+    def put(self, records: Iterable[Record]) -> None:
+        """Bring all records, cell by cell, each when there is room in the window; return when all are settled.
+
+        Raises
+        ------
+        ProcessingError, BrokerError
+            When a record can neither be handled nor be handed on: the first such error.
+        """
+        try:
+            for cell in cells_of(records, self._settings.cell_records):
+                with self._lock:
+                    self._room.wait_for(lambda: not self._window.full or self._error is not None)
+                    self._raise()
+                    self._admit(cell)
+            with self._lock:
+                self._closed = True
+                self._work.notify_all()
+                self._room.wait_for(lambda: self._window.empty or self._error is not None)
+                self._raise()
+        except BaseException as error:
+            self.abort(error)
+            raise
+
+    def abort(self, error: BaseException) -> None:
+        """Nothing more is to be taken."""
+        with self._lock:
+            self._fail(error)
+
+    @property
+    def most_in_flight(self) -> int:
+        """Records that were in the window at most."""
+        return self._window.most_records
+
+    @property
+    def oldest_s(self) -> float:
+        """How long a cell stayed in the window at most."""
+        return self._window.oldest_s
+
+    @property
+    def positions(self) -> dict[tuple[str, int], int]:
+        """By topic and partition, the offset up to which everything is done."""
+        with self._lock:
+            return self._window.positions
+
+    # Workers
+
+    def take(self) -> Slice | None:
+        """The next records to handle, waiting for them; None when there will be none."""
+        with self._lock:
+            while True:
+                if self._error is not None or (self._closed and self._window.empty):
+                    return None
+                due_s = self._resume()
+                if self._ready:
+                    return self._cut()
+                self._work.wait(due_s)
+
+    def finished(self, taken: Slice, done: int, seconds: float) -> None:
+        """A worker is through with a slice: so many of its records are done. To be called once for each slice."""
+        with self._lock:
+            self.counts.done += done
+            if done:
+                self._record_s += (seconds / done - self._record_s) / 8
+            self._settle(taken.cell, done)
+            if not taken.lane.shared and not taken.left:
+                taken.lane.held = False
+                self._offer(taken.lane)
+
+    def failed(self, taken: Slice, at: int, error: Exception) -> bool:
+        """The handler failed for a record of a slice; whether the worker has to leave the rest of the slice alone."""
+        record, tries = taken.records[at], (taken.tries if at == 0 else 0) + 1
+        fatal = isinstance(error, self._settings.fatal)
+        if not fatal and tries <= self._settings.max_local_retries:
+            pause_s = self._settings.backoff.seconds(tries)
+            log.info("%s: attempt %d failed, again in %.1f s: %r", record, tries, pause_s, error)
+            with self._lock:
+                return self._try_again(taken, at, tries, pause_s)
+        self._on(taken.cell, record, error, fatal)
+        return False
+
+    def stalled(self, taken: Slice, at: int, done: int, seconds: float, ran_s: float) -> None:
+        """A worker was abandoned over a record of its slice: finish the slice, with its rest left to others."""
+        log.warning("%s: its handler has not returned for %.1f s and is abandoned", taken.records[at], ran_s)
+        error = HandlerStalledError(f"the handler has not returned within stall_timeout_ms, for {ran_s * 1000:.0f} ms")
+        with self._lock:
+            self.counts.stalled += 1
+            if at + 1 < len(taken.records):
+                taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
+                if taken.lane.shared:
+                    self._offer(taken.lane)
+        alone = Slice(taken.lane, taken.cell, (taken.records[at],), taken.tries if at == 0 else 0)
+        taken.left = self.failed(alone, 0, error)
+        self.finished(taken, done, seconds)
+
+    # With the lock held
+
+    def _admit(self, cell: Cell) -> None:
+        self._window.admit(cell)
+        self.counts.records += cell.left
+        ordering = self._settings.ordering
+        if ordering == "unordered":
+            self._add(None, Chunk(cell, cell.records))
+        elif ordering == "partition":
+            self._add(cell.partition, Chunk(cell, cell.records))
+        else:
+            lanes = LANES_PER_THREAD * self._settings.threads
+            by_lane: dict[int, list[Record]] = {}
+            for record in cell.records:
+                # Records without a key have no order.
+                lane = (record.offset if record.key is None else hash(record.key)) % lanes
+                by_lane.setdefault(lane, []).append(record)
+            for lane, records in by_lane.items():
+                self._add((*cell.partition, lane), Chunk(cell, records))
+
+    def _add(self, key: object, chunk: Chunk) -> None:
+        lane = self._lanes.get(key)
+        if lane is None:
+            lane = self._lanes[key] = Lane(shared=key is None)
+        lane.chunks.append(chunk)
+        self._offer(lane)
+
+    def _offer(self, lane: Lane) -> None:
+        """Let workers take from a lane, if there is something and nobody holds it."""
+        if lane.chunks and not lane.held:
+            lane.held = True
+            self._ready.append(lane)
+            self._work.notify()
+
+    def _cut(self) -> Slice:
+        lane = self._ready[0]
+        chunk = lane.chunks[0]
+        left = len(chunk.records) - chunk.at
+        take = max(1, min(left, int(TAKE_S / self._record_s))) if lane.shared else left
+        taken = Slice(lane, chunk.cell, chunk.records[chunk.at : chunk.at + take], chunk.tries)
+        chunk.at += take
+        if take == left:
+            lane.chunks.popleft()
+        if not lane.shared:
+            self._ready.popleft()
+        elif not lane.chunks:
+            self._ready.popleft()
+            lane.held = False
+        if self._ready:
+            self._work.notify()  # there is something for another worker, too
+        return taken
+
+    def _try_again(self, taken: Slice, at: int, tries: int, pause_s: float) -> bool:
+        self.counts.tries_again += 1
+        self._number += 1
+        due = self._clock() + pause_s
+        again = Chunk(taken.cell, (taken.records[at],), tries)
+        if taken.lane.shared:
+            heapq.heappush(self._again, (due, self._number, again))
+            self._work.notify()
+            return False
+        if at + 1 < len(taken.records):
+            taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
+        taken.lane.chunks.appendleft(again)
+        taken.left = True
+        heapq.heappush(self._paused, (due, self._number, taken.lane))
+        self._work.notify()
+        return True
+
+    def _resume(self) -> float | None:
+        """Offer what has waited long enough; seconds until the next, or None."""
+        now = self._clock()
+        while self._paused and self._paused[0][0] <= now:
+            lane = heapq.heappop(self._paused)[2]
+            lane.held = False
+            self._offer(lane)
+        while self._again and self._again[0][0] <= now:
+            lane = self._lanes[None]
+            lane.chunks.appendleft(heapq.heappop(self._again)[2])
+            self._offer(lane)
+        due = [heap[0][0] for heap in (self._paused, self._again) if heap]
+        return max(0.0, min(due) - now) if due else None
+
+    def _settle(self, cell: Cell, records: int) -> None:
+        cell.left -= records
+        if cell.left == 0 and self._window.slide(cell.partition):
+            self._room.notify()
+            if self._closed and self._window.empty:
+                self._work.notify_all()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+        self._work.notify_all()
+        self._room.notify_all()
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    # Without the lock, which `settled` takes
+
+    def _on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
+        def settled(counter: str, problem: Exception | None) -> None:
+            with self._lock:
+                if problem is not None:
+                    self._fail(ProcessingError(f"{record} could not be handed on, nothing is committed: {problem}"))
+                    return
+                setattr(self.counts, counter, getattr(self.counts, counter) + 1)
+                self._settle(cell, 1)
+
+        try:
+            self._hand_on(record, Failure.of(error, fatal), settled)
+        except Exception as problem:  # noqa: BLE001 - raised by put()
+            problem.__cause__ = error
+            self.abort(problem)

@@ -1,0 +1,60 @@
+"""The connection that a command's arguments ask for."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
+from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.options import Options
+from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.properties import read_properties
+from spark_kafka_group.wire.admin import GroupAdmin
+
+DEFAULT_CLIENT_ID = "groupkafka-tools"
+
+
+def connect(args: argparse.Namespace) -> GroupAdmin:
+    """A connection to the cluster that the arguments name.
+
+    Raises
+    ------
+    ToolError
+        When the arguments are wrong, or nobody answers.
+    BrokerError
+    """
+    given = {
+        "kafka.bootstrap.servers": args.bootstrap_server,
+        "kafka.client.id": DEFAULT_CLIENT_ID,
+        "subscribe": OFFSETS_TOPIC,  # options have to name something to read
+    }
+    if args.command_config is not None:
+        given |= _settings(args.command_config)
+    try:
+        options = Options.parse(given)
+    except OptionError as error:
+        text = str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")
+        where = "" if args.command_config is None else f"{args.command_config}: "
+        raise ToolError(where + re.sub(r"(?<![\w.])kafka\.(?=[a-z])", "", text)) from error
+    try:
+        return GroupAdmin(options)
+    except BrokerTimeoutError as error:
+        raise ToolError(
+            f"no broker answered at {args.bootstrap_server} within {options.connection.request_timeout_ms} ms: check "
+            f"--bootstrap-server, or raise request.timeout.ms in --command-config: {error}"
+        ) from error
+    except BrokerError as error:
+        if isinstance(error, AuthenticationError):
+            raise
+        raise ToolError(str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")) from error
+
+
+def _settings(path: Path) -> dict[str, str]:
+    try:
+        settings = read_properties(path, CLIENT_OPTIONS)
+    except OptionError as error:
+        raise ToolError(f"--command-config: {error}") from error
+    return {f"kafka.{name}": value for name, value in settings.items()}

@@ -1,0 +1,228 @@
+"""``offsets``: what the coordinator has written about a group, record by record."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from spark_kafka_group import offsets_topic
+from spark_kafka_group.commit_metadata import writer_of
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic import (
+    OFFSETS_TOPIC,
+    Entry,
+    GroupGeneration,
+    GroupRemoved,
+    Member,
+    OffsetCommitted,
+    OffsetRemoved,
+    OtherRecord,
+    Undecodable,
+)
+from spark_kafka_group.printable import printable
+from spark_kafka_group.tools.admin_connection import connect
+from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.formatting import NOTHING, instant, partitions, written_by
+from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
+
+SUMMARY = "show what the coordinator has written about a group"
+DESCRIPTION = f"""\
+Decodes the group's records in {OFFSETS_TOPIC}: first the partition that
+has them and the node that leads it, which is the group's coordinator, then a
+line a record in the order of the log:
+
+  commit         an offset was committed, and by whom where its note says so
+  removed        a committed offset expired or was deleted
+  generation     a generation began: strategy, leader, and members with what
+                 they subscribe to and were assigned
+  group removed  the group expired or was deleted
+  other          a record of a newer group protocol, not decoded
+  undecodable    bytes that are not what they say they are
+
+The log is compacted: of the records of one key, older ones vanish in time.
+Commits made in a transaction are shown also while it is open, and when it was
+aborted.
+"""
+
+
+@dataclass(frozen=True)
+class Located:
+    """Where a group's records are."""
+
+    tp: TopicPartition
+    leader: Node
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Written:
+    """A record of the group, decoded."""
+
+    record: LogRecord
+    entry: Entry
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "offsets", SUMMARY, DESCRIPTION)
+    add_group_arguments(parser)
+    parser.add_argument("--last", action="store_true", help="only the newest record of each key")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the records of a group."""
+    with connect(args) as admin:
+        located = locate(admin, args.group)
+        print(_json_of(located) if args.json else _header(args.group, located), flush=True)
+        written: Iterable[Written] = read(admin, args.group, located)
+        count = 0
+        for one in newest(written) if args.last else written:
+            print(json.dumps(as_json(one)) if args.json else as_line(one))
+            count += 1
+    if not count and not args.json:
+        print(f"nothing about group {printable(args.group)}")
+    return 0
+
+
+def locate(admin: GroupAdmin, group: str) -> Located:
+    """Where a group's records are, computed from its name as the brokers do.
+
+    Raises
+    ------
+    ToolError
+        When the cluster has no offsets topic, or nobody leads the partition.
+    BrokerError
+    """
+    leaders = admin.leaders([OFFSETS_TOPIC])
+    if not leaders:
+        raise ToolError(f"the cluster has no topic {OFFSETS_TOPIC}: no consumer group has ever been used in it")
+    tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
+    leader = leaders[tp]
+    if leader is None:
+        raise ToolError(f"nobody leads {tp}, so group {group} has no coordinator: start the brokers that hold it")
+    start, end = admin.log_ranges([tp])[tp]
+    return Located(tp, leader, start, end)
+
+
+def read(admin: GroupAdmin, group: str, located: Located) -> Iterator[Written]:
+    """Everything about a group in the order of the log, and what may be about it as its key cannot be read."""
+    for record in admin.read(located.tp, located.start, located.end):
+        entry = offsets_topic.decode(record.key, record.value)
+        if entry.group in (group, None):
+            yield Written(record, entry)
+
+
+def newest(written: Iterable[Written]) -> list[Written]:
+    """The last record of each key, in the order of the log."""
+    last: dict[bytes | None, Written] = {}
+    for one in written:
+        last.pop(one.record.key, None)
+        last[one.record.key] = one
+    return list(last.values())
+
+
+# Text
+
+
+def _header(group: str, located: Located) -> str:
+    return printable(
+        f"{located.tp}, led by {located.leader}: coordinator of group {group}, "
+        f"log offsets {located.start} to {located.end}"
+    )
+
+
+def as_line(written: Written) -> str:
+    """A record as one line of text."""
+    kind, text = _described(written.entry)
+    return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
+
+
+def _described(entry: Entry) -> tuple[str, str]:
+    match entry:
+        case OffsetCommitted():
+            writer = writer_of(entry.metadata)
+            foreign = f"metadata {entry.metadata!r}" if entry.metadata else "without metadata"
+            by = f"by {written_by(writer)}" if writer else foreign
+            return "commit", f"{entry.tp}  {entry.offset}  {by}"
+        case OffsetRemoved():
+            return "removed", str(entry.tp)
+        case GroupGeneration():
+            members = "; ".join(_member(entry, member) for member in entry.members) or "without members"
+            strategy, leader = entry.protocol or NOTHING, entry.leader or NOTHING
+            return "generation", f"{entry.generation}  protocol {strategy}  leader {leader}  {members}"
+        case GroupRemoved():
+            return "group removed", ""
+        case OtherRecord():
+            return "other", f"{entry.name} (kind {entry.kind}){', removed' if entry.removed else ''}, not decoded"
+        case Undecodable():
+            return "undecodable", entry.problem
+
+
+def _member(generation: GroupGeneration, member: Member) -> str:
+    decoded = _protocol(generation, member)
+    if "problem" in decoded:
+        shares = decoded["problem"]
+    else:
+        assigned = partitions([TopicPartition(*tp) for tp in decoded["assigned"]])
+        shares = f"subscribes {','.join(decoded['topics']) or NOTHING} assigned {assigned}"
+    instance = f" instance {member.instance_id}" if member.instance_id is not None else ""
+    return f"{member.member_id} ({member.client_id} {member.host}{instance}) {shares}"
+
+
+# JSON
+
+
+def _json_of(located: Located) -> str:
+    return json.dumps({"kind": "log", **located.tp._asdict(), "leader": asdict(located.leader),
+                       "start": located.start, "end": located.end})  # fmt: skip
+
+
+def as_json(written: Written) -> dict[str, Any]:
+    """A record as an object for JSON."""
+    record, entry = written.record, written.entry
+    common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}
+    match entry:
+        case OffsetCommitted():
+            writer = writer_of(entry.metadata)
+            more = {"offset": entry.offset, "metadata": entry.metadata, "note": writer._asdict() if writer else None,
+                    "leader_epoch": entry.leader_epoch, "commit_timestamp_ms": entry.commit_timestamp_ms,
+                    "expire_timestamp_ms": entry.expire_timestamp_ms}  # fmt: skip
+            return {"kind": "commit", **common, **entry.tp._asdict(), **more}
+        case OffsetRemoved():
+            return {"kind": "removed", **common, **entry.tp._asdict()}
+        case GroupGeneration():
+            more = {"generation": entry.generation, "protocol_type": entry.protocol_type, "protocol": entry.protocol,
+                    "leader": entry.leader, "state_timestamp_ms": entry.state_timestamp_ms,
+                    "members": [_member_json(entry, member) for member in entry.members]}  # fmt: skip
+            return {"kind": "generation", **common, **more}
+        case GroupRemoved():
+            return {"kind": "group_removed", **common}
+        case OtherRecord():
+            return {"kind": "other", **common, "record_kind": entry.kind, "name": entry.name, "removed": entry.removed}
+        case Undecodable():
+            return {"kind": "undecodable", **common, "problem": entry.problem}
+
+
+def _member_json(generation: GroupGeneration, member: Member) -> dict[str, Any]:
+    fields = asdict(member)
+    del fields["subscription"], fields["assignment"]
+    return fields | _protocol(generation, member)
+
+
+def _protocol(generation: GroupGeneration, member: Member) -> dict[str, Any]:
+    """What the group's protocol says of a member; its bytes mean something only where that is the consumers'."""
+    if generation.protocol_type != "consumer":
+        return {"problem": f"subscription and assignment of protocol type {generation.protocol_type}, not decoded"}
+    try:
+        subscription = offsets_topic.subscription_of(member.subscription)
+        assigned = offsets_topic.assignment_of(member.assignment)
+    except ValueError as error:
+        return {"problem": f"subscription or assignment undecodable: {error}"}
+    return {"topics": list(subscription.topics), "owned": [list(tp) for tp in subscription.owned],
+            "assigned": [list(tp) for tp in assigned]}  # fmt: skip

@@ -1,0 +1,116 @@
+"""What programs for spark-submit share: those in jobs/, and perhaps your own."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.offsets import GROUP_KEY
+from spark_kafka_group.options import OPTION_NAMES
+from spark_kafka_group.tools.properties import read_properties
+
+SOCKETS = "spark.python.unix.domain.socket.enabled"
+
+
+def session(name: str) -> SparkSession:
+    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
+    builder = SparkSession.builder.appName(name)
+    if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
+        SparkContext._ensure_initialized()
+        # From here on SparkConf has what spark-submit was told.
+        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
+    return builder.getOrCreate()
+
+
+def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
+    """The arguments that say what is read.
+
+    Parameters
+    ----------
+    doc
+        The program's docstring, whose first line says what it does.
+    group
+        Help for ``--group`` where it may be left out.
+    """
+    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    made.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
+    made.add_argument("--group", required=group is None, help=group or "consumer group")
+    made.add_argument("--topics", required=True, help="topics, comma-separated")
+    made.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any option of the source; may be repeated. Not for passwords: a command line is in ps and in Spark's "
+        "event log",
+    )
+    made.add_argument(
+        "--options-file",
+        type=Path,
+        metavar="FILE",
+        help="a Java properties file with options of the source, such as kafka.sasl.jaas.config; --option goes before",
+    )
+    return made
+
+
+def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
+    """The source's options that the arguments of :func:`parser` stand for; ``--option`` goes before ``--options-file``,
+    and that before `more`.
+
+    Raises
+    ------
+    SystemExit
+        When the file is not as it has to be, or an ``--option`` is not NAME=VALUE. Values are not shown.
+    """
+    named = {
+        "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
+    }  # fmt: skip
+    found: dict[str, tuple[str, str]] = {}
+    for name, value in (*named.items(), *more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)):
+        found[name.lower()] = name, value  # whatever the case of its letters, it is one option
+    return dict(found.values())
+
+
+def _of_file(path: Path | None) -> dict[str, str]:
+    try:
+        return {} if path is None else read_properties(path, OPTION_NAMES)
+    except OptionError as error:
+        raise SystemExit(f"--options-file: {error}") from None
+
+
+def _pair(option: str) -> tuple[str, str]:
+    name, equals, value = option.partition("=")
+    if not equals:
+        raise SystemExit("--option takes NAME=VALUE")
+    return name, value
+
+
+def follow(query: StreamingQuery, told: Callable[[StreamingQueryProgress], str]) -> None:
+    """Print a line for each micro-batch with records until the query ends; Ctrl-C stops it.
+
+    Parameters
+    ----------
+    told
+        What a line says behind the numbers of batch and generation.
+    """
+    seen: set[int] = set()
+    try:
+        ended = False
+        while not ended:
+            ended = bool(query.awaitTermination(1))
+            for progress in query.recentProgress:
+                if progress.batchId not in seen and progress.numInputRows:
+                    seen.add(progress.batchId)
+                    generation = json.loads(progress.sources[0].endOffset)[GROUP_KEY]["generation"]
+                    print(f"batch {progress.batchId:>5}  generation {generation:>5}  {told(progress)}", flush=True)
+    except KeyboardInterrupt:
+        query.stop()

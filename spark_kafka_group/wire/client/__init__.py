@@ -1,0 +1,1 @@
+"""kafka-python's client, mended: connections, TLS, SASL, names, timeouts and metadata."""

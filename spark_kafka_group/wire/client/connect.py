@@ -1,0 +1,225 @@
+"""What driver and executors share: settings of a connection, limits, and kafka-python's errors as ours."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import kafka.errors as kafka_errors
+from kafka import KafkaConsumer
+from kafka.net.compat import KafkaNetClient
+
+from spark_kafka_group.errors import (
+    AuthenticationError,
+    BrokerError,
+    BrokerTimeoutError,
+    FencedError,
+    GroupKafkaError,
+    MembershipLostError,
+    UnsupportedVersionError,
+)
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.keepalive import noticing
+from spark_kafka_group.wire.client.leaderless import wait_for_leaders
+from spark_kafka_group.wire.client.manager import RefusedError, UnresolvedError, UnsupportedError, net_client
+from spark_kafka_group.wire.client.security_configs import security_configs
+from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
+from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to
+
+T = TypeVar("T")
+
+RETRY_BACKOFF_S = 0.1
+LARGEST_BATCH = 128 * 1024 * 1024
+"""Bytes that one record batch may have, whatever the fetch options say, so that a large record still gets through."""
+
+OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
+NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
+"""What kafka-python raises before it sends a commit."""
+OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
+    UnsupportedError: UnsupportedVersionError,
+    UnresolvedError: BrokerError,
+    RefusedError: AuthenticationError,
+}
+"""The connection manager's errors, which have reasons of their own."""
+
+REQUEST_TIMEOUT, API_TIMEOUT = "kafka.request.timeout.ms", "kafka.default.api.timeout.ms"
+
+
+@contextlib.contextmanager
+def translated(
+    doing: str,
+    answers: Answers | None = None,
+    limit: str = REQUEST_TIMEOUT,
+    failure: Callable[[], str | None] = lambda: None,
+) -> Iterator[None]:
+    """Turn kafka-python's errors into ours.
+
+    Parameters
+    ----------
+    doing
+        What was being done, for the text.
+    answers
+        What a coordinator was answered meanwhile, where errors that may pass are retried until time is over.
+    limit
+        The option that says when it is.
+    failure
+        Says how the last connection failed, for when it is.
+    """
+    if answers is not None:
+        answers.forget()
+    try:
+        yield
+    except kafka_errors.KafkaError as error:
+        raise _ours(doing, error, answers, limit, failure) from error
+
+
+def _ours(
+    doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
+) -> GroupKafkaError:
+    if isinstance(error, LongUnknownError):
+        return BrokerTimeoutError(f"{doing}: {error.args[0]}", UNKNOWN_TOPIC)
+    for kind, ours in OF_OURS.items():
+        if isinstance(error, kind):
+            return ours(f"{doing}: {error}")
+    refusal = refusal_of(error)
+    reaction = None if refusal is None else refusal.reaction
+    retried = answers is not None and reaction_to(error) in RETRIED
+    if reaction in RETRIED or retried or isinstance(error, OUT_OF_TIME):
+        return _out_of_time(doing, error, answers, limit, failure)
+    if refusal is None:
+        lost = isinstance(error, NOT_A_MEMBER)
+        return (MembershipLostError if lost else BrokerError)(f"{doing}: {type(error).__name__}: {error}")
+    told = f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}"
+    match reaction:
+        case Reaction.FENCED:
+            return FencedError(told)
+        case Reaction.RETAKE | Reaction.JOIN_AS_NEW:
+            return MembershipLostError(f"{told}: {reaction.value}")
+        case _:
+            return BrokerError(told)
+
+
+def _out_of_time(
+    doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
+) -> BrokerTimeoutError:
+    """With what was answered last, or why nothing was."""
+    last = answers and answers.last_described()
+    if last:
+        answered = answers.last.error if answers is not None and answers.last is not None else None
+        return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
+    why = str(error) if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
+    return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
+
+
+def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
+    """What every connection needs, as kafka-python names it.
+
+    Raises
+    ------
+    OptionError
+        When a file that security settings name cannot be read here.
+    """
+    return (
+        security_configs(options.security)
+        | options.connection.passed_on()
+        | {
+            "bootstrap_servers": options.connection.bootstrap_servers.split(","),
+            "client_id": f"{options.connection.client_id}-{role}",
+            "request_timeout_ms": options.connection.request_timeout_ms,
+            "socket_options": socket_options(options, noticing()),
+        }
+    )
+
+
+def socket_options(options: ClientOptions, liveness: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
+    """Of every connection to a broker."""
+    buffers = {
+        socket.SO_RCVBUF: options.connection.receive_buffer_bytes,
+        socket.SO_SNDBUF: options.connection.send_buffer_bytes,
+    }
+    return [
+        (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+        *liveness,
+        *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
+    ]
+
+
+def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> KafkaConsumer:
+    """A KafkaConsumer that has reached a broker and commits nothing by itself.
+
+    Raises
+    ------
+    BrokerError
+    """
+    consumer = connected(KafkaConsumer, options, role, enable_auto_commit=False, **configs)
+    wait_for_leaders(consumer)
+    return consumer
+
+
+def connected(kind: type[T], options: ClientOptions, role: str, speaks: bool = True, **configs: Any) -> T:
+    """A client of kafka-python's that has reached a broker.
+
+    Parameters
+    ----------
+    speaks
+        Whether it says so itself when no broker can be reached.
+
+    Raises
+    ------
+    BrokerError
+    """
+    clients: list[KafkaNetClient] = []
+    connection = connection_configs(options, role)
+    unknown = {name: connection.pop(name) for name in set(connection) - set(kind.DEFAULT_CONFIG)}  # type: ignore[attr-defined]
+
+    def make_client(**configs: Any) -> KafkaNetClient:
+        clients.append(net_client(speaks=speaks, **configs | unknown))
+        return clients[-1]
+
+    always = connection | {
+        "bootstrap_timeout_ms": options.connection.request_timeout_ms,
+        "metrics_enabled": False,
+        "kafka_client": make_client,
+    }
+    try:
+        with translated(f"connecting to {options.connection.bootstrap_servers}"):
+            return kind(**always | configs)
+    except BaseException:
+        # It started its I/O thread before it failed and keeps no handle to stop it.
+        for client in clients:
+            client.close()
+        raise
+
+
+def retried(
+    deadline: float,
+    call: Callable[[float], T],
+    request: Request | None = None,
+    pause_s: float = RETRY_BACKOFF_S,
+) -> T:
+    """`call` with the milliseconds left until it raises no error by which `request` is made again, at most to
+    `deadline` (time.monotonic)."""
+    while True:
+        try:
+            return call(ms_until(deadline))
+        except kafka_errors.KafkaError as error:
+            if reaction_to(error, request) not in RETRIED or time.monotonic() + pause_s >= deadline:
+                raise
+            time.sleep(pause_s)
+
+
+def ms_until(deadline: float) -> float:
+    """Milliseconds until then; at least one, as kafka-python takes none for no limit."""
+    return max(1.0, (deadline - time.monotonic()) * 1000)
+
+
+def run_within(manager: Any, timeout_ms: float, call: Callable[[], Any]) -> Any:
+    """Run a call of kafka-python on its event loop, and wait so long for the answer; raises kafka-python's errors."""
+
+    async def bounded() -> Any:
+        return await manager.wait_for(manager.call_soon(call), timeout_ms)
+
+    return manager.run(bounded)

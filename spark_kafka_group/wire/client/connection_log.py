@@ -1,0 +1,77 @@
+"""Leaves kafka-python's lines about connections that failed to those who log at DEBUG: `reachability` says it once.
+
+It logs several for every attempt, ten a second in an outage. So it does, for each connection, about credentials in the
+clear, which `security_configs` says once. Other clients in the same process keep their lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import ssl
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import kafka.errors as kafka_errors
+
+ABOUT_CONNECTIONS = {
+    "kafka.net.connection": ("%s: Connection lost",),
+    "kafka.net.manager": ("Connection failed", "Bootstrap connection to", "Bootstrap %s not ready", "Bootstrap failed"),
+    "kafka.net.transport": (
+        "%s: socket disconnected", "%s: Abort", "%s: Error receiving network data", "%s: Error sending request data",
+    ),
+    "kafka.net.inet": ("DNS lookup failed",),
+    "kafka.cluster": ("No node available for metadata refresh", "Metadata refresh: failed"),
+    "kafka.coordinator": ("Error sending", "Marking the coordinator dead"),
+    "kafka.producer.sender": ("%s: Error sending produce request", "%s: Got error produce response"),
+    "kafka.net.sasl.plain": ("Sending username and password in the clear",),
+    "kafka.net.sasl.scram": ("Exchanging credentials in the clear",),
+}  # fmt: skip
+"""How the lines begin, before arguments are filled in."""
+
+PASSING = (
+    kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError,
+    kafka_errors.NodeNotReadyError, kafka_errors.Cancelled, OSError,
+)  # fmt: skip
+"""What a lost connection is told as. A line with any other error, as of a wrong password, stays."""
+
+_running = threading.local()
+
+
+@contextlib.contextmanager
+def about_ours() -> Iterator[None]:
+    """What is logged in this block is about this package's connections."""
+    _running.ours = True
+    try:
+        yield
+    finally:
+        _running.ours = False
+
+
+def keep_to_debug(record: logging.LogRecord) -> bool:
+    """A filter of a logger: a line about a lost connection becomes one of DEBUG."""
+    if record.levelno <= logging.DEBUG or not getattr(_running, "ours", False):
+        return True
+    if not str(record.msg).startswith(ABOUT_CONNECTIONS[record.name]) or not all(map(_passes, _errors(record))):
+        return True
+    record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
+
+
+def _errors(record: logging.LogRecord) -> list[BaseException]:
+    arguments: tuple[Any, ...] = record.args if isinstance(record.args, tuple) else ()
+    raised = record.exc_info[1] if record.exc_info else None
+    return [error for error in (*arguments, raised) if isinstance(error, BaseException)]
+
+
+def _passes(error: BaseException) -> bool:
+    while error.args and isinstance(error.args[0], BaseException):
+        error = error.args[0]
+    return isinstance(error, PASSING) and not isinstance(error, ssl.SSLError)
+
+
+def install() -> None:
+    """Filter the loggers. Harmless when repeated."""
+    for name in ABOUT_CONNECTIONS:
+        logging.getLogger(name).addFilter(keep_to_debug)

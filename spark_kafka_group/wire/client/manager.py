@@ -1,0 +1,458 @@
+"""kafka-python's connections, with reasons: why one could not be made, and what to change.
+
+kafka-python tries again after every failure until time is over, and then says only that it is. Here a failure that
+would come again, such as a wrong password or a certificate that is not trusted, ends the attempts at once, as
+AuthenticationException does in Java; what may pass is told when time is over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import socket
+import ssl
+import struct
+import time
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.net.inet import create_connection
+from kafka.net.manager import KafkaConnectionManager
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+from spark_kafka_group.errors import AuthenticationError, BrokerError
+from spark_kafka_group.wire.client import connection_log, scram
+from spark_kafka_group.wire.client.broker_versions import why_not
+from spark_kafka_group.wire.client.event_loop import Selector
+from spark_kafka_group.wire.client.reachability import Reach
+from spark_kafka_group.wire.client.request_timeouts import TCP_CONNECT_S, Patience, connecting_ms
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.mechanisms import Mechanism
+
+connection_log.install()
+
+HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
+PROTOCOL = "kafka.security.protocol"
+COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
+
+SAY_AFTER_S = 3.0
+"""A first attempt that takes so long without an answer is no secret."""
+NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
+"""So long names of which none has an address are looked up again: wrong ones, and ones no name server answers about."""
+
+NO_ADDRESS = "this name has no address"
+NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
+"""Where nobody listens, no listener is of the wrong kind."""
+
+
+class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """A connection that will not be made without changing something; the text says what."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnsupportedError(RefusedError):
+    """A broker of a version that cannot be read from."""
+
+
+class UnresolvedError(RefusedError):
+    """No name in kafka.bootstrap.servers has an address."""
+
+
+class LastWordsMixin:
+    """A transport that hands over what was received before a connection ended.
+
+    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
+    """
+
+    _ended: Exception | None = None
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        if self._ended is not None:
+            return b"", self._ended
+        data, self._ended = super()._sock_recv()  # type: ignore[misc]
+        return (data, None) if data else (b"", self._ended)
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close at once. What a silent broker has not taken is thrown away.
+
+        Otherwise the system would go on sending it: 1. a commit is given up, and made through another connection,
+        2. the next batch is committed, 3. the network is back, and the first commit arrives.
+        """
+        sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
+        if isinstance(error, kafka_errors.RequestTimedOutError) and sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        super().abort(error)  # type: ignore[misc]
+
+
+class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
+    """Without TLS."""
+
+
+class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
+    """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
+
+    async def handshake_until(self, timeout_at: float | None) -> None:
+        try:
+            while True:
+                try:
+                    self._sock.do_handshake()
+                    return
+                except ssl.SSLWantReadError:
+                    await self._net.wait_read(self._sock, timeout_at=timeout_at)
+                except ssl.SSLWantWriteError:
+                    await self._net.wait_write(self._sock, timeout_at=timeout_at)
+        except BaseException:
+            self.close()
+            raise
+
+
+class Manager(KafkaConnectionManager):  # type: ignore[misc]
+    """kafka-python's connection manager, with reasons.
+
+    Parameters
+    ----------
+    resolved_before
+        Another client of the same query has reached the cluster: a name that is not found now is an outage, not a typo.
+    speaks
+        As of :class:`Reach`.
+    """
+
+    def __init__(self, net: Any, resolved_before: bool = False, speaks: bool = True, **configs: Any) -> None:
+        super().__init__(net, **configs)
+        # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
+        self.cluster.config["allow_auto_create_topics"] = False
+        self._session_timeout_ms = configs.get("session_timeout_ms")
+        self._patience = Patience(self.config["request_timeout_ms"], self._session_timeout_ms)
+        self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
+        self._last_failure: str | None = None
+        self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
+
+        group_id = configs.get("group_id")
+        self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
+        self._resolved_before = resolved_before
+        self._unresolved: dict[str, Exception] = {}  # why, by host
+        self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
+
+        everyone = self.cluster.bootstrap_brokers
+        # kafka-python takes any of them at random, again and again one that is silent.
+        self.cluster.bootstrap_brokers = lambda: (
+            [node for node in everyone() if (node.host, node.port) not in self._away] or everyone()
+        )
+
+        refresh = self.cluster.refresh_metadata
+
+        async def refresh_now(node_id: Any = None) -> None:
+            # kafka-python takes the answer of a request that is under way, which may have been sent before topics were
+            # set, or to a broker that is not to be asked.
+            if self.cluster.metadata_refresh_in_progress:
+                with contextlib.suppress(kafka_errors.KafkaError):
+                    await self.cluster._refresh_future
+            await refresh(node_id)
+
+        self.cluster.refresh_metadata = refresh_now
+
+    def doubt(self, node_id: Any) -> None:
+        """Note that a broker is silent on a connection that is not this manager's: others are asked first."""
+        node = self.cluster.broker_metadata(node_id)
+        if node is not None:
+            self._away.add((node.host, node.port))
+
+    def speak(self, speaks: bool) -> None:
+        """Have it be said, or not, when no broker can be reached."""
+        self._reach.speaks = speaks
+
+    @property
+    def reaches_none(self) -> bool:
+        """Whether the last attempts to reach each of the known brokers have failed."""
+        return self._reach.none
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+        return self._last_failure
+
+    def send(self, request: Any, node_id: Any = None, request_timeout_ms: float | None = None) -> Any:
+        if request_timeout_ms is not None:
+            return super().send(request, node_id, request_timeout_ms)
+        asked = self.least_loaded_node() if node_id is None else node_id
+        sent_s = time.monotonic()
+        future = super().send(request, asked, self._patience.of(request, asked))
+
+        def ended(_: Any) -> None:
+            self._patience.ended(request, asked, future.exception, (time.monotonic() - sent_s) * 1000)
+
+        return future.add_both(ended)
+
+    def least_loaded_node(self) -> Any:
+        """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead.
+
+        If none was reached, brokers may be back at other addresses, which those of kafka.bootstrap.servers know.
+        """
+        node_id = super().least_loaded_node()
+        if node_id is not None and not self._is_away(node_id):
+            return node_id
+        known = [broker.node_id for broker in self.cluster.brokers()]
+        others = [other for other in known if not self._is_away(other)]
+        if not others:
+            others = [*known, *(broker.node_id for broker in self.cluster.bootstrap_brokers())]
+            random.shuffle(others)
+        ready = [other for other in others if self.connection_delay(other) == 0]
+        return min(ready, key=self._load, default=node_id)
+
+    def any_node(self) -> Any:
+        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it."""
+        nodes = [broker.node_id for broker in self.cluster.brokers() if not self._is_away(broker.node_id)]
+        return random.choice(nodes) if nodes else None
+
+    def _load(self, node_id: Any) -> tuple[bool, int]:
+        conn = self._conns.get(node_id)
+        return (conn is None or not conn.connected, len(conn.in_flight_requests) if conn is not None else 0)
+
+    def _is_away(self, node_id: Any) -> bool:
+        node = self.cluster.broker_metadata(node_id) if node_id is not None else None
+        return node is not None and (node.host, node.port) in self._away
+
+    async def _do_bootstrap(self, deadline: float | None) -> Any:
+        self._bootstrap = time.monotonic(), math.inf if deadline is None else deadline
+        late = self._net.call_later(SAY_AFTER_S, lambda: self._reach.nobody(self._everyone(), self._goes_on()))
+        try:
+            return await super()._do_bootstrap(deadline)
+        except kafka_errors.KafkaTimeoutError as error:
+            if self._last_failure is None:
+                raise
+            raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
+        finally:
+            self._bootstrap = None
+            if not late.is_done:
+                self._net.cancel(late)
+
+    def _everyone(self) -> set[str]:
+        """Addresses of all brokers that are known."""
+        known = self.cluster.brokers() if self._bootstrap is None else ()
+        return {f"{node.host}:{node.port}" for node in known or self.cluster.bootstrap_brokers()}
+
+    def _goes_on(self) -> str:
+        """For how long it is tried."""
+        if self._bootstrap is None:
+            return "Attempts go on"
+        until = min(self._bootstrap[1], self._names_until())
+        left = "" if until == math.inf else f" for {max(0.0, until - time.monotonic()):.0f} s"
+        return f"Attempts go on{left}: are host and port right in kafka.bootstrap.servers?"
+
+    async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
+        by = time.monotonic() + TCP_CONNECT_S
+        connected_by = by if timeout_at is None else min(by, timeout_at)
+        sock = await self._connected(node, connected_by)
+        if not self.ssl_enabled:
+            return TcpTransport(self._net, sock, host=node.host)
+        transport = TlsTransport(self._net, sock, host=node.host, ssl_context=self.config["ssl_context"])
+        await transport.handshake_until(timeout_at)
+        return transport
+
+    async def _connected(self, node: Any, by: float) -> Any:
+        """A TCP connection to a broker."""
+        options, proxy_url = self.config["socket_options"], self.config["proxy_url"]
+        try:
+            return await create_connection(self._net, node.host, node.port, options, proxy_url, by)
+        except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
+            why = None if proxy_url else _why_unresolved(node.host, node.port)
+            if why is None:
+                self._unresolved.pop(node.host, None)
+                raise
+            self._unresolved[node.host] = why
+            self._check_names()
+            raise kafka_errors.KafkaConnectionError(_unresolved(why)) from error
+
+    def _check_names(self) -> None:
+        """Give up while bootstrapping, when no name has had an address for a while; Java gives up at once.
+
+        Raises
+        ------
+        UnresolvedError
+        """
+        if time.monotonic() >= self._names_until():
+            whys = "; ".join(f"{host}: {_unresolved(why)}" for host, why in sorted(self._unresolved.items()))
+            raise UnresolvedError(f"{whys}. Correct kafka.bootstrap.servers, or the name service of this machine")
+
+    def _names_until(self) -> float:
+        """When names of which none has an address are given up, by time.monotonic()."""
+        hosts = {node.host for node in self.cluster.bootstrap_brokers()}
+        if self._bootstrap is None or self._resolved_before or not hosts <= self._unresolved.keys():
+            return math.inf
+        silent = any(getattr(why, "errno", None) == socket.EAI_AGAIN for why in self._unresolved.values())
+        return self._bootstrap[0] + (NO_ANSWER_ABOUT_NAME_S if silent else NO_SUCH_NAME_S)
+
+    async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
+        await super()._connect(node, conn, **how)
+        # kafka-python has just forgotten it: it takes no error of authentication for one of connecting.
+        if conn.init_future.failed() and isinstance(conn.init_future.exception, RefusedError):
+            self._auth_failures[node.node_id] = conn.init_future.exception
+
+    def get_connection(self, node_id: Any, timeout_ms: float | None = None, **how: Any) -> Any:
+        known = self._conns.get(node_id)
+        # Given all the time there is, as bootstrapping gives it, a server that does not answer would use it up.
+        setup_ms = self.socket_connection_setup_timeout_ms(node_id)
+        if str(node_id).startswith(COORDINATOR):
+            setup_ms = connecting_ms(setup_ms, self._session_timeout_ms, self._not_greeted.get(node_id, 0))
+        timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
+        conn = super().get_connection(node_id, timeout_ms, **how)
+        if conn is not known:
+            node = self.cluster.broker_metadata(node_id)
+            self._explain(conn, node)
+            _check_version(conn, f"{node.host}:{node.port}")
+            mechanism = self._mechanism()
+            if mechanism is not None and mechanism.looks_first:
+                scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
+        return conn
+
+    def _mechanism(self) -> Mechanism | None:
+        """Of SASL, where connections have it."""
+        if self.config["sasl_mechanism"] is None:
+            return None
+        from spark_kafka_group.security.mechanisms import MECHANISMS
+
+        return MECHANISMS[self.config["sasl_mechanism"]]
+
+    def _explain(self, conn: Any, node: Any) -> None:
+        lost = conn.connection_lost
+        address = f"{node.host}:{node.port}"
+        where = f"{address}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
+
+        def explained(error: Exception | None) -> None:
+            if error is not None:
+                silent = isinstance(error, kafka_errors.RequestTimedOutError)
+                self._away.add((node.host, node.port))
+                if conn.initializing and not conn.init_future.is_done:
+                    self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
+                    error = self._explained(where, error)
+                    self._last_failure = str(error.args[0])
+                    if not isinstance(error, RefusedError) and not self.closed:
+                        self._reach.failed(address, self._last_failure, self._everyone(), self._goes_on())
+                elif conn.connected:
+                    told = error.args[0] if error.args else error
+                    self._last_failure = f"{where}: {told}{'' if silent else self._suspicion()}"
+            lost(error)
+
+        def reached(_: Any) -> None:
+            self._away.discard((node.host, node.port))
+            self._not_greeted.pop(node.node_id, None)
+            self._reach.reached(address)
+
+        conn.connection_lost = explained
+        conn.init_future.add_callback(reached)
+
+    def _explained(self, where: str, error: Exception) -> Any:
+        """`error`, which ended an attempt to connect, as one that says what to change."""
+        cause: Exception = error
+        while cause.args and isinstance(cause.args[0], Exception):
+            cause = cause.args[0]
+        why = self._why_refused(cause)
+        if why is not None:
+            return RefusedError(f"{where}: {why}")
+        if isinstance(cause, RefusedError):
+            return cause
+        if isinstance(cause, BrokerError):  # of a source of tokens
+            return kafka_errors.KafkaConnectionError(str(cause))
+        if isinstance(cause, ssl.SSLEOFError):
+            cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
+        told = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
+        suspicion = "" if any(words in str(told) for words in NOT_THERE) else self._suspicion()
+        return kafka_errors.KafkaConnectionError(f"{where}: {told}{suspicion}")
+
+    def _suspicion(self) -> str:
+        """What a connection that just ends may mean."""
+        return f" (if that goes on: is it a listener for {PROTOCOL} {self.config['security_protocol']}?)"
+
+    def _why_refused(self, error: Exception) -> str | None:
+        mechanism, protocol = self.config["sasl_mechanism"], self.config["security_protocol"]
+        if isinstance(error, AuthenticationError):
+            return str(error)
+        if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+            said = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
+            known = self._mechanism()
+            if known is not None and not known.takes_password:
+                return f"the broker does not take the token ({mechanism}): {said}"
+            return (
+                f"the broker does not take user {self.config['sasl_plain_username']} with this password ({mechanism}): "
+                f"{said}: see username and password in kafka.sasl.jaas.config"
+            )
+        if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+            return (
+                f"this listener does not have kafka.sasl.mechanism {mechanism}: take one of the broker's "
+                f"sasl.enabled.mechanisms"
+            )
+        if isinstance(error, kafka_errors.IllegalSaslStateError):
+            return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
+        if isinstance(error, kafka_errors.KafkaProtocolError) and not self.ssl_enabled:
+            with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
+            return f"what it answers is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
+        if isinstance(error, ssl.SSLError):
+            return self._why_no_tls(error)
+        return None
+
+    def _why_no_tls(self, error: ssl.SSLError) -> str | None:
+        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+            return None  # a broker that is stopped ends connections like that too
+        reason = error.reason or ""
+        if isinstance(error, ssl.SSLCertVerificationError):
+            if error.verify_code in (HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH):
+                return (
+                    f"the broker's certificate is for another name: {error.verify_message.rstrip('.')}. Reach it by a "
+                    f"name in its certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
+                    f"kafka.ssl.endpoint.identification.algorithm to an empty string, and names are not checked"
+                )
+            return (
+                f"the broker's certificate is not trusted: {error.verify_message}. The certificate of the CA that "
+                f"signed it has to be in kafka.ssl.truststore.location (or .certificates)"
+            )
+        if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
+            return (
+                f"the broker ended the TLS handshake ({reason}): it wants a client certificate that it trusts. Set "
+                f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
+                f"in it. Or no cipher suite or version of TLS is known to both"
+            )
+        if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
+            return (
+                f"the broker and this client do not agree on TLS ({reason}): see kafka.ssl.enabled.protocols, "
+                f"kafka.ssl.protocol and kafka.ssl.cipher.suites"
+            )
+        without = "SASL_PLAINTEXT" if self.config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
+        return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
+
+
+def _why_unresolved(host: str, port: int) -> Exception | None:
+    """Why a name has no address; None if it has one."""
+    try:
+        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        return error
+    return None
+
+
+def _unresolved(why: Exception) -> str:
+    return f"{NO_ADDRESS} ({why.args[-1] if why.args else why})"
+
+
+def _check_version(conn: Any, where: str) -> None:
+    """Have `conn` not be made to a broker that cannot be read from."""
+    ask = conn._get_api_versions
+
+    async def checked(timeout_at: float | None = None) -> None:
+        await ask(timeout_at)
+        problem = why_not(conn.broker_version_data)
+        if problem is not None:
+            raise UnsupportedError(f"{where}: {problem}")
+
+    conn._get_api_versions = checked
+
+
+def net_client(resolved_before: bool = False, speaks: bool = True, **configs: Any) -> KafkaNetClient:
+    """kafka-python's client, over a :class:`Manager`, which has the parameters."""
+    net = Selector(**configs)
+    return KafkaNetClient(net=net, manager=Manager(net, resolved_before, speaks, **configs))

@@ -1,0 +1,54 @@
+"""From Kafka's security settings to kafka-python's."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from typing import Any
+
+from spark_kafka_group.security import Security
+from spark_kafka_group.wire.client import redaction
+
+redaction.install()
+
+log = logging.getLogger(__name__)
+
+
+def security_configs(security: Security) -> dict[str, Any]:
+    """Settings of kafka-python's clients.
+
+    Raises
+    ------
+    OptionError
+        When a file is not as it was when the options were checked, or not there, as on an executor.
+    """
+    configs: dict[str, Any] = {"security_protocol": security.security_protocol}
+    if security.tls:
+        from spark_kafka_group.security.tls import client_context
+
+        configs["ssl_context"] = client_context(security)
+    if not security.sasl:
+        return configs
+    from spark_kafka_group.security.credentials import UserPassword, credentials
+    from spark_kafka_group.security.mechanisms import MECHANISMS
+
+    found = credentials(security)
+    mechanism = MECHANISMS[str(security.sasl_mechanism)]
+    configs["sasl_mechanism"] = mechanism.name
+    if not security.tls:
+        _warn_of_plaintext(mechanism.name, mechanism.seen)
+    if isinstance(found, UserPassword):
+        return configs | mechanism.user(found.username, found.password)
+    from spark_kafka_group.wire.client.tokens import tokens_of
+
+    return configs | {"sasl_oauth_token_provider": tokens_of(found)}
+
+
+@functools.cache
+def _warn_of_plaintext(mechanism: str, seen: str) -> None:
+    """Once in a process."""
+    log.warning(
+        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: whoever is on the way to the brokers %s "
+        "(%s), and all records. Set it to SASL_SSL, with a listener of the brokers that has TLS",
+        seen, mechanism,
+    )  # fmt: skip

@@ -1,0 +1,93 @@
+"""Calls of a consumer of kafka-python's: bounded, made again while that helps, and with its errors as ours."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kafka import KafkaConsumer
+
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.connect import (
+    API_TIMEOUT,
+    connected_consumer,
+    ms_until,
+    retried,
+    run_within,
+    translated,
+)
+from spark_kafka_group.wire.client.missing_topics import ask_seldom
+from spark_kafka_group.wire.coordinator_responses import Answers
+
+
+class Calls:
+    """The driver's consumer, which has reached a broker, and what is called of it.
+
+    Parameters
+    ----------
+    of_a_member
+        More settings of kafka-python's, for a consumer that may join a group.
+
+    Attributes
+    ----------
+    answers
+        What its coordinator was answered, if it has been listened to.
+
+    Raises
+    ------
+    BrokerError
+        When no broker can be reached.
+    """
+
+    def __init__(self, options: ClientOptions, **of_a_member: Any) -> None:
+        self.options = options
+        self.answers = Answers()
+        self.consumer: KafkaConsumer = connected_consumer(
+            options,
+            "driver",
+            fetch_max_wait_ms=options.fetching.max_wait_ms,
+            metadata_max_age_ms=options.connection.metadata_max_age_ms,
+            isolation_level=options.fetching.isolation_level,
+            **of_a_member,
+        )
+        ask_seldom(self.consumer)
+        self.manager: Any = self.consumer._client._manager
+        self._ends_at = float("inf")  # when all calls have to be over, by time.monotonic()
+
+    def end_within(self, timeout_ms: float) -> None:
+        """Let no call take longer than until then."""
+        self._ends_at = time.monotonic() + timeout_ms / 1000
+
+    @property
+    def left_ms(self) -> float:
+        """Milliseconds until all calls have to be over."""
+        return ms_until(self._ends_at)
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """What `call` returns on kafka-python's loop, within kafka.request.timeout.ms; raises kafka-python's errors."""
+        return run_within(self.manager, min(self.options.connection.request_timeout_ms, self.left_ms), call)
+
+    def refresh(self, timeout_ms: float) -> None:
+        """Ask any broker for metadata."""
+        run_within(self.manager, timeout_ms, self.manager.cluster.refresh_metadata)
+
+    def retried(
+        self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None, limit: str = API_TIMEOUT
+    ) -> Any:
+        """Call with the milliseconds left until it works, at most `timeout_ms` (kafka.default.api.timeout.ms).
+
+        kafka-python retries most retriable errors itself, but lets some of those through that a lost connection makes.
+
+        Raises
+        ------
+        GroupKafkaError
+        """
+        limit_s = (timeout_ms or self.options.connection.default_api_timeout_ms) / 1000
+        deadline = min(self._ends_at, time.monotonic() + limit_s)
+        with translated(doing, self.answers, limit, lambda: self.manager.last_failure):
+            return retried(deadline, call, pause_s=self.options.connection.retry_backoff_ms / 1000)
+
+    def close(self) -> None:
+        """Stop the I/O thread and close connections. Harmless when repeated."""
+        self.consumer.close(autocommit=False, timeout_ms=self.options.connection.request_timeout_ms)

@@ -1,0 +1,1 @@
+"""Fetch over blocking sockets: the leaders, a connection to each, requests and responses as bytes."""

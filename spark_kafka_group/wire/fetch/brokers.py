@@ -1,0 +1,239 @@
+"""Who leads a partition, and connections to leaders that records are fetched over."""
+
+from __future__ import annotations
+
+import contextlib
+import selectors
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.compat import KafkaNetClient
+from kafka.protocol.consumer import FetchRequest
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.client.manager import net_client
+from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
+from spark_kafka_group.wire.fetch.response import VERSIONS
+from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
+
+CONNECTED_WITHIN_S = 5.0
+"""So long is a connection waited for before the caller may look whether another broker leads meanwhile. The attempt
+goes on, for kafka.socket.connection.setup.timeout.ms, and the next call waits for it again."""
+
+
+class Brokers:
+    """Who leads a partition, and connections to leaders that records are fetched over.
+
+    Parameters
+    ----------
+    role
+        Ends the client id that brokers see.
+    """
+
+    def __init__(self, options: ClientOptions, role: str = "executor") -> None:
+        self._options = options
+        self._role = role
+        self._speaks = role != "driver"
+        self.retry_backoff_s = options.connection.retry_backoff_ms / 1000
+        self._client: KafkaNetClient | None = None
+        self._connections: dict[int, FetchConnection] = {}
+        self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
+
+    def speak(self, speaks: bool) -> None:
+        """Have it be said, or not, when no broker can be reached."""
+        self._speaks = speaks
+        if self._client is not None:
+            self._client._manager.speak(speaks)
+
+    def known(self) -> list[str]:
+        """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
+        told = [] if self._client is None else self._client.cluster.brokers()
+        return sorted(
+            f"{broker.host}:{broker.port}" for broker in told
+        ) or self._options.connection.bootstrap_servers.split(",")
+
+    @property
+    def last_failure(self) -> str | None:
+        """Why the last connection could not be made, or ended, with its address."""
+        return None if self._client is None else self._client._manager.last_failure
+
+    def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
+        """Node id of the leader of each partition that has one.
+
+        Parameters
+        ----------
+        refresh
+            Ask the cluster even where an answer is known: a leader may have moved.
+
+        Raises
+        ------
+        BrokerError
+        """
+        topics = {tp.topic for tp in tps}
+        with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
+            cluster = self._bootstrapped().cluster
+            known = self._known_leaders(cluster, tps)
+            if refresh or len(known) < len(tps):
+                cluster.set_topics(set(cluster._topics) | topics)
+                self._run(cluster.refresh_metadata)
+                denied = topics & set(cluster.unauthorized_topics)
+                if denied:
+                    raise kafka_errors.TopicAuthorizationFailedError(denied)
+                known = self._known_leaders(cluster, tps)
+        return known
+
+    @staticmethod
+    def _known_leaders(cluster: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
+        return {tp: node for tp, node in leaders if node is not None and node >= 0}
+
+    def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
+        partitions_of = self._bootstrapped().cluster.partitions_for_topic
+        return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
+
+    def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
+        """First offset of a partition's log, and the one its next record will get; None if it does not exist any more.
+
+        Raises
+        ------
+        BrokerError
+        """
+        from spark_kafka_group.wire.log_client import LogClient  # the driver's, and seldom needed
+
+        client = LogClient(self._options)
+        try:
+            first, last = client.beginning_offsets([tp]), client.log_ends([tp])
+            return (first[tp], last[tp]) if tp in first and tp in last else None
+        finally:
+            client.close()
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int | None, int]]:
+        """Where the records of leader epochs end in partitions' logs, or None where a leader does not know; and the
+        leader's own epoch, -1 if that is not known. Without a partition of which it is not known who leads.
+
+        Raises
+        ------
+        BrokerError
+        """
+        from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, ends_of_epochs  # seldom needed
+
+        with translated(f"looking up ends of leader epochs of {', '.join(map(str, sorted(epochs)))}"):
+            client = self._bootstrapped()
+            self._run(lambda: client.cluster.refresh_metadata(client._manager.any_node()))
+            asked = {}
+            for tp, epoch in epochs.items():
+                current = client.cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
+                asked[tp] = EpochAsked(epoch, NO_EPOCH if current is None else current)
+            try:
+                ends = self._run(lambda: ends_of_epochs(client._manager, asked))
+            except kafka_errors.KafkaError as error:
+                if reaction_to(error, Request.EPOCH_END) not in RETRIED:
+                    raise
+                return {}
+        return {tp: (end, asked[tp].current) for tp, end in ends.items()}
+
+    def connection(self, node_id: int) -> FetchConnection:
+        """The cached connection to a node, or a new one.
+
+        Raises
+        ------
+        BrokerError
+        """
+        connection = self._connections.get(node_id)
+        if connection is not None and connection.stale:
+            self.drop(node_id)
+            connection = None
+        if connection is None:
+            with translated(f"connecting to node {node_id}"):
+                connection = self._connections[node_id] = self._connect(node_id)
+        return connection
+
+    def give_up(self, node_id: int, error: Exception) -> None:
+        """Close the connection to a node after an error. If the node was silent, others are asked who leads.
+
+        It may be slow and no more, so over its next connection it gets twice the time.
+        """
+        if isinstance(error, TimeoutError | BrokerTimeoutError):
+            if self._client is not None:
+                self._client._manager.doubt(node_id)
+            connection = self._connections.get(node_id)
+            if connection is not None:
+                self._patience_s[node_id] = min(
+                    2 * connection.patience_s, self._options.connection.request_timeout_ms / 1000
+                )
+        self.drop(node_id)
+
+    def drop(self, node_id: int) -> None:
+        """Close the connection to a node; the next use makes a new one."""
+        connection = self._connections.pop(node_id, None)
+        if connection is not None:
+            connection.close()
+
+    def drop_busy(self) -> None:
+        """Close connections that still owe a response, as a reader that stopped half-way leaves them."""
+        for node_id in [node_id for node_id, connection in self._connections.items() if not connection.idle]:
+            self.drop(node_id)
+
+    def close(self) -> None:
+        """Close everything."""
+        for node_id in list(self._connections):
+            self.drop(node_id)
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _bootstrapped(self) -> KafkaNetClient:
+        if self._client is None:
+            # The driver has reached the cluster before, and says for itself when it cannot any more.
+            client = net_client(
+                resolved_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
+            )
+            try:
+                client._manager.bootstrap(self._options.connection.request_timeout_ms)
+            except BaseException:
+                client.close()
+                raise
+            self._client = client
+        return self._client
+
+    def _run(self, call: Callable[[], Any], timeout_ms: float | None = None) -> Any:
+        limit_ms = self._options.connection.request_timeout_ms
+        return run_within(
+            self._bootstrapped()._manager, limit_ms if timeout_ms is None else min(timeout_ms, limit_ms), call
+        )
+
+    def _connect(self, node_id: int) -> FetchConnection:
+        client = self._bootstrapped()
+        manager, net = client._manager, client._net
+
+        async def connected() -> Any:
+            return await manager.get_connection(node_id)
+
+        try:
+            conn = self._run(connected, CONNECTED_WITHIN_S * 1000)
+        except kafka_errors.KafkaTimeoutError as error:
+            raise BrokerTimeoutError(f"connecting to node {node_id}: it does not answer") from error
+        version = conn.broker_version_data.api_version(FetchRequest, max_version=VERSIONS[-1])
+        # Take the socket over: kafka-python's loop forgets it, as its own close does, but leaves it open.
+        transport = conn.transport
+        sock = transport._sock
+        transport.pause_reading()
+        with contextlib.suppress(KeyError, ValueError):
+            net.unregister_event(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        for task in (transport._read_task, transport._write_task):
+            if task is not None:
+                net.cancel(task)
+        transport._sock = transport._read_task = transport._write_task = None
+        lifetime_ms = conn._reauth.session_lifetime_ms
+        conn._reauth.cancel()
+        manager._conns.pop(node_id, None)
+        return FetchConnection(
+            sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None,
+            self._patience_s.pop(node_id, 0.0),
+        )  # fmt: skip

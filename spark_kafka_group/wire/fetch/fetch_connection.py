@@ -1,0 +1,237 @@
+"""Fetch over a blocking socket, request by request."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+
+import kafka.errors as kafka_errors
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.connect import LARGEST_BATCH
+from spark_kafka_group.wire.client.unreached import AnswerError
+from spark_kafka_group.wire.deadline import Deadline
+from spark_kafka_group.wire.fetch.request import FetchRequests
+from spark_kafka_group.wire.fetch.response import FetchedPartition, fetched
+
+OVERDUE_S = 5.0
+"""A response that has not begun so long after kafka.fetch.max.wait.ms, or pauses for so long, is overdue."""
+SHORTEST_S = 0.001
+"""Sockets take no limit of less than a microsecond for one, and 0 for none."""
+KEPT = 1 << 20
+"""Bytes of a connection's buffer that are kept, however small responses become."""
+USED_OF_LIFETIME = 0.85
+"""Part of an authentication's lifetime after which a connection is made anew, as Kafka's Java client authenticates."""
+
+
+class FetchConnection:
+    """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
+
+    Errors of the connection are OSError: the caller drops it and makes another.
+
+    Parameters
+    ----------
+    sock
+        Connected and authenticated; an SSLSocket is used like any other.
+    lifetime_s
+        How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
+    patience_s
+        How long a response may take to begin, where it is known to take longer than usual.
+
+    Attributes
+    ----------
+    patience_s
+        How long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow more is
+        expected only as long as it is.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        options: ClientOptions,
+        role: str,
+        version: int,
+        lifetime_s: float | None = None,
+        patience_s: float = 0.0,
+    ) -> None:
+        self._sock = sock
+        self._options = options
+        self._version = version
+        self._requests = FetchRequests(options.fetching, f"{options.connection.client_id}-{role}", version)
+        # Where the kernel knows the limit itself, one call receives a whole response, and no poll comes before.
+        self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
+        if self._whole:
+            self._sock.settimeout(None)
+        self.patience_s = max(patience_s, usual_patience_s(options))
+        self._limit_s = 0.0
+        self._limit(self.patience_s)
+        self._correlation_id = 0
+        self._in_flight: list[int] = []
+        self._not_before = 0.0
+        self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME
+        self._size = bytearray(4)
+        self._frame = bytearray(1 << 16)
+        self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
+
+    @property
+    def idle(self) -> bool:
+        """Whether every request has had its response read."""
+        return not self._in_flight
+
+    @property
+    def stale(self) -> bool:
+        """Whether another connection should take its place, as the broker is about to close this one."""
+        return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
+
+    @property
+    def throttled_s(self) -> float:
+        """How long the broker wants the next request to wait (KIP-219): at most kafkaConsumer.pollTimeoutMs."""
+        return min(max(0.0, self._not_before - time.monotonic()), self._options.fetching.poll_timeout_ms / 1000)
+
+    def fileno(self) -> int:
+        """Of the socket, for selectors."""
+        return self._sock.fileno()
+
+    @property
+    def decrypted(self) -> int:
+        """Bytes that TLS has taken from the socket and nobody has read, so that no selector knows of them."""
+        return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
+
+    def send(
+        self,
+        positions: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+    ) -> None:
+        """Ask for records from each position on; the broker fills the response in this order.
+
+        Where `epochs` has a partition's, only a leader of this epoch sends records.
+
+        Raises
+        ------
+        TimeoutError
+            When the broker does not take the request for too long, or not all of it within kafka.request.timeout.ms.
+        """
+        if self.throttled_s:  # even a sleep of no time gives the processor away
+            time.sleep(self.throttled_s)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._send_all(memoryview(self._requests.encoded(positions, self._correlation_id, epochs)))
+        self._in_flight.append(self._correlation_id)
+
+    def receive(self) -> list[FetchedPartition]:
+        """The response to the oldest request not yet answered; its records stay valid until the next one is received.
+
+        Raises
+        ------
+        TimeoutError
+            When nothing has come for too long, or not all of it within kafka.request.timeout.ms.
+        OSError
+            When the connection is broken, or what came is no response.
+        """
+        began = time.monotonic()
+        deadline = self._deadline()
+        self._receive_into(memoryview(self._size), deadline)
+        waited_s = time.monotonic() - began
+        (size,) = struct.unpack(">i", self._size)
+        if not 4 <= size <= self._frame_limit:
+            raise AnswerError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
+        if not size <= len(self._frame) <= max(KEPT, 4 * size):  # too small, or left over from one large record
+            self._frame = bytearray(size)
+        frame = memoryview(self._frame)[:size]
+        self._receive_into(frame, deadline)
+        usual_s = usual_patience_s(self._options)
+        if self.patience_s > max(usual_s, 2 * waited_s):
+            self.patience_s = max(usual_s, 2 * waited_s)
+        (correlation_id,) = struct.unpack_from(">i", frame)
+        if correlation_id != self._in_flight.pop(0):
+            raise AnswerError("the response belongs to another request")
+        try:
+            throttle_ms, error_code, partitions = fetched(
+                frame[4:], self._version, self._options.fetching.committed_only
+            )
+        except (ValueError, struct.error) as error:
+            raise AnswerError(f"not a fetch response: {error}") from error
+        if throttle_ms:
+            self._not_before = time.monotonic() + throttle_ms / 1000
+        if error_code:
+            raise AnswerError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
+        return partitions
+
+    def _deadline(self) -> Deadline:
+        """Of a request that is sent, or a response that is read; the socket waits as long as its broker may."""
+        if self._limit_s != self.patience_s:
+            self._limit(self.patience_s)
+        return Deadline(self._options.connection.request_timeout_ms / 1000)
+
+    def _limit(self, seconds: float) -> None:
+        """Let the socket wait so long for a byte to come, or to go."""
+        self._limit_s = seconds
+        if not self._whole:
+            self._sock.settimeout(seconds)
+            return
+        whole, part = divmod(seconds, 1)
+        for limit in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self._sock.setsockopt(socket.SOL_SOCKET, limit, struct.pack("ll", int(whole), int(part * 1_000_000)))
+
+    def _send_all(self, request: memoryview) -> None:
+        deadline, size = self._deadline(), len(request)
+        while request:
+            try:
+                request = request[self._sock.send(request) :]
+            except (BlockingIOError, TimeoutError) as error:
+                raise TimeoutError(f"{size} bytes of a request are not taken") from error
+            if request and not self._goes_on(deadline):
+                raise TimeoutError(f"{size} bytes of a request are not taken within kafka.request.timeout.ms")
+
+    def _receive_into(self, view: memoryview, deadline: Deadline) -> None:
+        received, size = 0, len(view)
+        while received < size:
+            try:
+                count = self._sock.recv_into(view[received:], 0, self._whole)
+            except (BlockingIOError, TimeoutError) as error:
+                if self._limit_s < self.patience_s:
+                    raise self._too_slow(received, size) from error
+                raise TimeoutError(f"nothing has come for {self.patience_s:.1f} s") from error
+            if not count:
+                raise ConnectionError("the broker closed the connection")
+            received += count
+            if received < size and not self._goes_on(deadline):
+                raise self._too_slow(received, size)
+
+    def _goes_on(self, deadline: Deadline) -> bool:
+        """Whether there is time left; if it is little, the socket waits no longer than that."""
+        left_s = deadline.left_s
+        if 0 < left_s < self._limit_s:
+            self._limit(max(left_s, SHORTEST_S))
+        return left_s > 0
+
+    def _too_slow(self, received: int, size: int) -> TimeoutError:
+        return TimeoutError(
+            f"{received} of {size} bytes have come within kafka.request.timeout.ms "
+            f"({self._options.connection.request_timeout_ms}): if the network is slow, raise it, or lower "
+            f"kafka.fetch.max.bytes ({self._options.fetching.max_bytes}) and kafka.max.partition.fetch.bytes"
+        )
+
+    def close(self) -> None:
+        """Close the socket; responses still to come are lost."""
+        self._sock.close()
+
+
+def usual_patience_s(options: ClientOptions) -> float:
+    """How long a broker may take to begin a response, or pause, before it is doubted."""
+    return min(options.fetching.max_wait_ms / 1000 + OVERDUE_S, options.connection.request_timeout_ms / 1000)
+
+
+def readable(connections: Collection[FetchConnection], timeout_s: float = 0) -> list[FetchConnection]:
+    """Those on which some of a response has come, or that are broken; waits so long for the first one."""
+    found = {connection for connection in connections if connection.decrypted}
+    with selectors.DefaultSelector() as selector:
+        for connection in connections:
+            selector.register(connection, selectors.EVENT_READ, connection)
+        found |= {key.data for key, _ in selector.select(0 if found else timeout_s)}
+    return [connection for connection in connections if connection in found]

@@ -1,0 +1,293 @@
+"""Handlers at work: threads or coroutines, their order, their failures, and what is counted."""
+
+import asyncio
+import threading
+import time
+from collections import Counter, defaultdict
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
+from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.workers import workers_for
+
+SOON = Backoff(1, 2)
+
+
+def settings_of(**more):
+    values = {
+        "ordering": "partition", "threads": 8, "cell_records": 10, "window_cells": 8, "stall_timeout_ms": 60_000,
+        "max_local_retries": 2, "backoff": SOON, "retry_topics": (), "dead_letter_topic": None,
+        "error_headers": "connect", "fatal": (), "options": None, "handler_name": "tests:handler",
+    }  # fmt: skip
+    return Settings(**values | more)
+
+
+def records(count, partitions=3, keys=7):
+    return [Record(b"k%d" % (n % keys), b"%d" % n, "t", n % partitions, n // partitions, 0, 0) for n in range(count)]
+
+
+class Elsewhere:
+    """Takes records that fail, acknowledged by another thread as a producer's are."""
+
+    def __init__(self, counter="dead", problem=None):
+        self.counter, self.problem, self.sent = counter, problem, []
+        self._lock = threading.Lock()
+
+    def __call__(self, record, failure, settled):
+        with self._lock:
+            self.sent.append((record, failure))
+        threading.Thread(target=settled, args=(self.counter, self.problem)).start()
+
+
+def work(handler, of, hand_on=None, **more):
+    told = settings_of(**more)
+    board = Board(told, hand_on or Elsewhere())
+    workers = workers_for(board, handler, told.threads, told.stall_timeout_ms)
+    with workers.running():
+        board.put(of)
+    return board, workers
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_each_record_is_handled_once_and_in_the_order_that_was_asked_for(ordering, kind):
+    seen, lock = defaultdict(list), threading.Lock()
+
+    def note(record):
+        with lock:
+            order = {"partition": record.partition, "key": (record.partition, record.key), "unordered": 0}[ordering]
+            seen[order].append(record)
+
+    async def note_later(record):
+        await asyncio.sleep(0)
+        note(record)
+
+    of = records(2000)
+    board, workers = work(note if kind == "def" else note_later, of, ordering=ordering)
+    assert Counter(r for rs in seen.values() for r in rs) == Counter(of)
+    if ordering != "unordered":
+        assert all([r.offset for r in rs] == sorted(r.offset for r in rs) for rs in seen.values())
+    assert (board.counts.records, board.counts.done) == (2000, 2000)
+    assert board.most_in_flight <= 80
+    assert board.positions == {("t", p): len([r for r in of if r.partition == p]) for p in range(3)}
+    assert sum(workers.latencies().counts) == 2000
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+def test_all_threads_work_at_once_where_the_order_allows_it(ordering):
+    together = threading.Barrier(8)
+
+    def handler(record):
+        together.wait(30)  # breaks unless all eight are here
+
+    work(handler, [r._replace(partition=0, key=b"%d" % n) for n, r in enumerate(records(8))], ordering="unordered")
+    lanes_of = 8
+    of = [r._replace(partition=0, offset=n, key=None) for n, r in enumerate(records(lanes_of))]
+    work(handler, of, ordering=ordering)
+
+
+def test_records_of_one_partition_are_handled_one_after_the_other():
+    at_work, most, lock = Counter(), Counter(), threading.Lock()
+
+    def handler(record):
+        with lock:
+            at_work[record.partition] += 1
+            most[record.partition] = max(most[record.partition], at_work[record.partition])
+        time.sleep(0.0002)
+        with lock:
+            at_work[record.partition] -= 1
+
+    work(handler, records(300))
+    assert set(most.values()) == {1}
+
+
+class Flaky:
+    """Fails a number of times for each record that is chosen."""
+
+    def __init__(self, times, chosen, error=ValueError):
+        self.times, self.chosen, self.error = times, chosen, error
+        self.tries, self._lock = Counter(), threading.Lock()
+
+    def __call__(self, record):
+        with self._lock:
+            self.tries[record] += 1
+            tries = self.tries[record]
+        if self.chosen(record) and tries <= self.times:
+            raise self.error(f"not yet: {record}")
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+def test_a_handler_that_fails_twice_is_tried_a_third_time(ordering):
+    handler = Flaky(2, lambda record: record.offset % 5 == 0)
+    order, lock = [], threading.Lock()
+
+    def noted(record):
+        handler(record)
+        with lock:
+            order.append(record)
+
+    of = records(200)
+    elsewhere = Elsewhere()
+    board, _ = work(noted, of, elsewhere, ordering=ordering)
+    assert elsewhere.sent == []
+    assert (board.counts.done, board.counts.tries_again) == (200, 2 * len([r for r in of if r.offset % 5 == 0]))
+    if ordering == "partition":  # what comes after a record waits for it
+        for p in range(3):
+            assert [r.offset for r in order if r.partition == p] == list(
+                range(len([r for r in of if r.partition == p]))
+            )
+
+
+@pytest.mark.parametrize("poison_per_mille", [0, 1, 50, 1000])
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+def test_every_record_is_done_or_handed_on_however_many_fail(poison_per_mille, ordering):
+    of = records(1000)
+    handler = Flaky(10**9, lambda record: int(record.value) % 1000 < poison_per_mille)
+    elsewhere = Elsewhere("retried")
+    board, _ = work(handler, of, elsewhere, ordering=ordering, max_local_retries=1)
+    counts = board.counts
+    assert counts.records == counts.done + counts.retried + counts.dead == 1000
+    assert counts.retried == len(elsewhere.sent) == poison_per_mille
+    assert counts.tries_again == poison_per_mille
+    assert all(handler.tries[r] == 2 and f.exception == "ValueError" for r, f in elsewhere.sent)
+
+
+def test_a_fatal_exception_is_not_tried_again():
+    handler = Flaky(10**9, lambda record: record.offset == 3, error=KeyError)
+    elsewhere = Elsewhere()
+    board, _ = work(handler, records(30), elsewhere, fatal=(LookupError,))
+    assert board.counts.tries_again == 0
+    assert [f.fatal for _, f in elsewhere.sent] == [True] * 3
+
+
+def test_a_record_with_nowhere_to_go_ends_the_work_with_the_handler_s_error_as_the_cause():
+    def nowhere(record, failure, settled):
+        raise ProcessingError(f"{record}: {failure.message}")
+
+    handler = Flaky(10**9, lambda record: record.offset == 3)
+    with pytest.raises(ProcessingError, match="t-0: offset 3: not yet") as raised:
+        work(handler, records(3000, partitions=1), nowhere)
+    assert isinstance(raised.value.__cause__, ValueError)
+    assert len(handler.tries) < 3000
+
+
+def test_a_hand_off_that_is_refused_ends_the_work():
+    handler = Flaky(10**9, lambda record: record.offset == 3)
+    with pytest.raises(ProcessingError, match="nothing is committed: too large"):
+        work(handler, records(3000), Elsewhere(problem=RuntimeError("too large")), max_local_retries=0)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+def test_a_handler_that_hangs_is_abandoned_and_the_rest_goes_on(ordering, caplog):
+    never = threading.Event()
+    calls = Counter()
+
+    def handler(record):
+        calls[record] += 1
+        if record.offset == 5:
+            never.wait()
+
+    elsewhere = Elsewhere()
+    try:
+        board, _ = work(
+            handler, records(90), elsewhere, ordering=ordering, stall_timeout_ms=100, max_local_retries=1, threads=4
+        )
+    finally:
+        never.set()
+    counts = board.counts
+    assert (counts.done, counts.dead, counts.stalled) == (87, 3, 6)
+    assert {f.exception for _, f in elsewhere.sent} == {f"{HandlerStalledError.__module__}.HandlerStalledError"}
+    assert max(calls.values()) == 2
+    assert "its handler has not returned" in caplog.text
+
+
+def test_a_coroutine_that_hangs_is_cancelled():
+    cancelled = []
+
+    async def handler(record):
+        if record.offset == 5:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                cancelled.append(record)
+                raise
+
+    elsewhere = Elsewhere()
+    board, _ = work(handler, records(90), elsewhere, stall_timeout_ms=50, max_local_retries=0)
+    assert (board.counts.done, board.counts.dead, board.counts.stalled) == (87, 3, 3)
+    assert len(cancelled) == 3
+
+
+def test_a_handler_that_ends_its_thread_ends_the_work():
+    def handler(record):
+        raise SystemExit("that is all")
+
+    with pytest.raises(SystemExit):
+        work(handler, records(100))
+
+
+def test_input_that_fails_ends_the_workers():
+    def broken():
+        yield from records(50)
+        raise OSError("the socket is gone")
+
+    before = threading.active_count()
+    with pytest.raises(OSError, match="the socket is gone"):
+        work(lambda record: None, broken())
+    assert threading.active_count() == before
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.sampled_from(["partition", "key", "unordered"]), st.integers(1, 5), st.integers(1, 6), st.integers(1, 4),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.integers(0, 4)), max_size=40),
+)  # fmt: skip
+def test_whatever_fails_how_often_each_record_ends_once(ordering, threads, size, window_cells, wanted):
+    """Of each record: its partition, its key, and how often it fails; with two retries, more than that is for ever."""
+    of = [Record(b"%d" % key or None, b"", "t", p, n, 0, 0) for n, (p, key, _) in enumerate(wanted)]
+    failures = {record: times for record, (_, _, times) in zip(of, wanted, strict=True)}
+    tries, ended, lock = Counter(), defaultdict(list), threading.Lock()
+
+    def handler(record):
+        with lock:
+            tries[record] += 1
+            if tries[record] <= failures[record]:
+                raise ValueError(record)
+            ended[record.partition, record.key].append(record.offset)
+
+    elsewhere = Elsewhere()
+    board, _ = work(
+        handler, of, elsewhere, ordering=ordering, threads=threads, cell_records=size, window_cells=window_cells,
+        backoff=Backoff(0.01, 0.02),
+    )  # fmt: skip
+    assert board.counts.done == sum(len(offsets) for offsets in ended.values())
+    assert sorted(r.offset for r, _ in elsewhere.sent) == [r.offset for r in of if failures[r] > 2]
+    assert board.counts.done + board.counts.dead == len(of)
+    assert all(tries[r] == min(failures[r], 2) + 1 for r in of)
+    if ordering != "unordered":
+        assert all(offsets == sorted(offsets) for offsets in ended.values())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"threads": 0}, "threads must be a whole number of at least 1, and is 0"),
+        ({"window_cells": 0}, "window_cells must be"),
+        ({"cell_records": -1}, "cell_records must be"),
+        ({"ordering": "random"}, "ordering must be one of partition, key, unordered"),
+        ({"error_headers": "mine"}, "error_headers must be one of connect, spring, kip1191"),
+        ({"backoff": Backoff(10, 1)}, "retry_backoff_ms must be"),
+        ({"retry_topics": (1000, 1000)}, "each once"),
+        ({"fatal": (ValueError("x"),)}, "fatal has classes of exceptions"),
+        ({"dead_letter_topic": "dlt"}, "need options"),
+    ],
+)
+def test_settings_that_do_not_fit_say_what_to_change(wrong, message):
+    with pytest.raises(OptionError, match=message):
+        settings_of(**wrong)
