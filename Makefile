@@ -10,6 +10,8 @@ NEWEST := .venv-newest
 PUBLISHED := .venv-published
 # What a user can ask for beside the package itself.
 EXTRAS := prometheus,pkcs12,processing
+SITE := .venv-site
+OF_THE_SITE = *.md docs/*.md benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 SECONDS_EACH ?= 180
 # How long `make fuzz` looks, and for what of tests/fuzz/targets.py; all of it by default.
 SECONDS ?= 3600
@@ -134,8 +136,26 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 	done
 	$(BIN)/python benchmarks/render.py
 
+.PHONY: docs
+docs: $(VENV)/.installed  ## write the tables of docs/ that the code has
+	$(BIN)/python docs/tables.py
+
+# An environment of its own, which needs no Spark: the extra alone.
+$(SITE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -c 'import tomllib; print(*tomllib.load(open("$<", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
+	  | xargs $(SITE)/bin/pip install -q
+	touch $@
+
+.PHONY: site
+site: $(SITE)/.installed  ## make the website of README and docs/, in site/
+	rm -rf build/site && mkdir -p build/site
+	tar -cf - $(OF_THE_SITE) | tar -xf - -C build/site
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build -q --strict
+	@ls site/index.html
+
 .PHONY: clean
 clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
-	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* build .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* $(SITE) build site .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so

@@ -40,7 +40,7 @@ SIZES = (
 
 
 def bound(options: Options, partitions: int, largest_batch: int) -> int:
-    """Most bytes that reading needs, worked out from the options, as README has it.
+    """Most bytes that reading needs, worked out from the options, as docs/performance.md has it.
 
     Parameters
     ----------

@@ -33,9 +33,9 @@ def option(
     parse
         From its text to its value; the text of its ValueError follows the option's name and value.
     doc
-        Its row in README.
+        Its meaning in docs/options.md.
     shown
-        The default as README prints it, if not as it is.
+        The default as docs/options.md prints it, if not as it is.
     passed_on
         Whether kafka-python's connections have it, under the field's name, and get it as it is.
     secret

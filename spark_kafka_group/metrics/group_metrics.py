@@ -352,7 +352,7 @@ def _seconds(from_ms: float | None, to_ms: float | None) -> float | None:
 
 
 def markdown_table() -> str:
-    """The README's table of metrics."""
+    """The table of metrics in docs/metrics.md."""
     lines = ["| metric | unit | in the progress | what |", "|---|---|---|---|"]
     for metric, suffix in [*((m, "") for m in METRICS), *((m, ", per partition") for m in PARTITION_METRICS)]:
         lines.append(f"| `{metric.name}` | {metric.unit}{suffix} | `{metric.key}` | {metric.doc} |")

@@ -95,7 +95,7 @@ def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
 
 
 DECLARED = _declared()
-"""Section and field of each option, by its name in lower case, in the order of the README."""
+"""Section and field of each option, by its name in lower case; those that are required first."""
 OPTION_NAMES = frozenset(DECLARED)
 """Names of all options, in lower case."""
 

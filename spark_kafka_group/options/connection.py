@@ -22,37 +22,39 @@ class Connection(Section):
     client_id: str = option(
         "kafka.client.id",
         parsing.name,
-        "Name in broker logs and quotas; `-driver` or `-executor` is added.",
+        "The client's name in broker logs and quotas. `-driver` or `-executor` is added.",
         default="groupkafka",
     )
     request_timeout_ms: int = option(
         "kafka.request.timeout.ms", integer(1),
-        "How long one request may take, and the first connection; also bounds stopping. A request that a broker "
+        "How long one request may take, and the first connection. It also bounds stopping. A request that a broker "
         "answers at once, such as a heartbeat or a commit, is given up after a third of that (after 10 s unless "
-        "changed, a heartbeat also after a third of `kafka.session.timeout.ms`), and sent again where the cluster has "
-        "gone on.",
+        "changed, a heartbeat also after a third of `kafka.session.timeout.ms`), and sent again to the broker that is "
+        "responsible by then.",
         default=30_000,
     )  # fmt: skip
     default_api_timeout_ms: int = option(
         "kafka.default.api.timeout.ms", integer(1),
-        "How long the driver tries to commit, or to look something up, over all requests that takes.", default=60_000,
+        "How long the driver tries to commit, or to look up metadata or offsets, over all requests that this takes.",
+        default=60_000,
     )  # fmt: skip
     max_broker_outage_ms: int | None = option(
         "maxBrokerOutage", parsing.duration_ms,
-        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error; without "
-        "it the query waits for them. Looked at once `kafka.default.api.timeout.ms` is over, and by tasks that wait in "
-        "the middle of a batch after every attempt. Such a task fails, and Spark runs it again as often as "
-        "`spark.task.maxFailures` says; each run waits for so long.",
+        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error. Without "
+        "it the query waits for them. The driver checks it once `kafka.default.api.timeout.ms` is over; tasks that "
+        "wait in the middle of a batch check it after every attempt. A task that has waited so long fails, and Spark "
+        "runs it again as often as `spark.task.maxFailures` says; each run waits for so long.",
         shown="no limit",
     )  # fmt: skip
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms", integer(1),
-        "How late a new topic or partition may be noticed. Kafka's five minutes is long for who knows Spark's source.",
+        "How late a new topic or partition may be noticed. Kafka's default is five minutes; Spark's source is quicker.",
         default=30_000,
     )  # fmt: skip
     connections_max_idle_ms: int = option(
         "kafka.connections.max.idle.ms", integer(1),
-        "When the driver closes connections it does not use; must be above `kafka.request.timeout.ms`.",
+        "After this time the driver closes a connection that it does not use. Must be above "
+        "`kafka.request.timeout.ms`.",
         default=540_000,
         passed_on=True,
     )  # fmt: skip
@@ -61,7 +63,7 @@ class Connection(Section):
         passed_on=True,
     )  # fmt: skip
     reconnect_backoff_ms: int = option(
-        "kafka.reconnect.backoff.ms", integer(0), "Pause before a broker is connected to again; it doubles.",
+        "kafka.reconnect.backoff.ms", integer(0), "Pause before a broker is connected to again. It doubles.",
         default=50, passed_on=True,
     )  # fmt: skip
     reconnect_backoff_max_ms: int = option(
@@ -69,7 +71,7 @@ class Connection(Section):
     )
     socket_connection_setup_timeout_ms: int = option(
         "kafka.socket.connection.setup.timeout.ms", integer(1),
-        "How long one attempt to connect to a broker may take, with TLS and authentication; it doubles with each that "
+        "How long one attempt to connect to a broker may take, with TLS and authentication. It doubles with each that "
         "fails. To the group's coordinator it begins with a third of `kafka.session.timeout.ms`, if that is less.",
         default=10_000, passed_on=True,
     )  # fmt: skip
@@ -92,9 +94,9 @@ class Connection(Section):
     )  # fmt: skip
     proxy_url: Secret | None = option(
         "kafka.proxy.url", security.proxy,
-        "A proxy that driver and executors connect through: `socks5://host:port` (`socks5h` has it look up brokers' "
-        "names) or `http://host:port` (CONNECT). Where it wants a password, `user:password@` before the host, as they "
-        "are, not percent-encoded.",
+        "A proxy that driver and executors connect through: `socks5://host:port` (with `socks5h` the proxy looks up "
+        "brokers' names) or `http://host:port` (CONNECT). If it wants a password, write `user:password@` before the "
+        "host, as they are, not percent-encoded.",
         shown="none", passed_on=True, secret=True,
     )  # fmt: skip
 

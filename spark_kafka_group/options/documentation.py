@@ -1,17 +1,73 @@
-"""What is said of options: the README's table."""
+"""Tables of docs/options.md, as the sections declare the options."""
 
 from __future__ import annotations
 
-from spark_kafka_group.options import DECLARED
+import dataclasses
+from typing import Any
+
+from spark_kafka_group.options import DECLARED, SECTIONS
+from spark_kafka_group.options.unsupported import UNSUPPORTED
+
+FIRST = {
+    "kafka.bootstrap.servers": "Always: your brokers.",
+    "subscribe": "Nearly always: your topics. `subscribePattern` and `assign` are the alternatives.",
+    "kafka.group.id": "The group is to have a name of yours: other members, lag tools or ACLs know it.",
+    "startingOffsets": "A new query is to start elsewhere than at the group's committed offsets.",
+    "maxOffsetsPerTrigger": "A micro-batch must not grow with the backlog: it bounds the time until a commit.",
+    "kafka.max.poll.interval.ms": "The group has other members, and micro-batches take minutes.",
+    "failOnDataLoss": "The query is to go on after retention has deleted records that it has not read.",
+    "onCorruptRecord": "The query is to go on after a damaged record batch.",
+    "kafka.isolation.level": "Producers write in transactions.",
+    "kafka.security.protocol": "Brokers want TLS or SASL. [Security](security.md) has the options that go with it.",
+}
+"""The options that matter first, and when to set each."""
+
+SPARKS = frozenset({
+    "assign", "endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp", "failOnDataLoss",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix", "includeHeaders",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxTriggerDelay", "minOffsetsPerTrigger", "minPartitions",
+    "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp",
+    "subscribe", "subscribePattern",
+})  # fmt: skip
+"""Options that Spark's own kafka source has, beside those that begin with ``kafka.``."""
 
 
-def markdown_table() -> str:
-    """The README's table of options."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    for _, field in DECLARED.values():
-        shown = field.metadata["shown"]
-        if shown is None:
-            default = str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
-            shown = f"`{default}`"
-        lines.append(f"| `{field.metadata['name']}` | {shown} | {field.metadata['doc']} |")
-    return "\n".join(lines)
+def first_table() -> str:
+    """The options that matter first."""
+    rows = [f"| `{name}` | {_default(DECLARED[name.lower()][1])} | {reason} |" for name, reason in FIRST.items()]
+    return "\n".join(["| option | default | set it when |", "|---|---|---|", *rows])
+
+
+def section_table(section: str) -> str:
+    """The options of a section, by its name in :data:`SECTIONS`."""
+    rows = [_row(field) for field in dataclasses.fields(SECTIONS[section])]  # type: ignore[arg-type]
+    return "\n".join(["| option | default | from | meaning |", "|---|---|---|---|", *rows])
+
+
+def refused_table() -> str:
+    """Settings of Kafka's clients that are errors, by the reason, which says what to do."""
+    names: dict[str, list[str]] = {}
+    for name, reason in UNSUPPORTED.items():
+        names.setdefault(reason, []).append(f"`{name}`")
+    rows = [f"| {', '.join(settings)} | {reason} |" for reason, settings in names.items()]
+    return "\n".join(["| setting | instead |", "|---|---|", *rows])
+
+
+def _row(field: dataclasses.Field[Any]) -> str:
+    name = field.metadata["name"]
+    return f"| `{name}` | {_default(field)} | {_whose(name)} | {field.metadata['doc']} |"
+
+
+def _default(field: dataclasses.Field[Any]) -> str:
+    shown: str | None = field.metadata["shown"]
+    if shown is not None:
+        return shown
+    return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
+
+
+def _whose(name: str) -> str:
+    """Whose name an option has."""
+    if name.startswith("kafka."):
+        return "Kafka"
+    return "Spark" if name in SPARKS else ""

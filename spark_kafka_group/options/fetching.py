@@ -18,24 +18,26 @@ class Fetching(Section):
     )
     max_bytes: int = option(
         "kafka.fetch.max.bytes", integer(1024),
-        "Most bytes of one fetch response; a larger batch still gets through.",
+        "Most bytes of one fetch response. A larger record batch still gets through.",
         default=52_428_800,
     )  # fmt: skip
     max_wait_ms: int = option(
         "kafka.fetch.max.wait.ms",
         integer(0),
-        "A broker answers a fetch after this long with whatever it has. If it has not begun to 5 s later, the cluster "
-        "is asked who leads by now, and the fetch is sent again over another connection.",
+        "A broker answers a fetch after this time with the records it has. If its answer has not begun 5 s later, the "
+        "cluster is asked for the leader, and the fetch is sent again over another connection.",
         default=500,
     )
     partition_max_bytes: int = option(
         "kafka.max.partition.fetch.bytes", integer(1),
-        "Most bytes of one partition in one fetch response; a larger batch still comes through.", default=1_048_576,
+        "Most bytes of one partition in one fetch response. A larger record batch still gets through.",
+        default=1_048_576,
     )  # fmt: skip
     isolation_level: str = option(
         "kafka.isolation.level", choice(READ_UNCOMMITTED, READ_COMMITTED),
         "`read_committed` hides records of aborted transactions and reads up to the last stable offset, where the "
-        "first transaction that is still open begins; `read_uncommitted` shows all records at once.",
+        "first transaction that is still open begins. `read_uncommitted` shows all records at once. See "
+        "[Transactions](guarantees.md#transactions).",
         default=READ_UNCOMMITTED,
     )  # fmt: skip
     check_crcs: bool = option(
@@ -53,7 +55,7 @@ class Fetching(Section):
         default=3,
     )  # fmt: skip
     offset_retry_interval_ms: int = option(
-        "fetchOffset.retryIntervalMs", integer(0), "How long it waits in between.", default=1_000
+        "fetchOffset.retryIntervalMs", integer(0), "How long the driver waits between two attempts.", default=1_000
     )
 
     @property

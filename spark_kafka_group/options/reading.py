@@ -13,6 +13,7 @@ from spark_kafka_group.retry_topics import delay_of, retry_topic
 
 INTERCEPTOR_METHODS = ("on_consume", "on_commit")
 FAIL, SKIP, DEAD_LETTER = "fail", "skip", "deadLetter"
+ONE_OF_THREE = "one of `subscribe`, `subscribePattern` and `assign`"
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,100 +22,105 @@ class Reading(Section):
 
     topics: tuple[str, ...] = option(
         "subscribe", parsing.topics, "Topics to read, comma-separated.",
-        default=(), shown="one of these three",
+        default=(), shown=ONE_OF_THREE,
     )  # fmt: skip
     topic_pattern: str | None = option(
         "subscribePattern", parsing.pattern,
-        "A regular expression: topics in whose name it is found are read, also those made later; internal ones never. "
-        "Begin with `^` and end with `$` to match whole names.",
-        shown="one of these three",
+        "A regular expression. The query reads each topic in whose name it is found, also those made later, but no "
+        "internal topic. Begin with `^` and end with `$` to match whole names.",
+        shown=ONE_OF_THREE,
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = option(
         "assign", parsing.partitions,
-        'Partitions, `{"orders": [0, 1]}`: read without membership, so nobody shares them and nothing rebalances; '
-        "offsets are committed all the same, to a group that nobody else may use.",
-        default=frozenset(), shown="one of these three",
+        'Partitions, `{"orders": [0, 1]}`, read without membership: no other member shares them, and they do not '
+        "rebalance. Offsets are committed all the same, to a group that no other program may use.",
+        default=frozenset(), shown=ONE_OF_THREE,
     )  # fmt: skip
     retry_delays_ms: tuple[int, ...] = option(
         "retryTopics", parsing.delays_ms,
-        "Streams only. Delays in milliseconds, such as `60000,600000`: with each topic its retry topics are read, "
-        "`orders-retry-60000` and `orders-retry-600000`, no record of them before its timestamp is that long ago. See "
-        "[Retry topics](#retry-topics).",
+        "Streams only. Delays in milliseconds, such as `60000,600000`. With each topic the query reads its retry "
+        "topics, `orders-retry-60000` and `orders-retry-600000`, and no record of them before its timestamp is that "
+        "long ago. See [Retry topics](record-by-record.md#retry-topics).",
         default=(), shown="none",
     )  # fmt: skip
     starting_timestamp: Bound | None = option(
         "startingTimestamp", parsing.timestamp("startingTimestamp"),
         "Where a new query starts: at the first record with this timestamp or a later one, in milliseconds since the "
-        "epoch. Goes before `startingOffsetsByTimestamp`, and that before `startingOffsets`.",
+        "epoch. Takes precedence over `startingOffsetsByTimestamp`, which takes precedence over `startingOffsets`.",
         shown="none",
     )  # fmt: skip
     starting_offsets_by_timestamp: Bound | None = option(
         "startingOffsetsByTimestamp", parsing.timestamps("startingOffsetsByTimestamp"),
-        'The same with a timestamp for each partition, `{"orders": {"0": 1700000000000, "1": 1700000060000}}`, or for '
+        'As `startingTimestamp`, for each partition, `{"orders": {"0": 1700000000000, "1": 1700000060000}}`, or for '
         'each topic, `{"orders": 1700000000000}`.',
         shown="none",
     )  # fmt: skip
     starting_by_timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy", choice("error", "latest"),
-        "What to do where no record is as new as the timestamp: `error`, or start at `latest`.", default="error",
+        "How to start a partition without a record as new as the timestamp: `error`, or start at `latest`.",
+        default="error",
     )  # fmt: skip
     starting_offsets: Bound | None = option(
         "startingOffsets", parsing.offsets("startingOffsets", parsing.GROUP, "earliest", "latest"),
-        "Where a new query starts: `group` (what the group has committed, else `kafka.auto.offset.reset`), `earliest`, "
-        '`latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 earliest, '
-        "-1 latest). A query with a checkpoint goes on from there.",
+        "Where a new query starts: `group` (the group's committed offsets, else `kafka.auto.offset.reset`), "
+        '`earliest`, `latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 '
+        "earliest, -1 latest). A query with a checkpoint goes on from its checkpoint. See "
+        "[Where a query starts](guarantees.md#where-a-query-starts).",
         shown="`group`; `earliest` on a batch read without `kafka.group.id`",
     )  # fmt: skip
     ending_timestamp: Bound | None = option(
         "endingTimestamp", parsing.timestamp("endingTimestamp"),
-        "Where reading ends, exclusive: at the first record with this timestamp or a later one. Goes before "
-        "`endingOffsetsByTimestamp`, and that before `endingOffsets`. A batch read without such a record ends at "
-        "latest; a stream goes on until one comes.",
+        "Where reading ends, exclusive: at the first record with this timestamp or a later one. Takes precedence over "
+        "`endingOffsetsByTimestamp`, which takes precedence over `endingOffsets`. If there is no record that new, a "
+        "batch read ends at latest, and a stream goes on until one comes.",
         shown="none",
     )  # fmt: skip
     ending_offsets_by_timestamp: Bound | None = option(
         "endingOffsetsByTimestamp", parsing.timestamps("endingOffsetsByTimestamp"),
-        "The same with a timestamp for each partition or topic.", shown="none",
+        "As `endingTimestamp`, for each partition or topic.", shown="none",
     )  # fmt: skip
     ending_offsets: Bound | None = option(
         "endingOffsets",
         parsing.offsets("endingOffsets", "latest", refused={EARLIEST: "reading cannot end at earliest (-2)"}),
         "Where reading ends, exclusive: `latest` or JSON per partition or topic (-1 latest). A stream makes no "
-        "progress from there on, and with `trigger(availableNow=True)` ends; `latest` is what there is when it starts.",
+        "progress from there on, and ends with `trigger(availableNow=True)`. For a stream `latest` is the end of the "
+        "logs when it starts.",
         shown="`latest` on a batch read; a stream has no end",
     )  # fmt: skip
     auto_offset_reset: str | None = option(
         "kafka.auto.offset.reset", choice("latest", "earliest", "none"),
-        "Where `startingOffsets=group` starts a partition for which the group has committed nothing; `none` is an "
+        "Where `startingOffsets=group` starts a partition for which the group has no committed offset. `none` is an "
         "error that names the partitions.",
         shown="`latest` on a stream, `earliest` on a batch read",
     )  # fmt: skip
     on_offset_conflict: str = option(
         "onOffsetConflict", choice("auto", "checkpoint", "group", "fail"),
-        "Streams only. When a query starts again and its checkpoint and the group's committed offset differ: `auto` "
-        "(who wrote the group's last decides, see Guarantees), `checkpoint`, `group`, or `fail`.",
+        "Streams only. Which offset is right when a query starts again, and its checkpoint and the group's committed "
+        "offset differ: `auto` (the writer of the group's offset decides, see "
+        "[Where a query starts](guarantees.md#where-a-query-starts)), `checkpoint`, `group`, or `fail`.",
         default="auto",
     )  # fmt: skip
     paused: frozenset[TopicPartition] = option(
         "pausePartitions", parsing.partitions,
-        'Streams only. Partitions that are not read for now, `{"orders": [0, 1]}`; their positions are kept.',
+        'Streams only. Partitions that the query does not read for now, `{"orders": [0, 1]}`. Positions are kept.',
         default=frozenset(), shown="none",
     )  # fmt: skip
     pause_file: str | None = option(
         "pauseFile", parsing.writable_file,
-        "Streams only. A file on the driver with JSON as in `pausePartitions`, looked at before every micro-batch: "
-        "change it to pause and resume while the query runs; without the file nothing is paused.",
+        "Streams only. A file on the driver with JSON as in `pausePartitions`. The query reads it before every "
+        "micro-batch: change it to pause and resume while the query runs. Without the file no partition is paused.",
         shown="none",
     )  # fmt: skip
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger", integer(1, 2**63 - 1),
-        "Most offsets in one micro-batch, shared among partitions in proportion to their backlog; none starves.",
+        "Most offsets in one micro-batch, shared among partitions in proportion to their backlog. No partition "
+        "starves.",
         shown="no limit",
     )  # fmt: skip
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger", integer(1, 2**63 - 1),
-        "A micro-batch waits until there are so many offsets, at most `maxTriggerDelay` after the one before. "
-        "`trigger(availableNow=True)` reads the rest whatever it is.",
+        "A micro-batch waits until there are so many offsets, at most `maxTriggerDelay` after the micro-batch before. "
+        "`trigger(availableNow=True)` reads the rest, however small it is.",
         shown="none",
     )  # fmt: skip
     max_trigger_delay_ms: int = option(
@@ -124,27 +130,29 @@ class Reading(Section):
     )  # fmt: skip
     fail_on_data_loss: bool = option(
         "failOnDataLoss", boolean,
-        "Whether a query stops where records it has not read are gone (retention, a topic that was deleted). With "
-        "`false` it warns, counts in the progress what is gone before tasks start, and goes on with what is there.",
+        "Whether a query stops if records that it has not read are gone (retention, a topic that was deleted). With "
+        "`false` it warns and goes on with the records that are there. Records that are gone before tasks start are "
+        "counted in the progress.",
         default=True,
     )  # fmt: skip
     on_corrupt_record: str = option(
         "onCorruptRecord", choice(FAIL, SKIP, DEAD_LETTER),
-        "What to do about records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
-        "`fail`, `skip` (leave them out and say so in the executor's log), or `deadLetter` (that, and send their bytes "
-        "to `<topic>-dlt`, which must exist). See Records that cannot be read.",
+        "How to treat records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
+        "`fail`, `skip` (leave them out, with a warning in the executor's log), or `deadLetter` (leave them out, and "
+        "send their bytes to `<topic>-dlt`, which must exist). See [Damaged records](damaged-records.md).",
         default=FAIL,
     )  # fmt: skip
     include_headers: bool = option("includeHeaders", boolean, "Adds the `headers` column.", default=False)
     interceptors: tuple[str, ...] = option(
         "interceptors", names,
-        "`module:Class`, comma-separated, with `on_consume(record_batch)` (on executors; what it returns goes on to "
-        "Spark) or `on_commit(offsets, error)` (on the driver, after each commit).",
+        "`module:Class`, comma-separated, with `on_consume(record_batch)` (on executors; Spark gets the record batch "
+        "that it returns) or `on_commit(offsets, error)` (on the driver, after each commit). See "
+        "[Hooks](sharing-a-group.md#hooks).",
         default=(), shown="none",
     )  # fmt: skip
     min_partitions: int | None = option(
         "minPartitions", integer(1),
-        "At least so many tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
+        "Least number of tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
         "Without it `recordsPerTask` decides.",
         shown="none",
     )  # fmt: skip
@@ -164,19 +172,20 @@ class Reading(Section):
     )
     push_down_predicate: bool = option(
         "pushDownPredicate", boolean,
-        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow what is read; see "
-        "Exploring for what Spark needs for that, and for `read_where`, which does it by itself.",
+        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow the read. Spark "
+        "needs a setting for that, and `read_where` does not: see "
+        "[Spark's own filter push-down](batch-and-exploring.md#sparks-own-filter-push-down).",
         default=False,
     )  # fmt: skip
     decoder: str = option(
         "decoder", choice("auto", "c", "python"),
-        "`c` is compiled, `python` gives the same rows slowly, `auto` takes `c` where it was built.",
+        "`c` is compiled. `python` gives the same rows slowly. `auto` takes `c` where it was built.",
         default="auto",
     )  # fmt: skip
     event_log: str | None = option(
         "eventLog", parsing.writable_file,
-        "Streams only. A file on the driver to which every assignment, planned batch and commit is appended as a line "
-        "of JSON; `python -m spark_kafka_group verify` checks them.",
+        "Streams only. A file on the driver to which the query appends every assignment, planned batch and commit, a "
+        "line of JSON each. `python -m spark_kafka_group verify` checks them.",
         shown="none",
     )  # fmt: skip
 

@@ -22,7 +22,7 @@ class Security(Section):
 
     security_protocol: str = option(
         "kafka.security.protocol", option_values.one_of(*PROTOCOLS),
-        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`. See Security for all below.",
+        "How to talk to brokers: `PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.",
         default="PLAINTEXT",
     )  # fmt: skip
     sasl_mechanism: str | None = option(
@@ -37,13 +37,13 @@ class Security(Section):
     )  # fmt: skip
     sasl_login_callback_handler_class: str | None = option(
         "kafka.sasl.login.callback.handler.class", text,
-        "OAUTHBEARER with tokens of your own: `module:Class` with `token()` and, if you like, `extensions()`.",
+        "OAUTHBEARER with tokens of your own: `module:Class` with `token()` and optionally `extensions()`.",
         shown="none",
     )  # fmt: skip
     sasl_oauthbearer_token_endpoint_url: Secret | None = option(
         "kafka.sasl.oauthbearer.token.endpoint.url", option_values.endpoint,
-        "OAUTHBEARER: where to ask for tokens (client credentials), or `file:` and the path of a token. "
-        "`http:` and `file:` have to be allowed, see Security.",
+        "OAUTHBEARER: the URL to ask for tokens (client credentials), or `file:` and the path of a token. "
+        "`http:` and `file:` have to be allowed, see [OAUTHBEARER](security.md#oauthbearer).",
         shown="none", secret=True,
     )  # fmt: skip
     sasl_oauthbearer_client_credentials_client_id: str | None = option(
@@ -64,7 +64,7 @@ class Security(Section):
     ssl_truststore_location: str | None = option(
         "kafka.ssl.truststore.location", option_values.location,
         "A file with the certificates to trust, PEM or PKCS12.",
-        shown="what the system trusts", secret=True,
+        shown="the system's", secret=True,
     )  # fmt: skip
     ssl_truststore_password: Secret | None = option(
         "kafka.ssl.truststore.password", option_values.secret, "Password of a truststore that is PKCS12.",
@@ -72,8 +72,8 @@ class Security(Section):
     )  # fmt: skip
     ssl_truststore_type: str | None = option(
         "kafka.ssl.truststore.type", option_values.one_of(*STORE_TYPES),
-        "`PKCS12`, `PEM` or `JKS`, as Java has it: not needed, as files show what they are.",
-        shown="what the file is",
+        "`PKCS12`, `PEM` or `JKS`, as Java has it. Not needed, as files show their kind.",
+        shown="the file's kind",
     )  # fmt: skip
     ssl_truststore_certificates: str | None = option(
         "kafka.ssl.truststore.certificates", text, "The certificates to trust, PEM in the option itself.",
@@ -92,7 +92,7 @@ class Security(Section):
         "kafka.ssl.keystore.type",
         option_values.one_of(*STORE_TYPES),
         "As `kafka.ssl.truststore.type`.",
-        shown="what the file is",
+        shown="the file's kind",
     )
     ssl_keystore_key: Secret | None = option(
         "kafka.ssl.keystore.key", option_values.secret, "This client's private key, PEM in the option itself.",
@@ -121,7 +121,7 @@ class Security(Section):
     )  # fmt: skip
     ssl_cipher_suites: tuple[str, ...] = option(
         "kafka.ssl.cipher.suites", names,
-        "Cipher suites to offer, by Java's names. Those of TLS 1.3 all or none.",
+        "Cipher suites to offer, by Java's names. Of those of TLS 1.3 name all or none.",
         default=(), shown="OpenSSL's",
     )  # fmt: skip
 

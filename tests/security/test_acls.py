@@ -1,4 +1,4 @@
-"""The least that a user has to be allowed, as the README has it, by Kafka's own authorizer; and errors that say so."""
+"""The least rights of a user, as docs/security.md has them, by Kafka's own authorizer; and errors that say so."""
 
 import contextlib
 import json

@@ -14,7 +14,7 @@ from secured import PASSWORD, PLAIN, UNSECURED, add_user, in_properties, jaas, o
 ROOT = Path(__file__).parents[2]
 HUSH = "hush-7f3a"
 REDACTION = "(?i)url|ssl.keystore.key"
-"""What the README asks for, so that a private key in an option is not in the plans that Spark shows."""
+"""What docs/security.md asks for, so that a private key in an option is not in the plans that Spark shows."""
 
 LOGGING = """\
 [loggers]

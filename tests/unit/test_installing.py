@@ -19,7 +19,7 @@ DECLARED = {
 }
 FOLDERS = ("spark_kafka_group", "pyspark_groupkafka", "jobs", "conf", "benchmarks")
 TEXTS = [
-    *ROOT.glob("*.md"), *ROOT.glob("*.toml"), ROOT / "setup.py", ROOT / "Makefile",
+    *ROOT.glob("*.md"), *ROOT.glob("docs/*"), *ROOT.glob("*.toml"), ROOT / "setup.py", ROOT / "Makefile",
     *(file for folder in FOLDERS for file in (ROOT / folder).rglob("*") if file.suffix in ("", ".py", ".md", ".ini")),
 ]  # fmt: skip
 
@@ -75,4 +75,4 @@ def test_every_install_that_a_text_names_works():
 
 def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
     (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "test"}
+    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "test"}

@@ -1,7 +1,6 @@
 """Numbers of the progress and of the listener: formulas, with values."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from spark_kafka_group.metrics.group_metrics import (
     PARTITION_METRICS,
     ListenersCommits,
     handled,
-    markdown_table,
     metrics_of,
 )
 from spark_kafka_group.metrics.prometheus import prometheus_name
@@ -157,10 +155,6 @@ def test_names_are_legal_for_prometheus_and_each_has_its_own():
     assert len(set(names)) == len(names)
     assert {"kafka_consumer_records_lag", "kafka_consumer_min_offsets_behind_latest"} <= set(names)
     assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
-
-
-def test_the_readme_has_the_table_of_metrics():
-    assert markdown_table() in (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def test_what_handlers_did_is_added_up_and_latencies_are_the_last_batch_s():

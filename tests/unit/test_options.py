@@ -1,7 +1,6 @@
 """Options: names, types, defaults, and errors before anything touches the network."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,6 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import DECLARED, Options
 from spark_kafka_group.options.checks import check_for_batch
-from spark_kafka_group.options.documentation import markdown_table
 from spark_kafka_group.options.unsupported import UNSUPPORTED
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "subscribe": "orders"}
@@ -255,11 +253,6 @@ def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():
 
 def test_repr_shows_names_but_no_values():
     assert repr(parse(**{"kafka.group.id": "hidden"})) == "Options(kafka.bootstrap.servers, kafka.group.id, subscribe)"
-
-
-def test_the_readme_has_the_table_of_options_as_the_code_has_it():
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
-    assert markdown_table() in readme
 
 
 def test_every_option_is_documented():

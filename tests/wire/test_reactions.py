@@ -1,7 +1,6 @@
 """The table itself: complete, in Kafka's words, and with advice wherever a query stops."""
 
 import string
-from pathlib import Path
 
 import kafka.errors as kafka_errors
 import pytest
@@ -115,7 +114,3 @@ def test_the_documentations_table_has_a_row_an_error_and_a_legend_of_all_reactio
     assert "| `UNKNOWN_MEMBER_ID` |  | join as new | join as new | join as new | join as new |  |" in rows
     used = {reaction for reactions in REACTIONS.values() for reaction in reactions.values()}
     assert sum(line.startswith("- **") for line in lines) == len(used - {Reaction.NOT_SENT}) == 7
-
-
-def test_the_readme_has_the_table_as_the_code_has_it():
-    assert as_markdown().strip() in (Path(__file__).parents[2] / "README.md").read_text()

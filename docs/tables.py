@@ -1,0 +1,37 @@
+"""The tables of docs/ that the code has: `make docs` writes them into their pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from spark_kafka_group import group_metrics
+from spark_kafka_group.options import SECTIONS, documentation
+from spark_kafka_group.wire import reactions
+
+PAGES = Path(__file__).parent
+TABLE = re.compile(r"(<!-- begin ([\w: ]+); `make docs` writes this -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def tables() -> dict[str, Callable[[], str]]:
+    """By the names that pages have them under."""
+    sections = {f"options: {name}": lambda name=name: documentation.section_table(name) for name in SECTIONS}
+    return {
+        "first options": documentation.first_table,
+        **sections,
+        "refused settings": documentation.refused_table,
+        "metrics": group_metrics.markdown_table,
+        "reactions": reactions.as_markdown,
+    }
+
+
+def filled(page: str) -> str:
+    """The page's text with the tables that the code has now."""
+    made = tables()
+    return TABLE.sub(lambda found: f"{found[1]}\n{made[found[2]]().strip()}\n\n{found[3]}", page)
+
+
+if __name__ == "__main__":
+    for file in sorted(PAGES.glob("*.md")):
+        file.write_text(filled(file.read_text()))

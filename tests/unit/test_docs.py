@@ -1,0 +1,152 @@
+"""README and docs/: every link leads somewhere, tables are the code's, and pages are in one order."""
+
+import importlib
+import itertools
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES, ROOT / "benchmarks/RESULTS.md"]
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
+IN_THE_TREE = re.compile(r"(?:benchmarks|conf|docs|jobs|spark_kafka_group|tests)/[\w./-]*\w")
+
+
+@cache
+def prose(file):
+    """A page without its blocks of code."""
+    return FENCE.sub("", file.read_text())
+
+
+def links(text):
+    return LINK.findall(re.sub(r"`[^`]*`", "code", text))
+
+
+@cache
+def anchors(file):
+    """Anchors of a page's headings, as GitHub makes them."""
+    found = []
+    for heading in re.findall(r"^#{1,6} (.*)$", prose(file), re.MULTILINE):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower()
+        found.append(re.sub(r"[^\w\- ]", "", text).strip().replace(" ", "-"))
+    return found
+
+
+def problem(file, target):
+    """Why a link leads nowhere; None if it leads somewhere."""
+    if ":" in target:
+        return None if re.fullmatch(r"https://[\w.-]+\.[a-z]+(/[\w./#?=&%~-]*)?", target) else "no address of the web"
+    path, _, anchor = target.partition("#")
+    there = (file.parent / path).resolve() if path else file
+    if not there.is_relative_to(ROOT) or not there.is_file():
+        return "no such file"
+    if "#" not in target:
+        return None
+    if there.suffix != ".md":
+        return "only pages have anchors: lines of code move"
+    return None if anchor in anchors(there) else "no such heading"
+
+
+def in_order():
+    """The pages, as README lists them."""
+    table = (ROOT / "README.md").read_text().partition("## Documentation")[2].partition("\n## ")[0]
+    return re.findall(r"^\| \[([^\]]*)\]\(docs/([\w-]+\.md)\) \| (.*) \|$", table, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("target", "why"),
+    [
+        ("#guarantees", None),
+        ("docs/options.md#group", None),
+        ("jobs/drain.py", None),
+        ("jobs", "no such file"),
+        ("https://kafka.apache.org/documentation/#configuration", None),
+        ("#no-such-heading", "no such heading"),
+        ("docs/options.md#groups", "no such heading"),
+        ("docs/option.md", "no such file"),
+        ("../elsewhere.md", "no such file"),
+        ("setup.py#L3", "only pages have anchors: lines of code move"),
+        ("http//kafka.apache.org:80", "no address of the web"),
+    ],
+)
+def test_a_link_that_leads_nowhere_is_seen(target, why):
+    assert problem(ROOT / "README.md", target) == why
+
+
+def test_links_are_found_in_texts_and_not_in_code():
+    assert links("see [a](b.md), ![c](d.png) and `[e](f.md)`: [`g`](h.md#i)") == ["b.md", "d.png", "h.md#i"]
+
+
+@pytest.mark.parametrize("file", TEXTS, ids=lambda file: file.name)
+def test_every_link_leads_somewhere(file):
+    assert {target: problem(file, target) for target in links(prose(file)) if problem(file, target)} == {}
+
+
+@pytest.mark.parametrize("file", [ROOT / "README.md", *PAGES], ids=lambda file: file.name)
+def test_every_file_and_every_target_of_make_that_is_named_exists(file):
+    commands = re.findall(r"`([^`\n]+)`|^((?: {4}|make |python ).*)$", file.read_text(), re.MULTILINE)
+    code = " ".join(word for found in commands for word in found)
+    assert [path for path in IN_THE_TREE.findall(code) if not (ROOT / path).exists()] == []
+    targets = re.findall(r"^([a-z-]+)[^=\n]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert set(re.findall(r"\bmake ([a-z-]+)", code)) <= set(targets)
+
+
+@pytest.mark.parametrize("file", TEXTS, ids=lambda file: file.name)
+def test_no_two_headings_of_a_page_have_one_anchor(file):
+    assert len(anchors(file)) == len(set(anchors(file)))
+
+
+def test_the_readme_is_short_and_names_every_page():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 200
+    assert sorted(file for _, file, _ in in_order()) == [file.name for file in PAGES]
+
+
+def test_each_page_has_its_title_its_question_and_a_link_to_the_next():
+    pages = in_order()
+    for number, (title, file, question) in enumerate(pages):
+        lines = (DOCS / file).read_text().splitlines()
+        assert lines[:3] == [f"# {title}", "", f"*{question}*"]
+        following = pages[(number + 1) % len(pages)]
+        if following is not pages[0]:
+            assert lines[-1] == f"Next: [{following[0]}]({following[1]})"
+
+
+def test_the_site_has_the_pages_in_the_readmes_order():
+    named = re.findall(r"^  - .*?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert [name for name in named if name.startswith("docs/")] == [f"docs/{file}" for _, file, _ in in_order()]
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+def test_a_list_begins_after_an_empty_line_as_the_sites_markdown_wants_it(file):
+    lines = prose(file).splitlines()
+    for before, line in itertools.pairwise(lines):
+        if re.match(r"(- |\d+\. )", line):
+            assert re.match(r"(- |\d+\. |  |$)", before), line
+
+
+class TestTables:
+    @pytest.fixture
+    def tables(self, monkeypatch):
+        monkeypatch.syspath_prepend(str(DOCS))
+        return importlib.import_module("tables")
+
+    @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
+    def test_a_page_has_the_tables_that_the_code_has(self, tables, file):
+        text = file.read_text()
+        assert tables.filled(text) == text, "make docs"
+
+    def test_every_table_is_in_one_page(self, tables):
+        found = [name for file in PAGES for _, name, _ in tables.TABLE.findall(file.read_text())]
+        assert sorted(found) == sorted(tables.tables())
+
+    def test_a_table_that_has_changed_is_written_again(self, tables):
+        page = "a\n<!-- begin metrics; `make docs` writes this -->\n| of before |\n<!-- end -->\nb\n"
+        made = tables.filled(page)
+        assert "of before" not in made
+        assert "| `records-lag-max` | records |" in made
+        assert (made[:2], made[-2:], tables.filled(made)) == ("a\n", "b\n", made)
