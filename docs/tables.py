@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_kafka_group import group_metrics
+from spark_kafka_group.metrics import group_metrics
 from spark_kafka_group.options import SECTIONS, documentation
 from spark_kafka_group.wire import reactions
 
