@@ -24,7 +24,7 @@ from memory import MIB, status
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group import Record, RecordProcessor
-from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster
 
@@ -66,11 +66,11 @@ def in_window(records: int, threads: int) -> dict[str, float]:
 
     settings = RecordProcessor(handler, ordering="unordered", threads=threads)._settings
     before = status("VmRSS")
-    board = Board(settings, lambda *_: None)
-    with workers_for(board, handler, threads, settings.stall_timeout_ms).running():
-        board.put(made())
-    assert board.counts.done == records
-    in_flight = board.most_in_flight
+    queue = WorkQueue(settings, lambda *_: None)
+    with workers_for(queue, handler, threads, settings.stall_timeout_ms).running():
+        queue.put(made())
+    assert queue.counts.done == records
+    in_flight = queue.most_in_flight
     return {"peak MiB": (status("VmHWM") - before) / MIB, "in flight": in_flight, "threads": most_threads}
 
 

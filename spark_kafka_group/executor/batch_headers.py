@@ -49,18 +49,19 @@ def at(scan: Scan, tp: TopicPartition, records: memoryview, position: int) -> Fr
     return Frame(base_offset, magic, position, end, next_offset) if size == end - position else None
 
 
-def past(scan: Scan, tp: TopicPartition, records: memoryview, offset: int) -> tuple[int, int]:
-    """The byte after the record batches that end before `offset`, as one leads to the next, and the offset after them
-    (-1 if there are none)."""
-    position, next_offset = 0, -1
+def past(scan: Scan, tp: TopicPartition, records: memoryview, offset: int) -> tuple[int, int | None]:
+    """The byte after the record batches that end before `offset`, as one leads to the next, and the offset after them;
+    None if there are none."""
+    position, next_offset = 0, None
     while (batch := at(scan, tp, records, position)) is not None and batch.next_offset <= offset:
         position, next_offset = batch.end, batch.next_offset
     return position, next_offset
 
 
-def found_again(records: memoryview, position: int, header: bytes) -> int:
-    """How many bytes behind a byte a record batch begins that is known by its header; 0 if it does not."""
-    return max(0, bytes(records[position:]).find(header, 1))
+def found_again(records: memoryview, position: int, header: bytes) -> int | None:
+    """How many bytes behind a byte the record batch with this header begins; None if it is not there."""
+    behind = bytes(records[position:]).find(header, 1)
+    return behind if behind > 0 else None
 
 
 def hidden(

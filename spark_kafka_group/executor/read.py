@@ -115,11 +115,11 @@ def _decoded(
         except CorruptRecordError as error:
             if builder.full:
                 yield builder.finish()
-            on = remedy().after(chunk, begin, start, builder.position, error)
+            on = remedy().after(chunk, error, decoded_from=begin, wanted=start, damaged_at=builder.position)
             if on is None:
                 return
             chunk, begin, position = on.chunk, on.position, on.position
-            start, problem = on.start, None if on.anew else problem
+            start, problem = on.start, None if on.fetcher_redirected else problem
             continue
         if builder.full:
             yield builder.finish()

@@ -48,7 +48,7 @@ class HandOff:
                 self._delivery.close()
 
     def __call__(self, record: Record, failure: Failure, settled: Settled) -> None:
-        """Send a record on, see ``board.HandOn``.
+        """Send a record on, see ``work_queue.HandOn``.
 
         Raises
         ------

@@ -10,7 +10,7 @@ from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record, records_of
-from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 
 if TYPE_CHECKING:
@@ -41,23 +41,23 @@ def handle(
     task = 0 if context is None else context.partitionId()
     of_a_stream = context is not None and context.getLocalProperty(MICRO_BATCH) is not None
     with HandOff(settings, task, outlives=of_a_stream).connected() as hand_off:
-        board = Board(settings, hand_off)
-        workers = workers_for(board, handler, settings.threads, settings.stall_timeout_ms)
+        queue = WorkQueue(settings, hand_off)
+        workers = workers_for(queue, handler, settings.threads, settings.stall_timeout_ms)
         with workers.running():
-            board.put(chain.from_iterable(map(records_of, batches)))
-    yield _told(board, workers.latencies())
+            queue.put(chain.from_iterable(map(records_of, batches)))
+    yield _told(queue, workers.latencies())
 
 
-def _told(board: Board, latencies: Latencies) -> pa.RecordBatch:
+def _told(queue: WorkQueue, latencies: Latencies) -> pa.RecordBatch:
     import pyarrow as pa
 
-    counts = board.counts
+    counts = queue.counts
     kinds = [pa.int64()] * 7 + [pa.float64()] * 2 + [pa.int64()]
     names = [column.split(" ")[0] for column in SCHEMA.split(", ")]
     rows: list[tuple[Any, ...]] = [
         (
             counts.records, counts.done, counts.retried, counts.dead, counts.tries_again, counts.stalled,
-            board.most_in_flight, board.oldest_s * 1000, None, None,
+            queue.most_in_flight, queue.oldest_s * 1000, None, None,
         )
     ]  # fmt: skip
     rows += [(None,) * 8 + bucket for bucket in latencies.milliseconds()]

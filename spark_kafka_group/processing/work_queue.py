@@ -1,8 +1,8 @@
-"""What is to be handled, shared by the workers of a task: who may take which records when, and what came of them.
+"""The records of a task that its workers share: who may take which records when, and how each ended.
 
-Records come in cells and are taken in slices. A lane is what has an order: all of a partition, or keys with the same
-hash; one worker at a time takes from it, and a record that is to be tried again holds it up. Without an order there is
-one lane, from which all workers take at once.
+Records come in cells, and workers take slices. A lane keeps an order: that of a partition, or that of the keys with one
+hash. One worker at a time takes from a lane, and a record that waits for its next attempt holds the lane up. Without an
+order there is one lane, from which all workers take at once.
 """
 
 from __future__ import annotations
@@ -24,20 +24,21 @@ from spark_kafka_group.processing.window import Cell, Window, cells_of
 log = logging.getLogger(__name__)
 
 TAKE_S = 0.002
-"""A slice without an order is worth so much work: less, and workers wait for each other; more, and the last of them
-have nothing to do while another still has a heap of records."""
+"""How much work a slice without an order is. With less, workers wait for each other. With more, the last workers idle
+while one still has many records."""
 
 LANES_PER_THREAD = 4
-"""Of a partition, when keys have an order: more, and fewer keys share a lane; each costs a little."""
+"""Lanes of a partition whose keys have an order. With more lanes fewer keys share one, and each lane costs a little."""
 
 Settled = Callable[[str, Exception | None], None]
 HandOn = Callable[[Record, Failure, Settled], None]
-"""Sends a record to another topic: the record, why, and what to call when that is acknowledged or has failed, with the
-counter it belongs to, ``retried`` or ``dead``. Raises ProcessingError if it has nowhere to go."""
+"""Sends a record to another topic. Takes the record, why its handler failed, and a callback for the acknowledgement or
+the error; the callback gets the counter, ``retried`` or ``dead``. Raises ProcessingError if the record has no next
+topic."""
 
 
 class Chunk:
-    """Records of a cell in one lane that nobody has taken; `tries` is how often the first was tried."""
+    """Records of a cell in one lane that no worker has taken; `tries` counts the attempts at the first of them."""
 
     __slots__ = ("at", "cell", "records", "tries")
 
@@ -51,8 +52,8 @@ class Lane:
     Attributes
     ----------
     held
-        Whether workers may not be offered it: they are already, or one has taken from it that has not finished, or its
-        first record is to be tried again later.
+        Whether the lane must not be offered to workers: it is offered already, a worker has not finished its slice, or
+        its first record waits for its next attempt.
     """
 
     __slots__ = ("chunks", "held", "shared")
@@ -70,9 +71,10 @@ class Slice:
     Attributes
     ----------
     tries
-        How often the first was tried before.
+        Earlier attempts at the first record.
     left
-        Whether the worker has let go of the lane before the end, as a record of it is to be tried again later.
+        Whether the worker has released the lane before the end of the slice, because a record waits for its next
+        attempt.
     """
 
     lane: Lane
@@ -84,7 +86,7 @@ class Slice:
 
 @dataclass(slots=True)
 class Counts:
-    """Records by what came of them; `tries_again` counts local retries, `stalled` handlers that were abandoned."""
+    """Records by how they ended; `tries_again` counts local retries, `stalled` abandoned handlers."""
 
     records: int = 0
     done: int = 0
@@ -94,12 +96,12 @@ class Counts:
     stalled: int = 0
 
 
-class Board:
-    """Thread-safe."""
+class WorkQueue:
+    """Records between the thread that brings them and the workers that handle them. Thread-safe."""
 
     def __init__(self, settings: Settings, hand_on: HandOn, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
-        self._hand_on = hand_on
+        self._send_on = hand_on
         self._clock = clock
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
@@ -107,23 +109,23 @@ class Board:
         self._window = Window(settings.window_cells, clock)
         self._lanes: dict[object, Lane] = {}
         self._ready: deque[Lane] = deque()
-        self._paused: list[tuple[float, int, Lane]] = []
-        self._again: list[tuple[float, int, Chunk]] = []
+        self._lanes_backing_off: list[tuple[float, int, Lane]] = []
+        self._retries: list[tuple[float, int, Chunk]] = []
         self._number = 0
         self._record_s = TAKE_S
         self._closed = False
         self._error: BaseException | None = None
         self.counts = Counts()
 
-    # The one who brings records
+    # For the thread that brings records
 
     def put(self, records: Iterable[Record]) -> None:
-        """Bring all records, cell by cell, each when there is room in the window; return when all are settled.
+        """Admit all records, cell by cell, each when the window has room; return when all are settled.
 
         Raises
         ------
         ProcessingError, BrokerError
-            When a record can neither be handled nor be handed on: the first such error.
+            The first error of a record that could neither be handled nor be handed on.
         """
         try:
             for cell in cells_of(records, self._settings.cell_records):
@@ -141,30 +143,30 @@ class Board:
             raise
 
     def abort(self, error: BaseException) -> None:
-        """Nothing more is to be taken."""
+        """End the work: workers get no more records, and :meth:`put` raises `error`."""
         with self._lock:
             self._fail(error)
 
     @property
     def most_in_flight(self) -> int:
-        """Records that were in the window at most."""
+        """The most records that the window held."""
         return self._window.most_records
 
     @property
     def oldest_s(self) -> float:
-        """How long a cell stayed in the window at most."""
+        """The longest time a cell stayed in the window."""
         return self._window.oldest_s
 
     @property
     def positions(self) -> dict[tuple[str, int], int]:
-        """By topic and partition, the offset up to which everything is done."""
+        """By topic and partition, the offset up to which all records are done."""
         with self._lock:
             return self._window.positions
 
-    # Workers
+    # For workers
 
     def take(self) -> Slice | None:
-        """The next records to handle, waiting for them; None when there will be none."""
+        """Wait for the next records to handle; None when the work is over."""
         with self._lock:
             while True:
                 if self._error is not None or (self._closed and self._window.empty):
@@ -175,7 +177,7 @@ class Board:
                 self._work.wait(due_s)
 
     def finished(self, taken: Slice, done: int, seconds: float) -> None:
-        """A worker is through with a slice: so many of its records are done. To be called once for each slice."""
+        """A worker ends its slice, with `done` records done. Called once for each slice."""
         with self._lock:
             self.counts.done += done
             if done:
@@ -186,19 +188,19 @@ class Board:
                 self._offer(taken.lane)
 
     def failed(self, taken: Slice, at: int, error: Exception) -> bool:
-        """The handler failed for a record of a slice; whether the worker has to leave the rest of the slice alone."""
+        """The handler failed for a record of a slice. Returns whether the worker must release the rest of the slice."""
         record, tries = taken.records[at], (taken.tries if at == 0 else 0) + 1
         fatal = isinstance(error, self._settings.fatal)
         if not fatal and tries <= self._settings.max_local_retries:
             pause_s = self._settings.backoff.seconds(tries)
             log.info("%s: attempt %d failed, again in %.1f s: %r", record, tries, pause_s, error)
             with self._lock:
-                return self._try_again(taken, at, tries, pause_s)
-        self._on(taken.cell, record, error, fatal)
+                return self._retry_later(taken, at, tries, pause_s)
+        self._hand_on(taken.cell, record, error, fatal)
         return False
 
     def stalled(self, taken: Slice, at: int, done: int, seconds: float, ran_s: float) -> None:
-        """A worker was abandoned over a record of its slice: finish the slice, with its rest left to others."""
+        """A worker was abandoned over a record of its slice: end the slice, and leave its rest to other workers."""
         log.warning("%s: its handler has not returned for %.1f s and is abandoned", taken.records[at], ran_s)
         error = HandlerStalledError(f"the handler has not returned within stall_timeout_ms, for {ran_s * 1000:.0f} ms")
         with self._lock:
@@ -239,7 +241,7 @@ class Board:
         self._offer(lane)
 
     def _offer(self, lane: Lane) -> None:
-        """Let workers take from a lane, if there is something and nobody holds it."""
+        """Offer a lane to workers, if it has records and is not held."""
         if lane.chunks and not lane.held:
             lane.held = True
             self._ready.append(lane)
@@ -260,38 +262,38 @@ class Board:
             self._ready.popleft()
             lane.held = False
         if self._ready:
-            self._work.notify()  # there is something for another worker, too
+            self._work.notify()  # another worker can take a slice too
         return taken
 
-    def _try_again(self, taken: Slice, at: int, tries: int, pause_s: float) -> bool:
+    def _retry_later(self, taken: Slice, at: int, tries: int, pause_s: float) -> bool:
         self.counts.tries_again += 1
         self._number += 1
         due = self._clock() + pause_s
-        again = Chunk(taken.cell, (taken.records[at],), tries)
+        retry = Chunk(taken.cell, (taken.records[at],), tries)
         if taken.lane.shared:
-            heapq.heappush(self._again, (due, self._number, again))
+            heapq.heappush(self._retries, (due, self._number, retry))
             self._work.notify()
             return False
         if at + 1 < len(taken.records):
             taken.lane.chunks.appendleft(Chunk(taken.cell, taken.records[at + 1 :]))
-        taken.lane.chunks.appendleft(again)
+        taken.lane.chunks.appendleft(retry)
         taken.left = True
-        heapq.heappush(self._paused, (due, self._number, taken.lane))
+        heapq.heappush(self._lanes_backing_off, (due, self._number, taken.lane))
         self._work.notify()
         return True
 
     def _resume(self) -> float | None:
-        """Offer what has waited long enough; seconds until the next, or None."""
+        """Offer the lanes and retries that are due; seconds until the next one, or None."""
         now = self._clock()
-        while self._paused and self._paused[0][0] <= now:
-            lane = heapq.heappop(self._paused)[2]
+        while self._lanes_backing_off and self._lanes_backing_off[0][0] <= now:
+            lane = heapq.heappop(self._lanes_backing_off)[2]
             lane.held = False
             self._offer(lane)
-        while self._again and self._again[0][0] <= now:
+        while self._retries and self._retries[0][0] <= now:
             lane = self._lanes[None]
-            lane.chunks.appendleft(heapq.heappop(self._again)[2])
+            lane.chunks.appendleft(heapq.heappop(self._retries)[2])
             self._offer(lane)
-        due = [heap[0][0] for heap in (self._paused, self._again) if heap]
+        due = [heap[0][0] for heap in (self._lanes_backing_off, self._retries) if heap]
         return max(0.0, min(due) - now) if due else None
 
     def _settle(self, cell: Cell, records: int) -> None:
@@ -313,7 +315,7 @@ class Board:
 
     # Without the lock, which `settled` takes
 
-    def _on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
+    def _hand_on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
         def settled(counter: str, problem: Exception | None) -> None:
             with self._lock:
                 if problem is not None:
@@ -323,7 +325,7 @@ class Board:
                 self._settle(cell, 1)
 
         try:
-            self._hand_on(record, Failure.of(error, fatal), settled)
+            self._send_on(record, Failure.of(error, fatal), settled)
         except Exception as problem:  # noqa: BLE001 - raised by put()
             problem.__cause__ = error
             self.abort(problem)

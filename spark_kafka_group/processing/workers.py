@@ -1,4 +1,4 @@
-"""Those who call the handler: threads, or coroutines if it is an ``async def``."""
+"""Workers that call the handler: threads, or coroutines if it is an ``async def``."""
 
 from __future__ import annotations
 
@@ -12,55 +12,54 @@ from typing import Any, Protocol
 from spark_kafka_group.errors import ProcessingError
 from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.work_queue import Board, Slice
+from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 WATCHED_EVERY_S = 1.0
 MOST_ABANDONED = 1000
-"""Threads whose handler hangs cannot be ended. With so many in one task something else is wrong than a record."""
-
+"""A thread whose handler hangs cannot be ended. So many in one task are not the fault of single records."""
 
 ENDED_WITHIN_S = 10.0
-"""A task that fails waits so long for handlers that are still at work, and then leaves them."""
+"""How long a task that fails waits for handlers that still run."""
 
 
 class Workers(Protocol):
-    """Takes from a board until there is nothing left."""
+    """Takes records from the queue until the work is over."""
 
     def running(self) -> contextlib.AbstractContextManager[None]:
-        """While in this block they work; leaving it waits for those that are not abandoned."""
+        """Run the workers in this block; leaving it waits for all that are not abandoned."""
 
     def latencies(self) -> Latencies:
-        """Of all calls of the handler, those that failed included."""
+        """Durations of all calls of the handler, also of those that failed."""
 
 
 class _Thread:
     """One thread that calls the handler for one record after the other."""
 
-    def __init__(self, board: Board, handler: Callable[[Record], Any]) -> None:
-        self._board = board
+    def __init__(self, queue: WorkQueue, handler: Callable[[Record], Any]) -> None:
+        self._queue = queue
         self._handler = handler
         self._taken: Slice | None = None
         self._at = 0
         self._done = 0
         self._began = 0
         self._first = 0
-        # Who empties it says what came of the call: this thread, or the one that abandons it.
+        # Whoever empties this list reports how the call ended: this thread, or the thread that abandons it.
         self._call: list[None] = []
         self.latencies = Latencies()
         self.thread = threading.Thread(target=self._run, name="groupkafka-handler", daemon=True)
 
     def _run(self) -> None:
         try:
-            while (taken := self._board.take()) is not None:
+            while (taken := self._queue.take()) is not None:
                 self._taken, self._done = taken, 0
                 if not self._handle(taken):
                     return
-                self._board.finished(taken, self._done, (time.perf_counter_ns() - self._first) / 1e9)
+                self._queue.finished(taken, self._done, (time.perf_counter_ns() - self._first) / 1e9)
         except BaseException as error:  # noqa: BLE001 - raised by put(), a SystemExit of a handler's included
-            self._board.abort(error)
+            self._queue.abort(error)
 
     def _handle(self, taken: Slice) -> bool:
-        """Whether this thread was not abandoned meanwhile."""
+        """Handle a slice. Returns False if this thread was abandoned meanwhile."""
         handler, add = self._handler, self.latencies.add
         self._first = began = time.perf_counter_ns()
         for at, record in enumerate(taken.records):
@@ -69,7 +68,7 @@ class _Thread:
             error: Exception | None = None
             try:
                 handler(record)
-            except Exception as raised:  # noqa: BLE001 - what it may raise is the handler's own matter
+            except Exception as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
             try:
@@ -80,7 +79,7 @@ class _Thread:
             began = ended
             if error is None:
                 self._done += 1
-            elif self._board.failed(taken, at, error):
+            elif self._queue.failed(taken, at, error):
                 break
             else:
                 began = time.perf_counter_ns()
@@ -98,19 +97,19 @@ class _Thread:
         except IndexError:
             return False
         self.latencies.add(ran_ns)
-        self._board.stalled(taken, at, self._done, (now - self._first) / 1e9, ran_ns / 1e9)
+        self._queue.stalled(taken, at, self._done, (now - self._first) / 1e9, ran_ns / 1e9)
         return True
 
 
 class Threads:
-    """A pool of so many threads, in which those that hang are replaced."""
+    """A pool of threads. A thread that hangs is replaced."""
 
-    def __init__(self, board: Board, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> None:
-        self._board = board
+    def __init__(self, queue: WorkQueue, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> None:
+        self._queue = queue
         self._handler = handler
         self._stall_timeout_ms = stall_timeout_ms
         self._over = threading.Event()
-        self._threads = [_Thread(board, handler) for _ in range(threads)]
+        self._threads = [_Thread(queue, handler) for _ in range(threads)]
         self._gone: list[_Thread] = []
 
     @contextlib.contextmanager
@@ -138,25 +137,24 @@ class Threads:
             for index, worker in enumerate(self._threads):
                 if worker.abandon(self._stall_timeout_ms * 1_000_000):
                     self._gone.append(worker)
-                    self._threads[index] = _Thread(self._board, self._handler)
+                    self._threads[index] = _Thread(self._queue, self._handler)
                     self._threads[index].thread.start()
             if len(self._gone) > MOST_ABANDONED:
-                self._board.abort(
+                self._queue.abort(
                     ProcessingError(
-                        f"{len(self._gone)} handlers of one task hang: see what they wait for, and give their calls a "
-                        f"timeout"
+                        f"{len(self._gone)} handlers of one task hang: look at their calls, and give each a timeout"
                     )
                 )
                 return
 
 
 class Coroutines:
-    """So many coroutines of an ``async def`` handler at once, on the event loop of one thread."""
+    """Up to `most` coroutines of an ``async def`` handler at once, on the event loop of one thread."""
 
     def __init__(
-        self, board: Board, handler: Callable[[Record], Awaitable[Any]], most: int, stall_timeout_ms: int
+        self, queue: WorkQueue, handler: Callable[[Record], Awaitable[Any]], most: int, stall_timeout_ms: int
     ) -> None:
-        self._board = board
+        self._queue = queue
         self._handler = handler
         self._most = most
         self._stall_s = stall_timeout_ms / 1000
@@ -178,7 +176,7 @@ class Coroutines:
         try:
             asyncio.run(self._work())
         except BaseException as error:  # noqa: BLE001 - raised by put()
-            self._board.abort(error)
+            self._queue.abort(error)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -186,7 +184,7 @@ class Coroutines:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await free.acquire()
-                taken = await loop.run_in_executor(None, self._board.take)
+                taken = await loop.run_in_executor(None, self._queue.take)
                 if taken is None:
                     return
                 tasks.create_task(self._handle(taken, free))
@@ -199,33 +197,33 @@ class Coroutines:
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
                         await self._handler(record)
-                except Exception as error:  # noqa: BLE001 - what it may raise is the handler's own matter
+                except Exception as error:  # noqa: BLE001 - a handler may raise anything
                     ran_ns = time.perf_counter_ns() - began
                     self._latencies.add(ran_ns)
                     if limit.expired():
-                        self._board.stalled(taken, at, done, (time.perf_counter_ns() - first) / 1e9, ran_ns / 1e9)
+                        self._queue.stalled(taken, at, done, (time.perf_counter_ns() - first) / 1e9, ran_ns / 1e9)
                         return
-                    if self._board.failed(taken, at, error):
+                    if self._queue.failed(taken, at, error):
                         break
                 else:
                     self._latencies.add(time.perf_counter_ns() - began)
                     done += 1
-            self._board.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
+            self._queue.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
         finally:
             free.release()
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:
-    """Wait for threads, of which some may be in a handler when another one's failure ended the work."""
+    """Wait for threads. Some may still be in a handler when the failure of another ended the work."""
     deadline = time.monotonic() + ENDED_WITHIN_S
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def workers_for(board: Board, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> Workers:
-    """Those that fit the handler."""
+def workers_for(queue: WorkQueue, handler: Callable[[Record], Any], threads: int, stall_timeout_ms: int) -> Workers:
+    """Coroutines for an ``async def`` handler, else threads."""
     kind = Coroutines if is_async(handler) else Threads
-    return kind(board, handler, threads, stall_timeout_ms)
+    return kind(queue, handler, threads, stall_timeout_ms)
 
 
 def is_async(handler: Callable[..., Any]) -> bool:

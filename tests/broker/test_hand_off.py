@@ -16,7 +16,7 @@ from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff, check_topics
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 
 
@@ -32,10 +32,10 @@ def settings_for(kafka, topic, **more):
 
 def process(handler, records, settings):
     with HandOff(settings, 7).connected() as hand_off:
-        board = Board(settings, hand_off)
-        with workers_for(board, handler, settings.threads, settings.stall_timeout_ms).running():
-            board.put(records)
-        return board.counts
+        queue = WorkQueue(settings, hand_off)
+        with workers_for(queue, handler, settings.threads, settings.stall_timeout_ms).running():
+            queue.put(records)
+        return queue.counts
 
 
 @contextlib.contextmanager

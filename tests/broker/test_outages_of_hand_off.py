@@ -23,7 +23,7 @@ from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import delivery
@@ -121,13 +121,13 @@ class Task:
         """Counts, or the error, and how long it took since brokers went."""
         records = [Record(b"%d" % n, b"v", self.topic, 0, n, 0, 0) for n in range(COUNT)]
         with HandOff(self._settings, 0, self._outlives).connected() as hand_off:
-            board = Board(self._settings, self._counting(hand_off))
-            with workers_for(board, self._handler, 4, self._settings.stall_timeout_ms).running():
+            queue = WorkQueue(self._settings, self._counting(hand_off))
+            with workers_for(queue, self._handler, 4, self._settings.stall_timeout_ms).running():
                 try:
-                    board.put(records)
+                    queue.put(records)
                 except ProcessingError as error:
                     return error
-        return board.counts
+        return queue.counts
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
-from spark_kafka_group.executor.corrupt.on_corrupt_record import LeftOut
+from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.executor.corrupt.search import Search
 from spark_kafka_group.executor.read import records
 from spark_kafka_group.offsets import OffsetRange, TopicPartition

@@ -13,7 +13,7 @@ from spark_kafka_group.errors import HandlerStalledError, OptionError, Processin
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.work_queue import Board
+from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 
 SOON = Backoff(1, 2)
@@ -47,11 +47,11 @@ class Elsewhere:
 
 def work(handler, of, hand_on=None, **more):
     told = settings_of(**more)
-    board = Board(told, hand_on or Elsewhere())
-    workers = workers_for(board, handler, told.threads, told.stall_timeout_ms)
+    queue = WorkQueue(told, hand_on or Elsewhere())
+    workers = workers_for(queue, handler, told.threads, told.stall_timeout_ms)
     with workers.running():
-        board.put(of)
-    return board, workers
+        queue.put(of)
+    return queue, workers
 
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
@@ -69,13 +69,13 @@ def test_each_record_is_handled_once_and_in_the_order_that_was_asked_for(orderin
         note(record)
 
     of = records(2000)
-    board, workers = work(note if kind == "def" else note_later, of, ordering=ordering)
+    queue, workers = work(note if kind == "def" else note_later, of, ordering=ordering)
     assert Counter(r for rs in seen.values() for r in rs) == Counter(of)
     if ordering != "unordered":
         assert all([r.offset for r in rs] == sorted(r.offset for r in rs) for rs in seen.values())
-    assert (board.counts.records, board.counts.done) == (2000, 2000)
-    assert board.most_in_flight <= 80
-    assert board.positions == {("t", p): len([r for r in of if r.partition == p]) for p in range(3)}
+    assert (queue.counts.records, queue.counts.done) == (2000, 2000)
+    assert queue.most_in_flight <= 80
+    assert queue.positions == {("t", p): len([r for r in of if r.partition == p]) for p in range(3)}
     assert sum(workers.latencies().counts) == 2000
 
 
@@ -134,9 +134,9 @@ def test_a_handler_that_fails_twice_is_tried_a_third_time(ordering):
 
     of = records(200)
     elsewhere = Elsewhere()
-    board, _ = work(noted, of, elsewhere, ordering=ordering)
+    queue, _ = work(noted, of, elsewhere, ordering=ordering)
     assert elsewhere.sent == []
-    assert (board.counts.done, board.counts.tries_again) == (200, 2 * len([r for r in of if r.offset % 5 == 0]))
+    assert (queue.counts.done, queue.counts.tries_again) == (200, 2 * len([r for r in of if r.offset % 5 == 0]))
     if ordering == "partition":  # what comes after a record waits for it
         for p in range(3):
             assert [r.offset for r in order if r.partition == p] == list(
@@ -150,8 +150,8 @@ def test_every_record_is_done_or_handed_on_however_many_fail(poison_per_mille, o
     of = records(1000)
     handler = Flaky(10**9, lambda record: int(record.value) % 1000 < poison_per_mille)
     elsewhere = Elsewhere("retried")
-    board, _ = work(handler, of, elsewhere, ordering=ordering, max_local_retries=1)
-    counts = board.counts
+    queue, _ = work(handler, of, elsewhere, ordering=ordering, max_local_retries=1)
+    counts = queue.counts
     assert counts.records == counts.done + counts.retried + counts.dead == 1000
     assert counts.retried == len(elsewhere.sent) == poison_per_mille
     assert counts.tries_again == poison_per_mille
@@ -161,8 +161,8 @@ def test_every_record_is_done_or_handed_on_however_many_fail(poison_per_mille, o
 def test_a_fatal_exception_is_not_tried_again():
     handler = Flaky(10**9, lambda record: record.offset == 3, error=KeyError)
     elsewhere = Elsewhere()
-    board, _ = work(handler, records(30), elsewhere, fatal=(LookupError,))
-    assert board.counts.tries_again == 0
+    queue, _ = work(handler, records(30), elsewhere, fatal=(LookupError,))
+    assert queue.counts.tries_again == 0
     assert [f.fatal for _, f in elsewhere.sent] == [True] * 3
 
 
@@ -195,12 +195,12 @@ def test_a_handler_that_hangs_is_abandoned_and_the_rest_goes_on(ordering, caplog
 
     elsewhere = Elsewhere()
     try:
-        board, _ = work(
+        queue, _ = work(
             handler, records(90), elsewhere, ordering=ordering, stall_timeout_ms=100, max_local_retries=1, threads=4
         )
     finally:
         never.set()
-    counts = board.counts
+    counts = queue.counts
     assert (counts.done, counts.dead, counts.stalled) == (87, 3, 6)
     assert {f.exception for _, f in elsewhere.sent} == {f"{HandlerStalledError.__module__}.HandlerStalledError"}
     assert max(calls.values()) == 2
@@ -219,8 +219,8 @@ def test_a_coroutine_that_hangs_is_cancelled():
                 raise
 
     elsewhere = Elsewhere()
-    board, _ = work(handler, records(90), elsewhere, stall_timeout_ms=50, max_local_retries=0)
-    assert (board.counts.done, board.counts.dead, board.counts.stalled) == (87, 3, 3)
+    queue, _ = work(handler, records(90), elsewhere, stall_timeout_ms=50, max_local_retries=0)
+    assert (queue.counts.done, queue.counts.dead, queue.counts.stalled) == (87, 3, 3)
     assert len(cancelled) == 3
 
 
@@ -262,13 +262,13 @@ def test_whatever_fails_how_often_each_record_ends_once(ordering, threads, size,
             ended[record.partition, record.key].append(record.offset)
 
     elsewhere = Elsewhere()
-    board, _ = work(
+    queue, _ = work(
         handler, of, elsewhere, ordering=ordering, threads=threads, cell_records=size, window_cells=window_cells,
         backoff=Backoff(0.01, 0.02),
     )  # fmt: skip
-    assert board.counts.done == sum(len(offsets) for offsets in ended.values())
+    assert queue.counts.done == sum(len(offsets) for offsets in ended.values())
     assert sorted(r.offset for r, _ in elsewhere.sent) == [r.offset for r in of if failures[r] > 2]
-    assert board.counts.done + board.counts.dead == len(of)
+    assert queue.counts.done + queue.counts.dead == len(of)
     assert all(tries[r] == min(failures[r], 2) + 1 for r in of)
     if ordering != "unordered":
         assert all(offsets == sorted(offsets) for offsets in ended.values())

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pyspark import TaskContext
 
 from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.options import Options
 from spark_kafka_group.retry_topics import dead_letter_topic, main_topic
 from spark_kafka_group.wire.delivery import Delivery
-
-if TYPE_CHECKING:
-    from spark_kafka_group.executor.corrupt.on_corrupt_record import LeftOut
 
 NEXT_OFFSET = "groupkafka.next.offset"
 """Header of our own: the offset, as text, at which reading went on."""

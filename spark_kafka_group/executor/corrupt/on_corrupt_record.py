@@ -14,13 +14,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import batch_headers, decode
-from spark_kafka_group.executor.corrupt.search import Found, LeaderChangedError, Search, Seen
+from spark_kafka_group.executor.corrupt.damage import Damage, WayOn
+from spark_kafka_group.executor.corrupt.left_out import LeftOut
+from spark_kafka_group.executor.corrupt.search import Found, LeaderChangedError, Search
+from spark_kafka_group.executor.corrupt.surroundings import Surroundings
 from spark_kafka_group.executor.fetcher import SILENCE, Chunk, Fetcher
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions, Options
@@ -38,45 +40,8 @@ ADVICE = (
 )
 ASKED_AGAIN = 3
 """How often a broker that has nothing for an offset may change its mind, before what it has nothing for is left out."""
-MOST_OF_AN_UNKNOWN_END = 1 << 19
-"""Bytes that are kept of a record batch whose end is not known."""
 LONGEST_PAUSE_S = 5.0
 """Between two searches for the way on, while the broker is silent."""
-
-
-class WayOn(NamedTuple):
-    """Where to go on within a chunk."""
-
-    chunk: Chunk
-    """The one that was decoded, or one that has more of the log."""
-    position: int
-    """Byte of its records."""
-    start: int
-    """First offset wanted from there on."""
-    anew: bool = False
-    """Whether the fetcher was told where to go on behind the chunk, whatever it thought of it before."""
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """Offsets of one partition that were not read, ``first <= offset < following``, and why.
-
-    Attributes
-    ----------
-    raw
-        The bytes of their record batch, as far as they came and its end is known.
-    """
-
-    tp: TopicPartition
-    first: int
-    following: int
-    error: CorruptRecordError
-    raw: bytes
-
-    def __str__(self) -> str:
-        if self.following <= self.first:
-            return f"{self.tp}: {len(self.raw)} bytes before offset {self.following}"
-        return f"{self.tp}: offsets {self.first} to {self.following - 1}"
 
 
 class Remedy:
@@ -109,6 +74,7 @@ class Remedy:
         self._outage = outage
         self._searching: Search | None = None
         self._make_search: Callable[[], Search] = partial(Search, options.client, twin, connect, fetcher.epochs, outage)
+        self._surroundings = Surroundings(twin.scan, self._search)
         self._dead_letters: DeadLetters | None = None
         if self._policy == DEAD_LETTER:
             from spark_kafka_group.executor.corrupt.dead_letter_sender import DeadLetters
@@ -121,74 +87,87 @@ class Remedy:
         self._ranges = 0
         self._offsets = 0
 
-    def after(self, chunk: Chunk, begin: int, start: int, position: int, error: CorruptRecordError) -> WayOn | None:
-        """Leave out the record batch at a byte of `chunk`, or as much as has to be left out with it.
+    def after(
+        self, chunk: Chunk, error: CorruptRecordError, *, decoded_from: int, wanted: int, damaged_at: int
+    ) -> WayOn | None:
+        """Leave out the record batch at a byte of `chunk`, and with it as little as possible.
 
         Parameters
         ----------
-        begin, start
-            Byte from which `chunk` has been decoded without an error, and the first offset that was wanted there.
-        position
-            Byte where the record batch begins.
         error
-            What is wrong there.
+            Why the record batch cannot be read.
+        decoded_from
+            Byte from which `chunk` was decoded without an error.
+        wanted
+            The first offset wanted from that byte on.
+        damaged_at
+            Byte where the record batch begins.
 
         Returns
         -------
         WayOn or None
-            None when there is no more to decode in `chunk`: if more of the partition is to be read, the fetcher has
-            been told from where on.
+            None when `chunk` has nothing more to decode. If more of the partition is wanted, the fetcher has its
+            position.
 
         Raises
         ------
         CorruptRecordError
             With onCorruptRecord=fail.
         BrokerError, ReadError
-            When brokers do not answer, or the dead-letter topic does not take what was left out.
+            When brokers do not answer, or the dead-letter topic does not take the record.
         """
-        tp, records = chunk.tp, chunk.records
-        bad = batch_headers.at(self._scan, tp, records, position)
-        at, first = (-1, -1) if bad is None else (bad.base_offset, error.offset)
-        if bad is None:  # its offset is no more certain than its length
-            _, first = self._scan(tp.topic, tp.partition, records[begin:position])
-            at = first if first > start else -1  # record batches before `start` were hopped over, bad ones too
-        first = max(first, start, self._read_to.get(tp, 0))
+        damage = self._damage(chunk, error, decoded_from, wanted, damaged_at)
         try:
-            return self._way_on(chunk, position, bad, at, first, error)
+            return self._way_on(damage)
         except LeaderChangedError:
-            self._ask_next_leader(tp, first)
+            self._ask_next_leader(damage.tp, damage.first)
             return None
 
-    def _way_on(
-        self,
-        chunk: Chunk,
-        position: int,
-        bad: batch_headers.Frame | None,
-        at: int,
-        first: int,
-        error: CorruptRecordError,
-    ) -> WayOn | None:
+    def _damage(
+        self, chunk: Chunk, error: CorruptRecordError, decoded_from: int, wanted: int, damaged_at: int
+    ) -> Damage:
         tp, records = chunk.tp, chunk.records
-        if first >= chunk.end:
-            self._fetcher.go_on(tp, chunk.end, chunk.end)  # what it took for the next offset may be part of the damage
+        header = batch_headers.at(self._scan, tp, records, damaged_at)
+        least: int | None
+        if header is not None:
+            least, first = header.base_offset, error.offset
+        else:  # its offset is no more certain than its length
+            _, first = self._scan(tp.topic, tp.partition, records[decoded_from:damaged_at])
+            least = first if first > wanted else None  # the decoder skips batches before `wanted`, damaged ones too
+        return Damage(chunk, damaged_at, header, least, max(first, wanted, self._read_to.get(tp, 0)), error)
+
+    def _way_on(self, damage: Damage) -> WayOn | None:
+        tp, first, end = damage.tp, damage.first, damage.chunk.end
+        if first >= end:
+            self._fetcher.go_on(tp, end, end)  # the fetcher's next offset may come from the damaged bytes
             return None
-        if not records and self._can_be_reached(tp, first):
+        if not damage.records and self._can_be_reached(tp, first):
             return None
         if self._policy == FAIL:
-            told = f"{error.problem}. {ADVICE}"
-            raise CorruptRecordError(tp.topic, tp.partition, first, told) from error
-        earlier = None if bad is None else batch_headers.before_an_earlier(records, bad, error.offset)
-        if bad is None or (
-            earlier is None and not batch_headers.ends_there(self._scan, tp, records, bad, self._largest)
+            message = f"{damage.error.problem}. {ADVICE}"
+            raise CorruptRecordError(tp.topic, tp.partition, first, message) from damage.error
+        if damage.header is None:
+            return self._search_on(damage)
+        earlier = batch_headers.before_an_earlier(damage.records, damage.header, damage.error.offset)
+        if earlier is None and not batch_headers.ends_there(
+            self._scan, tp, damage.records, damage.header, self._largest
         ):
-            return self._look_for_more(chunk, position, bad, at, first, error)
-        following = max(first, bad.next_offset if earlier is None else earlier)
-        self._leave_out(LeftOut(tp, first, min(following, chunk.end), error, bytes(records[position : bad.end])))
-        if chunk.aborted and (earlier is None or (earlier > first and batch_headers.is_control(records, bad))):
-            # It may have been the marker that ends an aborted transaction. The next response tells which are left.
+            return self._search_on(damage)
+        return self._behind(damage, damage.header, earlier)
+
+    def _behind(self, damage: Damage, header: batch_headers.Frame, earlier: int | None) -> WayOn | None:
+        """Go on at the next record batch of the chunk; `earlier` is its offset where that of `header` is damaged."""
+        tp, chunk, first = damage.tp, damage.chunk, damage.first
+        following = max(first, header.next_offset if earlier is None else earlier)
+        raw = bytes(damage.records[damage.byte : header.end])
+        self._leave_out(LeftOut(tp, first, min(following, chunk.end), damage.error, raw))
+        if chunk.aborted and (
+            earlier is None or (earlier > first and batch_headers.is_control(damage.records, header))
+        ):
+            # It may be the marker that ends an aborted transaction. The next response says which transactions remain.
             self._fetcher.go_on(tp, following, following)
             return None
-        return WayOn(chunk, bad.end, following)
+        return WayOn(chunk, header.end, following)
 
     def shown(self, silent: Chunk) -> Chunk | None:
         """Bytes of the log from before an offset that the broker is silent about, if they show why.
@@ -213,7 +192,7 @@ class Remedy:
         tp, first = silent.tp, silent.start
         problem, position = None, 0
         chunk = silent._replace(silent=False)
-        seen = self._seen_before(tp, first)
+        seen = self._surroundings.seen_before(tp, first)
         if seen is not None:
             chunk = chunk._replace(asked=seen.asked, records=seen.records, aborted=seen.aborted, problem=None)
             position, at = batch_headers.past(self._scan, tp, seen.records, first)
@@ -238,7 +217,7 @@ class Remedy:
         """Why there is no record batch at a byte of `chunk`, if that is so: it would reach beyond one that the broker
         finds, and nothing in between can be read."""
         within = batch_headers.found_again(chunk.records, position, found.header)
-        if not within or self._hidden(chunk, position, position + within, first + 1, first):
+        if within is None or self._surroundings.hidden(chunk, position, position + within, first + 1, first):
             return None
         return f"a batch reaches beyond the one that begins {within} bytes behind it"
 
@@ -256,121 +235,89 @@ class Remedy:
         if self._dead_letters is not None:
             self._dead_letters.close()
 
-    def _look_for_more(
-        self,
-        chunk: Chunk,
-        position: int,
-        bad: batch_headers.Frame | None,
-        at: int,
-        first: int,
-        error: CorruptRecordError,
-    ) -> WayOn | None:
-        """Go on at the next record batch of the range that a broker can find, or that leads to that one.
+    def _search_on(self, damage: Damage) -> WayOn | None:
+        """Go on at the next record batch of the range that a broker finds, or that leads to that one."""
+        ask_from, least = self._search_bounds(damage)
+        found, damage, target = self._located(damage, ask_from, least)
+        if target is not None and not damage.chunk.aborted:  # aborted transactions come with a new response only
+            linked = self._surroundings.linked(damage.chunk, damage.byte, target, least)
+            if linked is not None:
+                return self._on_from(damage, linked)
+        self._ask_for(found, damage)
+        return None
 
-        Parameters
-        ----------
-        at
-            Offset of the damaged one, or the least it can have; -1 if that is not known.
-        """
-        tp, end, records = chunk.tp, chunk.end, chunk.records
-        if at >= 0:
-            behind, least = (first if at < first else first + 1), at + 1
-        elif (tp, first) not in self._searched:
-            # What holds the first offset may be good, and what leads the broker to it be damaged.
-            behind, least = first + 1, 0
-            self._searched.add((tp, first))
-        else:
-            behind = least = first + 1
-        found, chunk, position, target = self._found(chunk, position, behind, least, first, error)
-        records = chunk.records
-        if found is not None and target and not chunk.aborted:  # or it has to be fetched anew, as above
-            reached = batch_headers.leading_to(
-                self._scan, tp, records, position, position + target, least, self._search().intact
-            )
-            if reached is not None:
-                following = max(reached.base_offset, first)
-                raw = bytes(records[position : reached.begin])
-                if following > first or bad is not None:  # or the damage ends before what is wanted begins
-                    self._leave_out(LeftOut(tp, first, min(following, end), error, raw))
-                self._go_on_behind(chunk, reached)
-                return WayOn(chunk, reached.begin, following, anew=True)
+    def _search_bounds(self, damage: Damage) -> tuple[int, int]:
+        """The offset to search from, and the least base offset that the next record batch may have."""
+        first, least = damage.first, damage.least_offset
+        if least is not None:
+            return (first if least < first else first + 1), least + 1
+        if (damage.tp, first) not in self._searched:
+            # The record batch of the first offset may be good, and the damage be before it, on the broker's way to it.
+            self._searched.add((damage.tp, first))
+            return first + 1, 0
+        return first + 1, first + 1
+
+    def _on_from(self, damage: Damage, linked: batch_headers.Frame) -> WayOn:
+        """Decode the chunk from `linked` on."""
+        following = max(linked.base_offset, damage.first)
+        self._leave_out_before(following, damage, bytes(damage.records[damage.byte : linked.begin]))
+        self._go_on_behind(damage.chunk, linked)
+        return WayOn(damage.chunk, linked.begin, following, fetcher_redirected=True)
+
+    def _ask_for(self, found: Found | None, damage: Damage) -> None:
+        """Have the fetcher ask for the record batch that the broker finds, or end the range where it finds none."""
+        tp, first, end = damage.tp, damage.first, damage.chunk.end
         following = end if found is None else min(max(found.start, first), end)
-        raw = _bytes_of(records, position, bad, found)
-        if following > first or bad is not None:
-            self._leave_out(LeftOut(tp, first, following, error, raw))
+        self._leave_out_before(following, damage, damage.raw(b"" if found is None else found.header))
         if found is None or found.start >= end:
-            log.warning("%s: nothing can be read from offset %d to the end of this task's range, %d", tp, first, end)
+            log.warning("%s: no record from offset %d to the end of this task's range, %d, can be read", tp, first, end)
             self._fetcher.go_on(tp, end, end)
         else:
             self._fetcher.go_on(tp, found.ask_at, following)
-        return None
 
-    def _found(
-        self, chunk: Chunk, position: int, behind: int, least: int, first: int, error: CorruptRecordError
-    ) -> tuple[Found | None, Chunk, int, int]:
-        """The next record batch that the broker finds, and where it is in a chunk: the chunk, the byte of the damage in
-        it, and how many bytes behind the record batch begins, 0 where it is not in it.
+    def _leave_out_before(self, following: int, damage: Damage, raw: bytes) -> None:
+        """Leave out the offsets before `following`: none if the damage ends before the first wanted offset."""
+        if following > damage.first or damage.header is not None:
+            end = min(following, damage.chunk.end)
+            self._leave_out(LeftOut(damage.tp, damage.first, end, damage.error, raw))
 
-        What it is in is the chunk at hand, or one with more of the log, which is asked for only where the broker was
-        silent about an offset in between.
+    def _located(self, damage: Damage, ask_from: int, least: int) -> tuple[Found | None, Damage, int | None]:
+        """The next record batch that the broker finds, and the byte where it begins in a chunk, None if it is in none.
+
+        The chunk is that of `damage`, or one with more of the log. More is asked for only where the broker was silent
+        about an offset in between.
 
         Raises
         ------
         BrokerTimeoutError
-            When a broker is silent about what would be left out, for as long as reading may stall.
+            When a broker is silent about offsets that would be left out, for as long as reading may stall.
         """
-        tp, began, pause_s = chunk.tp, time.monotonic(), 0.1
+        began, pause_s = time.monotonic(), 0.1
         while True:
-            found = self._search().first_from(tp, behind, chunk.end, least)
-            unanswered = self._search().unanswered
-            target = 0 if found is None else batch_headers.found_again(chunk.records, position, found.header)
-            if not unanswered or (found is not None and found.start <= first):  # then nothing is left out
-                return found, chunk, position, target
+            found = self._search().first_from(damage.tp, ask_from, damage.chunk.end, least)
+            target = _byte_of(found, damage)
+            if not self._search().unanswered or (found is not None and found.start <= damage.first):
+                return found, damage, target  # in the second case no offset is left out
             if found is not None:
-                seen, its = (chunk, position) if target else self._wider(chunk, position, first)
-                target = batch_headers.found_again(seen.records, its, found.header)
-                if target and not self._hidden(seen, its, its + target, least, first):
-                    return found, seen, its, target
+                seen = damage if target is not None else self._surroundings.wider(damage)
+                target = _byte_of(found, seen)
+                if target is not None and not self._surroundings.hidden(
+                    seen.chunk, seen.byte, target, least, damage.first
+                ):
+                    return found, seen, target
             if self._outage is not None:
                 began = max(began, self._outage.over_at)
-            waited_s = time.monotonic() - began
-            if waited_s >= self._waits_s:
-                raise BrokerTimeoutError(
-                    f"{tp}: offset {first} cannot be read: {error.problem}. For {waited_s:.0f} s "
-                    f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for an offset "
-                    f"behind it, so it is not known what can be read there, and nothing is left out. {SILENCE}"
-                )
-            time.sleep(min(pause_s, self._waits_s - waited_s))
+            self._check_waited(damage, time.monotonic() - began)
+            time.sleep(min(pause_s, max(0.0, self._waits_s - (time.monotonic() - began))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
-    def _hidden(self, chunk: Chunk, position: int, target: int, least: int, first: int) -> bool:
-        """Whether something that can be read may be among the bytes that would be left out."""
-        reached = batch_headers.leading_to(
-            self._scan, chunk.tp, chunk.records, position, target, least, self._search().intact
-        )
-        end = target if reached is None or chunk.aborted else reached.begin
-        return batch_headers.hidden(self._scan, chunk.tp, chunk.records, position, end, first, self._search().intact)
-
-    def _wider(self, chunk: Chunk, position: int, first: int) -> tuple[Chunk, int]:
-        """More bytes of the log, with those of `chunk`, and the byte of the damage in them; `chunk` if none come."""
-        tp = chunk.tp
-        if not chunk.records:
-            before = self._seen_before(tp, first)
-            if before is None:
-                return chunk, position
-            more = chunk._replace(asked=before.asked, records=before.records, aborted=before.aborted)
-            position, _ = batch_headers.past(self._scan, tp, before.records, first)
-            return more, position
-        seen = self._search().seen(tp, chunk.asked)
-        if seen.records[: len(chunk.records)] != chunk.records:
-            return chunk, position
-        return chunk._replace(records=seen.records, aborted=seen.aborted), position
-
-    def _seen_before(self, tp: TopicPartition, offset: int) -> Seen | None:
-        """Bytes of the log from an offset before this one on; None if the broker sends none."""
-        before = self._search().before(tp, offset)
-        seen = None if before is None else self._search().seen(tp, before)
-        return seen if seen is not None and seen.records else None
+    def _check_waited(self, damage: Damage, waited_s: float) -> None:
+        if waited_s >= self._waits_s:
+            raise BrokerTimeoutError(
+                f"{damage.tp}: offset {damage.first} cannot be read: {damage.error.problem}. For {waited_s:.0f} s "
+                f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for an offset "
+                f"behind it, so it is not known what can be read there, and nothing is left out. {SILENCE}"
+            )
 
     def _go_on_behind(self, chunk: Chunk, batch: batch_headers.Frame) -> None:
         """Have the fetcher go on behind a chunk that is read on from `batch`."""
@@ -413,12 +360,7 @@ class Remedy:
         )  # fmt: skip
 
 
-def _bytes_of(records: memoryview, position: int, bad: batch_headers.Frame | None, found: Found | None) -> bytes:
-    """Of the bytes from `position` on those of one record batch."""
-    end = len(records) if bad is None else bad.end
-    rest, after = bytes(records[position:end]), bytes(records[end : end + batch_headers.HEADER_BYTES])
-    next_header = b"" if found is None else found.header
-    known_again = rest.find(next_header, 1) if next_header else -1
-    if known_again > 0:
-        return rest[:known_again]
-    return rest if bad is not None and next_header.startswith(after) else rest[:MOST_OF_AN_UNKNOWN_END]
+def _byte_of(found: Found | None, damage: Damage) -> int | None:
+    """Where a record batch that the broker finds begins in the chunk, behind the damage."""
+    behind = None if found is None else batch_headers.found_again(damage.records, damage.byte, found.header)
+    return None if behind is None else damage.byte + behind
