@@ -76,3 +76,9 @@ def test_every_install_that_a_text_names_works():
 def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
     (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "test"}
+
+
+def test_every_package_is_installed_with_its_folder():
+    folders = {file.parent for top in FOLDERS[:2] for file in (ROOT / top).rglob("__init__.py")}
+    installed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    assert sorted(installed) == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
