@@ -78,10 +78,18 @@ class Committer:
     """
 
     def __init__(
-        self, group_id: str, reader: str, hooks: Hooks, events: EventLog, metrics: Metrics, epochs: LeaderEpochs
+        self,
+        group_id: str,
+        reader: str,
+        client: GroupClient,
+        hooks: Hooks,
+        events: EventLog,
+        metrics: Metrics,
+        epochs: LeaderEpochs,
     ) -> None:
         self.group_id = group_id
         self._reader = reader
+        self._client = client
         self._hooks = hooks
         self._events = events
         self._metrics = metrics
@@ -119,7 +127,6 @@ class Committer:
     def correct(
         self,
         offsets: Mapping[TopicPartition, int],
-        client: GroupClient,
         generation: int,
         batch: int,
         without: int | None = None,
@@ -145,7 +152,7 @@ class Committer:
         """
         if not offsets:
             return set()
-        committed = client.committed(offsets)
+        committed = self._client.committed(offsets)
         newer = {
             tp: group.offset
             for tp, group in committed.items()
@@ -164,13 +171,11 @@ class Committer:
             if tp not in newer:
                 by_note.setdefault(note, {})[tp] = offset
         for note, wrong in by_note.items():
-            self._send(wrong, client, generation, note)
+            self._send(wrong, generation, note)
             self._noted(wrong, generation)
         return set(newer)
 
-    def adopt(
-        self, others: Mapping[TopicPartition, Committed], client: GroupClient, generation: int, batch: int
-    ) -> set[TopicPartition]:
+    def adopt(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> set[TopicPartition]:
         """Put this query's note on offsets that somebody else wrote, and from which it goes on after `batch`.
 
         Without the note a later start could not tell an offset that this query has gone on from, and whose batch it
@@ -190,7 +195,7 @@ class Committer:
         """
         if not others:
             return set()
-        now = client.committed(others) if generation < 0 else others
+        now = self._client.committed(others) if generation < 0 else others
         newer = {tp for tp, group in others.items() if now.get(tp) != group}
         by_note: dict[str, dict[TopicPartition, int]] = {}
         for tp in others.keys() - newer:
@@ -198,27 +203,25 @@ class Committer:
             note = adopting_note(self._reader, generation, batch, group.metadata)
             by_note.setdefault(note, {})[tp] = group.offset
         for note, offsets in by_note.items():
-            self._noted(self._sent(offsets, client, generation, note), generation)
+            self._noted(self._sent(offsets, generation, note), generation)
         return newer
 
-    def _sent(
-        self, offsets: Mapping[TopicPartition, int], client: GroupClient, generation: int, note: str
-    ) -> Mapping[TopicPartition, int]:
+    def _sent(self, offsets: Mapping[TopicPartition, int], generation: int, note: str) -> Mapping[TopicPartition, int]:
         """Commit `offsets`, those of partitions that still exist; returns them."""
         try:
-            self._send(offsets, client, generation, note)
+            self._send(offsets, generation, note)
         except CommitError as error:
             if isinstance(error, CommitTimeoutError) and error.answer != DELETED:
                 raise
-            existing = client.existing(offsets)
+            existing = self._client.existing(offsets)
             if existing >= offsets.keys():
                 raise
             offsets = {tp: offset for tp, offset in offsets.items() if tp in existing}
             if offsets:
-                self._send(offsets, client, generation, note)
+                self._send(offsets, generation, note)
         return offsets
 
-    def proven_by_group(self, client: GroupClient, timeout_ms: float) -> bool:
+    def proven_by_group(self, timeout_ms: float) -> bool:
         """Whether the planned batch's offsets are in the group already, committed for this very batch.
 
         GroupKafkaListener does so in the user's process, which hears of a batch's success before this one.
@@ -228,7 +231,7 @@ class Committer:
             return True
         if not batch.ends:
             return False
-        committed = client.committed(batch.ends, timeout_ms)
+        committed = self._client.committed(batch.ends, timeout_ms)
         for tp, end in batch.ends.items():
             group = committed.get(tp)
             writer = writer_of(group.metadata) if group is not None else None
@@ -241,7 +244,7 @@ class Committer:
         self.plan(None)
         return True
 
-    def succeeded(self, done: GroupOffset, client: GroupClient, timeout_ms: float | None = None) -> bool:
+    def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> bool:
         """Everything up to `done` has succeeded: commit the planned batch if it ends there.
 
         Parameters
@@ -270,7 +273,7 @@ class Committer:
         if not batch.ends:
             return True
         try:
-            self._commit(batch.ends, client, batch.generation, batch.end.batch, timeout_ms)
+            self._commit(batch.ends, batch.generation, batch.end.batch, timeout_ms)
         except MembershipLostError as error:
             log.warning(
                 "group %s: generation %d: not committed: %s. The rows of %s are in the sink; whoever took these "
@@ -279,7 +282,7 @@ class Committer:
             )  # fmt: skip
             return False
         except CommitTimeoutError as error:
-            if error.answer == DELETED and self._committed_without_deleted(batch, client):
+            if error.answer == DELETED and self._committed_without_deleted(batch):
                 return True
             self._planned, self.unanswered = batch, True
             raise CommitTimeoutError(
@@ -288,7 +291,7 @@ class Committer:
                 error.answer,
             ) from error
         except CommitError as error:
-            if self._committed_without_deleted(batch, client):
+            if self._committed_without_deleted(batch):
                 return True
             raise CommitError(
                 f"{error}. The rows of {', '.join(map(str, batch.reads))} are in the sink: this query goes on after "
@@ -296,10 +299,10 @@ class Committer:
             ) from error
         return True
 
-    def _committed_without_deleted(self, batch: Batch, client: GroupClient) -> bool:
+    def _committed_without_deleted(self, batch: Batch) -> bool:
         """Whether the commit failed because topics were deleted meanwhile; the others are committed then."""
         try:
-            existing = client.existing(batch.ends)
+            existing = self._client.existing(batch.ends)
         except BrokerError:
             return False
         gone = sorted(set(batch.ends) - existing)
@@ -311,34 +314,32 @@ class Committer:
         )  # fmt: skip
         left = {tp: end for tp, end in batch.ends.items() if tp in existing}
         if left:
-            self._commit(left, client, batch.generation, batch.end.batch)
+            self._commit(left, batch.generation, batch.end.batch)
         return True
 
     def _commit(
         self,
         offsets: Mapping[TopicPartition, int],
-        client: GroupClient,
         generation: int,
         batch: int,
         timeout_ms: float | None = None,
     ) -> None:
         sent = self._events.now()
         note = commit_note(self._reader, generation, batch)
-        self._send(offsets, client, generation, note, timeout_ms)
+        self._send(offsets, generation, note, timeout_ms)
         self._events.committed(generation, batch, offsets, sent)
         self._noted(offsets, generation)
 
     def _send(
         self,
         offsets: Mapping[TopicPartition, int],
-        client: GroupClient,
         generation: int,
         note: str,
         timeout_ms: float | None = None,
     ) -> None:
         began = time.monotonic()
         try:
-            client.commit(offsets, note, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
+            self._client.commit(offsets, note, generation, epochs=self._epochs.of(offsets), timeout_ms=timeout_ms)
         except GroupKafkaError as error:
             self._metrics.failed_commits += 1
             self._hooks.committed(offsets, error)

@@ -114,7 +114,7 @@ class StreamDriver:
         """As :meth:`plan`, for executors."""
         with self._lock:
             tasks = self.plan(start_json, end_json)
-            known = {} if self._session is None else self._session.epochs.known
+            known = {} if self._session is None else self._session.standing.epochs.known
             return [ReadTask.under(known, ranges) for ranges in tasks]
 
     def commit(self, end_json: dict[str, Any]) -> None:
@@ -123,7 +123,7 @@ class StreamDriver:
         with self._lock, contextlib.suppress(BrokersAwayError):
             session, outage = self._session, self._outage
             if session is not None and outage is not None:
-                session.kept.committed(end)
+                session.checkpointed_ends.committed(end)
                 outage.attempt(lambda: session.succeeded(end))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
@@ -176,7 +176,7 @@ class StreamDriver:
             outage = self._outage = Outage(client, group_id, self._options.connection.max_broker_outage_ms)
             if not self._options.reading.subscription.manual:
                 self._idler = BetweenTriggers(
-                    lambda patience_ms: outage.leave_to_trigger(session.settle_idly, patience_ms),
+                    lambda patience_ms: outage.leave_to_trigger(session.settle_between_triggers, patience_ms),
                     self._lock,
                     self._options.group.heartbeat_interval_ms,
                 )

@@ -10,8 +10,8 @@ from running import Counted
 from support import Record, committed, name, produce
 from triggers import fill, send
 
-from spark_kafka_group.driver import session, stream
-from spark_kafka_group.driver.backlog import long_poll
+from spark_kafka_group.driver import stream
+from spark_kafka_group.driver.backlog import backlog, long_poll
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays, now_ms
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.retry_topics import dead_letter_topic, retry_topic
@@ -26,7 +26,7 @@ def clock(monkeypatch):
     """The driver's clock, which stands: appending a number lets so many milliseconds pass."""
     passed = [now_ms()]
     standing = functools.partial(RetryDelays, clock_ms=lambda: sum(passed))
-    monkeypatch.setattr(session, "RetryDelays", standing)
+    monkeypatch.setattr(backlog, "RetryDelays", standing)
     monkeypatch.setattr(stream, "RetryDelays", standing)
     return passed
 
@@ -78,7 +78,7 @@ def test_a_paused_retry_topic_is_not_asked_about(kafka, topics, stream_of, clock
     control.write_text(json.dumps({retry: [0]}))
     query = stream_of(kafka, {"subscribe": topic}, pauseFile=control, **EARLIEST)
     assert query.trigger() == [1]
-    asked = Counted(query.reader._driver._session._due, "_look_up")
+    asked = Counted(query.reader._driver._session.backlog._retry_delays, "_look_up")
     clock.append(1)
     assert query.trigger() is None
     assert asked.calls == 0
@@ -214,7 +214,7 @@ def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until
 
     wait_until(seen, within=1, every=0.01)
     ends = Counted(driver._session.member.client, "end_offsets")
-    times = Counted(driver._session._due, "_look_up")
+    times = Counted(driver._session.backlog._retry_delays, "_look_up")
     metadata = Counted(driver._session.member.client._manager.cluster, "refresh_metadata")
     planning = Counted(driver._session, "_settled_backlog")
     triggers = 0

@@ -9,7 +9,7 @@ from support import commit_for, committed, members, name, numbered, options, pro
 
 from spark_kafka_group import MembershipError
 from spark_kafka_group.commit_metadata import commit_note
-from spark_kafka_group.driver import session
+from spark_kafka_group.driver.backlog import backlog
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.stream import StreamDriver
@@ -53,7 +53,7 @@ def test_several_unrelated_topics_are_read_together(kafka, group, made):
 @pytest.mark.parametrize("there", [False, True], ids=["missing", "empty"])
 def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, monkeypatch, caplog, there):
     now = [0.0]
-    monkeypatch.setattr(session, "AwaitedTopics", functools.partial(AwaitedTopics, clock=lambda: now[0]))
+    monkeypatch.setattr(backlog, "AwaitedTopics", functools.partial(AwaitedTopics, clock=lambda: now[0]))
     one, typo = topic_with(kafka, numbered(2, 1), partitions=1), name("typo")
     if there:
         kafka.create_topic(typo)

@@ -16,8 +16,8 @@ from spark_kafka_group.driver.positions.rules import (
     Checkpoint,
     Start,
     StartRules,
-    made_anew,
     new_partitions,
+    recreated,
     replaced_in,
     restarted,
     without_offset,
@@ -243,7 +243,7 @@ def test_a_start_by_the_reset_policy_is_worth_a_warning_but_for_a_new_query_in_a
 
 
 def test_a_topic_made_again_is_known_by_its_id():
-    assert made_anew({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}) == ["b"]
+    assert recreated({"a": "1", "b": "2"}, {"a": "1", "b": "3", "c": "4"}) == ["b"]
 
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from spark_kafka_group.commit_metadata import is_signed
-from spark_kafka_group.driver.membership.member import Joined
+from spark_kafka_group.driver.membership.membership import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
@@ -40,24 +41,29 @@ class ManualAssignment:
         assert self._generation is not None, "ensure first"
         return self._generation
 
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions; none before they have been looked at."""
+        return frozenset() if self._generation is None else self._generation.assignment
+
     def asked_to_rejoin(self) -> bool:
-        """Nobody asks."""
+        """Always False: manual assignment never rebalances."""
         return False
 
     def hears_of_rebalance(self) -> bool:
-        """There are none."""
+        """Always False: manual assignment never rebalances."""
         return False
 
     def hands_over(self) -> bool:
-        """Nobody takes over."""
+        """Always False: no other member takes these partitions over."""
         return False
 
     def may_be_joined(self) -> bool:
-        """Nobody joins."""
+        """Always False: no other member gets these partitions."""
         return False
 
     def unsettled(self) -> bool:
-        """Nothing changes."""
+        """Always False: manual assignment never rebalances."""
         return False
 
     def undisturbed(self) -> bool:
@@ -83,7 +89,7 @@ class ManualAssignment:
         return Joined.AS_NEW
 
     def next_generation(self) -> Joined:
-        """There are none."""
+        """Always SAME: manual assignment has no generations."""
         return Joined.SAME
 
     def use(self) -> int:

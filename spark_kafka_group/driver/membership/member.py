@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 import time
 
 from spark_kafka_group.assignors import is_cooperative, resolve
 from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.membership.membership import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
@@ -16,15 +16,6 @@ from spark_kafka_group.printable import printable
 from spark_kafka_group.wire import Generation, GroupClient
 
 log = logging.getLogger(__name__)
-
-
-class Joined(enum.Enum):
-    """What being a member took."""
-
-    SAME = "the generation is the same"
-    NEW_GENERATION = "the group rebalanced"
-    AS_NEW = "what this driver believes about positions is void"
-    NOT_YET = "the group has not settled in time"
 
 
 class Member:
@@ -64,6 +55,11 @@ class Member:
         """The generation joined last."""
         assert self._generation is not None, "join first"
         return self._generation
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """Its partitions; none before the first join."""
+        return frozenset() if self._generation is None else self._generation.assignment
 
     def asked_to_rejoin(self) -> bool:
         """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""

@@ -39,7 +39,7 @@ class YieldedBatch:
 
     Attributes
     ----------
-    aside
+    yielded
         Whether the planned batch has given way to a rebalance that is not over.
     left_out
         Where partitions stand of which the checkpoint says that this batch has read them, and it has not.
@@ -49,20 +49,20 @@ class YieldedBatch:
         self._committer = committer
         self._client = client
         self._reader = reader
-        self.aside = False
+        self.yielded = False
         self.left_out: dict[TopicPartition, int] = {}
         self._batch = -1  # with which the checkpoint ends, or is about to
         self._told: set[TopicPartition] = set()  # partitions of the planned batch of which the group has the word
         self._unsure: set[TopicPartition] = set()  # and of which it may have it: a request failed
 
-    def set_aside(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
+    def yield_to_rebalance(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
         """Let a rebalance pass `batch`; False when the group cannot be told, so that the rebalance has to wait."""
         try:
             told = self._tell(batch, owned, generation)
         except (CommitTimeoutError, BrokerTimeoutError) as error:
             log.info("group %s: the planned batch cannot give way for now: %s", self._committer.group_id, error)
             return False
-        self.aside = self.aside or told
+        self.yielded = self.yielded or told
         return told
 
     def resumed(self, batch: Batch, kept: Collection[TopicPartition], generation: int) -> Batch | None:
@@ -152,12 +152,12 @@ class YieldedBatch:
         self._unsure -= starts.keys()
 
     def _say(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
-        newer = self._committer.correct(starts, self._client, generation, batch.end.batch - 1, without)
+        newer = self._committer.correct(starts, generation, batch.end.batch - 1, without)
         if newer:
             raise CommitError(f"the group has newer offsets of {' '.join(map(str, sorted(newer)))}")
 
     def _without(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
-        self.aside = False
+        self.yielded = False
         self._told, self._unsure = set(), set()
         self.at(batch.end.batch)
         self.left_out |= {tp: start for tp, start in batch.reads_from.items() if tp in gone}

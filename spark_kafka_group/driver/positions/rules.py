@@ -283,6 +283,6 @@ def without_offset(
     return [] if is_new_query and not committed else by_reset
 
 
-def made_anew(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """Topics that were deleted and made again since `before`, by their ids."""
+def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Topics that were deleted and recreated since `before`, by their ids."""
     return sorted(topic for topic, topic_id in now.items() if before.get(topic, topic_id) != topic_id)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from spark_kafka_group.driver.backlog.backlog import Backlog
+from spark_kafka_group.driver.query import Query
 from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_to_json
 from spark_kafka_group.wire import Generation
 
@@ -70,3 +73,28 @@ class Progress:
             "committed": positions_to_json(self.committed),
         }
         return positions_to_json(self.ends) | {GROUP_KEY: group}
+
+
+def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
+    """The progress of a query, its micro-batch planned; None before the first look at the ends of logs."""
+    if backlog.looked_up_at is None:
+        return None
+    generation, planned = query.generation, query.committer.planned
+    starts = {tp: at for tp, at in query.standing.starts(generation.assignment).items() if tp in backlog.ends}
+    ahead = planned.end.positions if planned is not None else {}
+    positions = {tp: ahead.get(tp, start) for tp, start in starts.items()}
+    since = {tp: backlog.ages.since_ms(tp, at) for tp, at in positions.items()}
+    now_ms = time.time() * 1000
+    progress = Progress(
+        query.group_id,
+        generation,
+        starts,
+        positions,
+        ends={tp: backlog.ends[tp] for tp in starts},
+        committed={tp: offset for tp, offset in query.committer.in_group.items() if tp in starts},
+        since_ms={tp: ms for tp, ms in since.items() if ms is not None},
+        now_ms=now_ms,
+    )
+    client, shown = query.client, progress.to_json()
+    shown[GROUP_KEY] |= query.metrics.to_json(client.timings, client.failed_rebalances, time.monotonic(), now_ms)
+    return shown

@@ -1,0 +1,80 @@
+"""What a session asks of its place in the group, whether it has joined it or its partitions are assigned by hand."""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire import Generation, GroupClient
+
+
+class Joined(enum.Enum):
+    """What being a member took."""
+
+    SAME = "the generation is the same"
+    NEW_GENERATION = "the group rebalanced"
+    AS_NEW = "the driver joined as a new member: others may have read on from its positions"
+    NOT_YET = "the group has not settled in time"
+
+
+class Membership(Protocol):
+    """A query's place in its group: a member of it, or partitions assigned by hand."""
+
+    client: GroupClient
+
+    @property
+    def generation(self) -> Generation:
+        """The generation joined last; there is one after the first :meth:`ensure` that did not end with NOT_YET."""
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """Partitions of that generation; none before it."""
+
+    def ensure(self, patience_ms: float | None = None) -> Joined:
+        """Be a member of a stable group.
+
+        Parameters
+        ----------
+        patience_ms
+            How long to wait for other members; as long as a consumer does if not given.
+
+        Raises
+        ------
+        FencedError, MembershipError, BrokerError
+        """
+
+    def next_generation(self) -> Joined:
+        """Start a new generation for a batch, if it needs one."""
+
+    def use(self) -> int:
+        """Plan a batch under the current generation; returns its id."""
+
+    def asked_to_rejoin(self) -> bool:
+        """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
+
+    def hears_of_rebalance(self) -> bool:
+        """Whether the group rebalances, asked now instead of with the next heartbeat."""
+
+    def hands_over(self) -> bool:
+        """Whether others go on when this driver leaves, and it can commit positions for them."""
+
+    def may_be_joined(self) -> bool:
+        """Whether others may get partitions before a batch that is planned now has been committed."""
+
+    def unsettled(self) -> bool:
+        """Whether :meth:`ensure` would have something to do."""
+
+    def undisturbed(self) -> bool:
+        """Whether this driver is a member, and the group asks nothing of it."""
+
+    def check_may_commit(self) -> None:
+        """Refuse, before the first commit, a group in which others would overwrite it.
+
+        Raises
+        ------
+        MembershipError, BrokerError
+        """
+
+    def stop(self) -> None:
+        """Leave the group, if this is a member, and close connections."""

@@ -1,0 +1,64 @@
+"""Positions that the group lacks are committed before a rebalance may give their partitions to other members."""
+
+from __future__ import annotations
+
+import logging
+
+from spark_kafka_group.driver.query import Query
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    CommitError,
+    CommitTimeoutError,
+    MembershipLostError,
+)
+from spark_kafka_group.offsets import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+def hand_over(query: Query) -> None:
+    """Commit positions of owned partitions that the group does not have.
+
+    The race that this ends:
+
+    1. This query starts at the end of a log, at offset 10, and has had no batch: the group has no offset.
+    2. Records 10 to 19 come, and then a rebalance gives the partition to another member.
+    3. That member finds no committed offset, starts at its own kafka.auto.offset.reset, ``latest``, and misses them.
+
+    With offset 10 committed between 2 and 3, under the old generation, which the coordinator still accepts, the other
+    member starts there.
+
+    Raises
+    ------
+    CommitTimeoutError, BrokerTimeoutError
+        When brokers do not answer: the rebalance has to wait, as long as the group does.
+    """
+    standing, generation = query.standing, query.generation.id
+    offsets = {tp: standing.position(tp) for tp in _missing_in_group(query)}
+    standing.hold(generation)
+    try:
+        query.committer.correct(offsets, generation, standing.proven.batch)
+    except (CommitTimeoutError, BrokerTimeoutError):
+        raise
+    except (MembershipLostError, CommitError, BrokerError) as error:
+        log.warning("group %s: positions could not be handed over: %s", query.group_id, error)
+
+
+def try_to_hand_over(query: Query) -> None:
+    """As :func:`hand_over`, as the query ends: no answer is a warning."""
+    try:
+        hand_over(query)
+    except (CommitTimeoutError, BrokerTimeoutError) as error:
+        log.warning("group %s: positions could not be handed over: %s", query.group_id, error)
+
+
+def _missing_in_group(query: Query) -> list[TopicPartition]:
+    """Owned partitions that exist, with a position that the group does not have."""
+    in_group = query.committer.in_group
+    starts = query.standing.starts(query.generation.assignment)
+    missing = [tp for tp, position in starts.items() if in_group.get(tp) != position]
+    if not missing:
+        return missing
+    existing = query.client.known_partitions(query.subscription)
+    return [tp for tp in missing if tp in existing]

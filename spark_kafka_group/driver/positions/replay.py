@@ -1,0 +1,83 @@
+"""A batch that was planned before a crash is read again as it was, but for what has changed since."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from spark_kafka_group.driver.positions import rules, truncation
+from spark_kafka_group.driver.positions.topic_changes import by_others, deleted_for_good, void_offset
+from spark_kafka_group.driver.query import Query
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+def readable(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
+    """What can still be read of the `ranges` of the batch that ends at `end`.
+
+    Raises
+    ------
+    DataLossError, BrokerError
+    """
+    return _not_truncated(query, _not_deleted(query, ranges, end), end)
+
+
+def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> frozenset[TopicPartition]:
+    """Partitions of the batch in which others have gone on, or may: they are read again, and not committed.
+
+    No other member owns a partition while this query is alone in the group, even if it has left the topic.
+
+    Raises
+    ------
+    BrokerError
+    """
+    generation = query.generation
+    committed = query.client.committed([r.tp for r in ranges])
+    alone = generation.alone or query.subscription.manual
+    unowned = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
+    foreign = by_others(committed, query.reader, end.batch)
+    moved = {r.tp for r in ranges if r.tp in foreign and foreign[r.tp].offset != r.start}
+    for tps, why in ((moved, "others have gone on"), (unowned - moved, "this query does not own them any more")):
+        if tps:
+            log.warning(
+                "group %s: rows of %s come again, as the checkpoint says, and are not committed: %s",
+                query.group_id, " ".join(map(str, sorted(tps))), why,
+            )  # fmt: skip
+    return frozenset(unowned | moved)
+
+
+def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
+    """Ranges of partitions that still exist. Executors detect partitions that are no longer subscribed."""
+    client, subscription = query.client, query.subscription
+    recreated = rules.recreated(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
+    concerned = [r.tp for r in ranges if r.tp.topic in recreated]
+    renewed = by_others(client.committed(concerned), query.reader, end.batch) if concerned else {}
+    deleted = deleted_for_good(client, [r.tp for r in ranges if subscription.has(r.tp)])
+    left = []
+    for r in ranges:
+        if r.tp in renewed:
+            log.warning("%s; going on at the group's offset", void_offset(r.tp, r.start))
+        elif r.tp.topic in recreated:
+            query.losses.report("PARTITION_OFFSET_CHANGED", void_offset(r.tp, r.start), r.size)
+        elif r.tp in deleted:
+            query.losses.report("PARTITIONS_DELETED", f"{r} is to be read again, and {r.tp} was deleted", r.size)
+        else:
+            left.append(r)
+    return left
+
+
+def _not_truncated(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
+    """What logs have not lost of `ranges`. Reading goes on after the batch where logs diverge."""
+    standing = query.standing
+    ends = {r.tp: r.end for r in ranges if r.tp in end.epochs and query.subscription.has(r.tp)}
+    found = truncation.settled(query.client, ends, end.epochs)
+    suspect = found.diverged.keys() | found.replaced
+    for r in ranges:
+        if r.tp in suspect:
+            problem, at = truncation.explained(found, r.tp, r.end, end.epochs)
+            query.losses.report("PARTITION_OFFSET_CHANGED", problem, r.end - min(max(at, r.start), r.end))
+            standing.truncated_at |= {r.tp: at} if at < r.end else {}
+    standing.epochs.known |= found.epochs
+    left = [r._replace(end=min(r.end, standing.truncated_at.get(r.tp, r.end))) for r in ranges]
+    return [r for r in left if r.size > 0]

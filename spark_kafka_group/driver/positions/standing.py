@@ -1,0 +1,163 @@
+"""Where a query stands in each partition: the one state that is kept from trigger to trigger."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from spark_kafka_group.driver.positions.truncation import LeaderEpochs
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
+
+
+@dataclass
+class Standing:
+    """Where a query stands, and what has happened to its partitions.
+
+    `StreamDriver` has one lock, and every field is read and changed under it: Spark's thread holds it in each of its
+    calls, the thread between triggers while it settles. Each field says what changes it, and when.
+    """
+
+    proven: GroupOffset
+    """End of the last batch that has succeeded; the first offset that Spark showed until one has.
+
+    The session sets it at every trigger, before it replays a batch, and as soon as a batch is proven."""
+
+    epochs: LeaderEpochs
+    """Leader epoch under which each position is known to be in its partition's log.
+
+    Taking sets it with the position, each look at the logs' ends confirms or replaces it."""
+
+    topic_ids: dict[str, str]
+    """Id of each topic as last seen, at first the checkpoint's: another id means that the topic was recreated.
+
+    Taking updates it, after positions of the old topic have been dropped."""
+
+    from_spark_source: bool
+    """Whether Spark's own kafka source wrote the checkpoint. Never changes."""
+
+    is_new_query: bool
+    """Whether nothing is known but what options say. Ends when positions have been taken for the first time."""
+
+    known: set[TopicPartition]
+    """Partitions that existed when this query last looked: one that is not among them is new, and starts at its first
+    record. At first those of the checkpoint. Grows by all existing ones when positions have been taken for the first
+    time; later only by those that are taken, as another member may own a new partition for a while, or none."""
+
+    is_restart: bool = True
+    """Whether this process has not yet taken positions. Ends when it has, at its first settled trigger."""
+
+    positioned: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose start has been decided, and which this member has owned without a break since.
+
+    Grows when the group has agreed to a start. A rebalance reduces it to what the member kept; a lost membership, or a
+    lost commit, empties it; topics that change take theirs out."""
+
+    moved: dict[TopicPartition, int] = field(default_factory=dict)
+    """Positions that differ from `proven`.
+
+    Set when a start is taken, and when lost records move a position. An entry goes when a batch with its partition is
+    proven, or when its partition is neither owned nor exists."""
+
+    truncated_at: dict[TopicPartition, int] = field(default_factory=dict)
+    """Where a replayed batch ends, in logs that lost their ends. Set by a replay; becomes `moved` when it is proven."""
+
+    left_to_group: set[TopicPartition] = field(default_factory=set)
+    """Partitions that this process has never owned, and about which the group is right, not the checkpoint.
+
+    Set when positions are taken for the first time; a batch takes out what it owns."""
+
+    existing_at_start: set[TopicPartition] = field(default_factory=set)
+    """Partitions that existed when this process started, without those of topics recreated since."""
+
+    deleted: set[TopicPartition] = field(default_factory=set)
+    """Partitions of `proven` that were deleted, each reported once. One that exists again goes out."""
+
+    recreated: set[str] = field(default_factory=set)
+    """Topics that were recreated, from the moment this is seen until positions have been taken."""
+
+    recreated_unowned: set[TopicPartition] = field(default_factory=set)
+    """Partitions of recreated topics whose old positions are void, and which others own. One that is taken goes out."""
+
+    held_generation: int | None = None
+    """Latest generation in which this process took positions, planned or committed.
+
+    A commit of this query under a later one is that of another process, which has taken its place."""
+
+    @classmethod
+    def after(cls, first: GroupOffset) -> Standing:
+        """What the first offset that Spark shows, which is the checkpoint's, says."""
+        return cls(
+            proven=first,
+            epochs=LeaderEpochs(first),
+            topic_ids=dict(first.topic_ids),
+            from_spark_source=first.reader is None,
+            is_new_query=not first.positions and not first.left,
+            known={*first.positions, *first.left},
+        )
+
+    def position(self, tp: TopicPartition) -> int:
+        """Next offset to read of a partition that has been positioned."""
+        moved = self.moved.get(tp)
+        return self.proven.positions[tp] if moved is None else moved
+
+    def starts(self, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Positions of owned partitions whose start has been decided."""
+        return {tp: self.position(tp) for tp in self.positioned.intersection(owned)}
+
+    def kept(self) -> dict[TopicPartition, int]:
+        """Positions of all partitions that this query has read, or was about to read, owned or not."""
+        positions = self.proven.left | self.proven.positions | self.moved
+        return {tp: at for tp, at in positions.items() if tp not in self.recreated_unowned}
+
+    def known_before(self) -> set[TopicPartition]:
+        """Partitions that are not new: those known, but for recreated ones."""
+        return {tp for tp in self.known - self.recreated_unowned if tp.topic not in self.recreated}
+
+    def prove(self, end: GroupOffset, owned: Collection[TopicPartition]) -> None:
+        """The batch that ends at `end` has succeeded, so partitions stand there."""
+        stays = {tp: at for tp, at in self.moved.items() if tp in owned and tp not in end.positions}
+        self.moved = stays | self.truncated_at
+        self.truncated_at = {}
+        self.proven = end
+
+    def recreate(self, topics: Collection[str], owned: Collection[TopicPartition]) -> None:
+        """These topics were deleted and made again: no position of theirs holds any more."""
+        concerned = {tp for tp in self.kept() if tp.topic in topics}
+        self.recreated_unowned |= concerned.difference(owned)
+        self.positioned -= concerned.intersection(owned)
+        self.recreated.update(topics)
+        self.existing_at_start = {tp for tp in self.existing_at_start if tp.topic not in topics}
+
+    def take(
+        self,
+        offsets: Mapping[TopicPartition, int],
+        moved: Mapping[TopicPartition, int],
+        newer: Collection[TopicPartition],
+    ) -> None:
+        """The group has agreed to these starts, but for partitions with `newer` commits, which are taken again.
+
+        Parameters
+        ----------
+        moved
+            All positions that differ from `proven` from now on.
+        """
+        self.moved = dict(moved)
+        self.positioned |= offsets.keys() - newer
+        self.known |= offsets.keys()
+        self.recreated_unowned -= offsets.keys()
+
+    def hold(self, generation: int) -> None:
+        """A commit goes out under this generation: it is this process's own, also if no answer comes.
+
+        This process has been a member all the time since it took the positions that it has.
+        """
+        if self.positioned:
+            held = self.held_generation
+            self.held_generation = generation if held is None else max(held, generation)
+
+    def taken(self) -> None:
+        """Positions of all owned partitions have been taken: from now on the query runs."""
+        if self.is_restart:
+            self.known |= self.existing_at_start
+        self.is_new_query = self.is_restart = False
+        self.recreated.clear()

@@ -1,0 +1,218 @@
+"""Where owned partitions start that this member did not own before: decided once, and agreed with the group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+
+from spark_kafka_group.commit_metadata import instance_id_of
+from spark_kafka_group.driver.backlog.backlog import Backlog
+from spark_kafka_group.driver.membership.other_members import others_in_group
+from spark_kafka_group.driver.membership.siblings import Siblings
+from spark_kafka_group.driver.membership.yielding import YieldedBatch
+from spark_kafka_group.driver.positions import rules, topic_changes, unowned
+from spark_kafka_group.driver.positions.lookup import looked_up
+from spark_kafka_group.driver.query import Query
+from spark_kafka_group.errors import FencedError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.wire import Committed
+
+log = logging.getLogger(__name__)
+
+Starts = Mapping[TopicPartition, rules.Start]
+
+
+class Taking:
+    """Takes positions, at every trigger, of the owned partitions that have none yet."""
+
+    def __init__(self, query: Query, backlog: Backlog, yielded: YieldedBatch, siblings: Siblings) -> None:
+        self._query = query
+        self._standing = query.standing
+        self._backlog = backlog
+        self._yielded = yielded
+        self._siblings = siblings
+        reading = query.options.reading
+        starting = reading.starting or Bound("startingOffsets", group=True)
+        self._rules = rules.StartRules(starting, reading.auto_offset_reset or "latest", reading.retry_delays_ms)
+
+    def take(self) -> None:
+        """Decide where owned partitions start that have no position; each step may be made again after an error.
+
+        Raises
+        ------
+        FencedError
+            When another process has taken this query's place.
+        NoOffsetForPartitionError, OffsetConflictError, OptionError, DataLossError
+            When it cannot be said where to start.
+        MembershipLostError, CommitError, BrokerError
+        """
+        self._drop_deleted_moves()
+        self._note_topic_changes()
+        missing = self._query.generation.assignment - self._standing.positioned - self._standing.deleted
+        committed = self._committed_at_start(missing) if self._standing.is_restart else self._committed(missing)
+        if missing:
+            self._refuse_if_replaced(committed)
+            self._note_left_out(committed)
+            starts = self._starts(missing, committed)
+            self._warn_of(starts, committed)
+            offsets = self._looked_up(starts, committed)
+            self._agree(starts, offsets, committed)
+            self._count_conflicts(starts)
+            log.info("starting at %s", " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items())))
+        self._standing.taken()
+
+    def _drop_deleted_moves(self) -> None:
+        """Positions of partitions that are neither owned nor exist are of no use."""
+        moved, owned = self._standing.moved, self._query.generation.assignment
+        given_up = topic_changes.existing(self._query, {tp: at for tp, at in moved.items() if tp not in owned})
+        self._standing.moved = {tp: at for tp, at in moved.items() if tp in owned} | given_up
+
+    def _note_topic_changes(self) -> None:
+        """Which topics and partitions were recreated or deleted; at the start, which ones exist."""
+        recreated = topic_changes.check_recreated(self._query, self._committed)
+        self._backlog.forget_topics(recreated)
+        topic_changes.check_deleted(self._query)
+        if self._standing.is_restart:
+            self._standing.existing_at_start = self._query.client.known_partitions(self._query.subscription)
+            topic_changes.check_named(self._query, self._rules.starting)
+
+    def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """The group's commits for `tps`; the group is not asked where it has no say."""
+        manual = self._query.subscription.manual
+        if not tps or (self._standing.is_new_query and manual and not self._rules.starting.group):
+            return {}  # so that assign with explicit offsets needs no rights on a group before its first commit
+        return self._query.client.committed(tps)
+
+    def _committed_at_start(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """As :meth:`_committed`; and note what the group says of the checkpoint's other partitions."""
+        query, standing = self._query, self._standing
+        elsewhere = topic_changes.unowned(query, query.generation.assignment)
+        committed = self._committed({*missing, *elsewhere})
+        others = {tp: group for tp, group in committed.items() if tp in elsewhere}
+        if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
+            # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
+            # that others own as yet; what the group says later is newer.
+            query.committer.in_group |= {tp: group.offset for tp, group in others.items()}
+        else:
+            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven.batch)
+        return {tp: group for tp, group in committed.items() if tp in missing}
+
+    def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        """End this process if another one has gone on with the query. Without membership nothing tells.
+
+        1. A driver is suspended; its session times out. 2. The query is started again, as another process, which joins
+        under a later generation, commits and ends. 3. The driver wakes up, finds its group empty, and joins as new:
+        the coordinator fences nobody. The other process's commits carry its later generation.
+        """
+        held = self._standing.held_generation
+        if held is not None and not self._query.subscription.manual:
+            generation = rules.replaced_in(committed, self._query.reader, held)
+            if generation is not None:
+                raise FencedError(
+                    f"another process went on with this query, up to generation {generation}, while this one was "
+                    f"out of the group: it must not go on"
+                )
+        self._standing.held_generation = self._query.generation.id
+
+    def _note_left_out(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        batch = self._standing.proven.batch
+        self._yielded.learn(committed, batch, batch + 1)
+
+    def _starts(
+        self, missing: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
+    ) -> dict[TopicPartition, rules.Start]:
+        """Starts of `missing` by the rules: of recreated partitions, of those the query knows, and of all others."""
+        standing, reader = self._standing, self._query.reader
+        proven = standing.proven
+        recreated = {tp for tp in missing if tp.topic in standing.recreated}
+        known = (standing.kept() | self._yielded.left_out).items()
+        positions = {tp: at for tp, at in known if tp in missing and tp not in recreated}
+        rest = set(missing) - positions.keys() - recreated
+        in_group = self._query.committer.in_group
+        checkpoint = rules.Checkpoint(
+            positions,
+            reader,
+            proven.generation,
+            proven.batch,
+            foreign=standing.from_spark_source and standing.is_restart,
+            untouched=frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset),
+        )
+        policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
+        starts = rules.restarted(checkpoint, committed, policy)
+        # This query's own commits for a topic that was deleted do not hold for the one made after it.
+        starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven.batch))
+        if standing.is_new_query:
+            return starts | self._rules.new(rest, committed, self._members_reading(rest & committed.keys()))
+        new = rest - standing.known_before()
+        return starts | rules.new_partitions(new, committed) | self._rules.gained(rest - new, committed)
+
+    def _members_reading(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
+        """Names of members that go on from the group's commits of `tps`, where options say other starts."""
+        query = self._query
+        if not tps or self._rules.starting.group or query.subscription.manual:
+            return ()
+        configured = query.options.group.instance_id
+        apart = [instance_id_of(configured, reader) for reader in self._siblings.apart()]
+        return others_in_group(query.client, query.generation, instance_id_of(configured, query.reader), apart)
+
+    def _warn_of(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> None:
+        """Log where the group contradicts the start that is taken, and where it may have forgotten an offset."""
+        for tp in sorted(starts):
+            if starts[tp].conflict:
+                log.warning("group %s: %s", self._query.group_id, starts[tp].conflict)
+        without = rules.without_offset(starts, committed, self._standing.is_new_query)
+        if without:
+            log.warning(
+                "group %s: no committed offset for %s, never or not any more: starting there as "
+                "kafka.auto.offset.reset says (%s)",
+                self._query.group_id, " ".join(map(str, without)), self._rules.auto_offset_reset,
+            )  # fmt: skip
+
+    def _looked_up(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
+        """`starts` as offsets; those of partitions that were deleted meanwhile are not there."""
+        query, standing = self._query, self._standing
+        self._backlog.forget(starts)
+        strategy = query.options.reading.starting_by_timestamp_strategy
+        offsets = looked_up(query.client, {tp: start.offset for tp, start in starts.items()}, strategy)
+        topic_changes.check_added(query, starts, offsets)
+        standing.epochs.taken(offsets, standing.proven, committed, lambda tp: tp.topic in standing.recreated)
+        # The group's own offset needs no reason, unless it contradicts the checkpoint.
+        reasons = {tp: s.why for tp, s in starts.items() if tp in offsets and (s.conflict or s.why != rules.BY_GROUP)}
+        if reasons:
+            before = standing.proven.positions
+            moves = {tp: (before.get(tp), offsets[tp], why) for tp, why in reasons.items()}
+            query.events.moved(query.generation.id, moves)
+        return offsets
+
+    def _agree(
+        self,
+        starts: Starts,
+        offsets: dict[TopicPartition, int],
+        committed: Mapping[TopicPartition, Committed],
+    ) -> None:
+        """Correct the group where it is wrong, sign what is taken over from others, and take the positions.
+
+        1. Positions of partitions without a commit are noted: only this process knows them. 2. The commits are sent.
+        If one fails, partitions stay without a position, and the next trigger decides anew, from what the group says
+        then. 3. With the group's agreement all positions hold, but for partitions with a newer commit, which came
+        between the lookup of `committed` and 2.
+        """
+        query, standing, committer = self._query, self._standing, self._query.committer
+        generation, batch = query.generation.id, standing.proven.batch
+        wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
+        corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
+        adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
+        if corrections or adopted:
+            query.member.check_may_commit()
+        before = standing.proven.positions
+        moved = {tp: at for tp, at in (standing.moved | offsets).items() if before.get(tp) != at}
+        standing.moved |= {tp: at for tp, at in moved.items() if tp not in committed}
+        with committer.agreed(starts, committed):
+            newer = committer.correct(corrections, generation, batch)
+            newer |= committer.adopt(adopted, generation, batch)
+        standing.take(offsets, moved, newer)
+
+    def _count_conflicts(self, starts: Starts) -> None:
+        if self._standing.is_restart and not self._standing.is_new_query:
+            self._query.metrics.offset_conflicts += sum(start.conflict is not None for start in starts.values())
