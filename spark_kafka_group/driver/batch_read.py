@@ -16,7 +16,7 @@ from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.options.bounds import Bound
+from spark_kafka_group.options.bounds import Bound, Position
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed, GroupClient, LogClient
 
@@ -86,8 +86,9 @@ def batch_ranges(
     committed: Mapping[TopicPartition, Committed],
     others: Collection[str] = (),
 ) -> tuple[list[OffsetRange], frozenset[TopicPartition]]:
-    """What a batch read of `tps` reads, empty ranges included; and partitions that the group has to go on with there,
-    as it stood behind the ends of their logs.
+    """What a batch read of `tps` reads, empty ranges included; and partitions whose logs have lost their ends.
+
+    With the latter the group has to go on at the ranges' ends, as its offsets are behind the logs' ends.
 
     Parameters
     ----------
@@ -101,51 +102,71 @@ def batch_ranges(
     OptionError, NoOffsetForPartitionError, DataLossError, BrokerError
     """
     losses = DataLoss(options.reading.fail_on_data_loss, Metrics())
-    rules = StartRules(starting(options), options.reading.auto_offset_reset or "earliest")
     cut = _diverged(client, committed, losses)
-    chosen = rules.new(tps, committed, others)
+    # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
+    starts = _starts(options, client, tps, committed, others, cut)
+    ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
+    ends, named = _ends(options, client, ending, losses)
+    at_latest = {tp: at.offset for tp, at in committed.items() if ending[tp] == LATEST and tp not in cut}
+    behind = {tp: offset for tp, offset in at_latest.items() if offset > ends.get(tp, 0)}
+    logs = _log_ends(client, behind)
+    existing = starts.keys() & ends.keys() - (behind.keys() - logs.keys())
+    ranges, moved = [], set(cut)
+    for tp in sorted(tps):
+        if tp not in existing:
+            losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
+        elif tp not in behind:
+            ranges.append(_range(options, OffsetRange(tp, starts[tp], ends[tp]), named))
+        elif starts[tp] > logs[tp]:
+            losses.report(
+                "COULD_NOT_READ_OFFSET_RANGE",
+                f"{tp}: the group's committed offset is {starts[tp]}, and the log ends at {ends[tp]}: its end was lost",
+            )
+            moved.add(tp)
+            ranges.append(OffsetRange(tp, ends[tp], ends[tp]))
+        else:
+            ranges.append(OffsetRange(tp, starts[tp], starts[tp]))  # records before it are not stable yet
+    return ranges, frozenset(moved)
+
+
+def _range(options: Options, r: OffsetRange, named: Mapping[TopicPartition, int]) -> OffsetRange:
+    """`r`; empty where the log does not reach an end that options name, which has been reported."""
+    if r.end < r.start <= named.get(r.tp, r.end):
+        return r._replace(start=r.end)
+    if r.start > r.end:
+        raise OptionError(
+            f"{r.tp}: the read would start at {r.start} and end at {r.end}: "
+            f"check startingOffsets, endingOffsets and the group's committed offset"
+            f"{last_stable.HINT if options.fetching.committed_only else ''}"
+        )
+    return r
+
+
+def _starts(
+    options: Options,
+    client: LogClient,
+    tps: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, Committed],
+    others: Collection[str],
+    cut: dict[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """Where the read starts, where logs diverge (`cut`) at that offset."""
+    chosen = StartRules(starting(options), options.reading.auto_offset_reset or "earliest").new(tps, committed, others)
     for tp in sorted(chosen):
         if chosen[tp].conflict:
             log.warning("group %s: %s", options.group.id, chosen[tp].conflict)
-    # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
-    wanted = {tp: start.offset for tp, start in chosen.items()}
-    starts = looked_up(client, wanted | cut, options.reading.starting_by_timestamp_strategy)
-    ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
+    wanted: dict[TopicPartition, Position] = {tp: start.offset for tp, start in chosen.items()}
+    return looked_up(client, wanted | cut, options.reading.starting_by_timestamp_strategy)
+
+
+def _ends(
+    options: Options, client: LogClient, ending: Mapping[TopicPartition, Position], losses: DataLoss
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """Where the read ends, within the logs; and of these ends those that options name, as they name them."""
     ends = looked_up(client, ending)
     named = {tp: end for tp, end in ends.items() if end == ending[tp]}
-    ends = {tp: end for tp, end in ends.items() if tp not in named} | _within_logs(options, client, named, losses)
-    behind = {
-        tp: at.offset
-        for tp, at in committed.items()
-        if ending[tp] == LATEST and at.offset > ends.get(tp, 0) and tp not in cut
-    }
-    logs = _log_ends(client, behind)
-    ranges, moved = [], set(cut)
-    for tp in sorted(tps):
-        if tp not in starts or tp not in ends or (tp in behind and tp not in logs):
-            losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
-            continue
-        start, end = starts[tp], ends[tp]
-        if tp in behind:
-            if start > logs[tp]:
-                losses.report(
-                    "COULD_NOT_READ_OFFSET_RANGE",
-                    f"{tp}: the group's committed offset is {start}, and the log ends at {end}: its end was lost",
-                )
-                moved.add(tp)
-            else:
-                end = start  # what is between is not for this isolation level, yet
-            start = end
-        elif end < start <= named.get(tp, end):
-            start = end  # the log's end has been reported
-        elif start > end:
-            raise OptionError(
-                f"{tp}: the read would start at {start} and end at {end}: "
-                f"check startingOffsets, endingOffsets and the group's committed offset"
-                f"{last_stable.HINT if options.fetching.committed_only else ''}"
-            )
-        ranges.append(OffsetRange(tp, start, end))
-    return ranges, frozenset(moved)
+    rest = {tp: end for tp, end in ends.items() if tp not in named}
+    return rest | _within_logs(options, client, named, losses), named
 
 
 def _diverged(

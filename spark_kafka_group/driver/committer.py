@@ -131,10 +131,11 @@ class Committer:
         batch: int,
         without: int | None = None,
     ) -> set[TopicPartition]:
-        """Tell the group where this query really is, not at the end of a batch; nothing is sent for nothing.
+        """Commit where this query stands, which is not the end of a batch. Without offsets nothing is sent.
 
-        The group is asked right before: a commit that this query does not know of is newer than its position. It may
-        be the listener's, for a batch of which this process has not heard yet that it succeeded.
+        1. A batch succeeds, and the listener commits it from the user's process.
+        2. This process, which does not know that yet, would commit the batch's start, and set the group back.
+        3. So the group is asked right before. An offset that this query does not know is newer than its position.
 
         Parameters
         ----------
@@ -153,11 +154,7 @@ class Committer:
         if not offsets:
             return set()
         committed = self._client.committed(offsets)
-        newer = {
-            tp: group.offset
-            for tp, group in committed.items()
-            if group.offset not in (self.in_group.get(tp), offsets[tp])
-        }
+        newer = self._newer(offsets, committed)
         if newer:
             log.info(
                 "group %s: generation %d: left as committed meanwhile: %s",
@@ -175,14 +172,26 @@ class Committer:
             self._noted(wrong, generation)
         return set(newer)
 
+    def _newer(
+        self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed]
+    ) -> dict[TopicPartition, int]:
+        """The group's offsets that are neither those known nor those that are to be committed."""
+        return {
+            tp: group.offset
+            for tp, group in committed.items()
+            if group.offset not in (self.in_group.get(tp), offsets[tp])
+        }
+
     def adopt(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> set[TopicPartition]:
         """Put this query's note on offsets that somebody else wrote, and from which it goes on after `batch`.
 
         Without the note a later start could not tell an offset that this query has gone on from, and whose batch it
         has not committed, from one that somebody wrote after that batch.
 
-        Without membership nothing keeps others from committing meanwhile, so the group is asked once more right before.
-        Kafka has no commit that compares: one that comes in the moment in between is overwritten.
+        1. Another program commits an offset, and this query looks it up.
+        2. The other program commits the next one. Without membership nothing keeps it from that.
+        3. This query commits the former with its note, which would set the group back. So it looks up once more right
+           before. Kafka has no commit that compares: a commit in the moment in between is overwritten.
 
         Returns
         -------
@@ -281,23 +290,27 @@ class Committer:
                 self.group_id, batch.generation, error, " ".join(map(str, batch.reads)),
             )  # fmt: skip
             return False
-        except CommitTimeoutError as error:
-            if error.answer == DELETED and self._committed_without_deleted(batch):
-                return True
-            self._planned, self.unanswered = batch, True
-            raise CommitTimeoutError(
-                f"{error}. The rows of {', '.join(map(str, batch.reads))} are in the sink, and are committed when "
-                f"brokers answer",
-                error.answer,
-            ) from error
         except CommitError as error:
-            if self._committed_without_deleted(batch):
-                return True
-            raise CommitError(
-                f"{error}. The rows of {', '.join(map(str, batch.reads))} are in the sink: this query goes on after "
-                f"them when it is restarted from its checkpoint, another consumer of the group would read them again"
-            ) from error
+            self._failed(batch, error)
         return True
+
+    def _failed(self, batch: Batch, error: CommitError) -> None:
+        """The commit of a batch failed; that is an error unless its topics were deleted, and the others are committed.
+
+        Without an answer the batch stays planned, so that its commit is made again.
+        """
+        unanswered = isinstance(error, CommitTimeoutError) and error.answer != DELETED
+        if not unanswered and self._committed_without_deleted(batch):
+            return
+        rows = f"The rows of {', '.join(map(str, batch.reads))} are in the sink"
+        if isinstance(error, CommitTimeoutError):
+            self._planned, self.unanswered = batch, True
+            problem = f"{error}. {rows}, and are committed when brokers answer"
+            raise CommitTimeoutError(problem, error.answer) from error
+        raise CommitError(
+            f"{error}. {rows}: this query goes on after them when it is restarted from its checkpoint, another "
+            f"consumer of the group would read them again"
+        ) from error
 
     def _committed_without_deleted(self, batch: Batch) -> bool:
         """Whether the commit failed because topics were deleted meanwhile; the others are committed then."""

@@ -166,11 +166,13 @@ def _as_new(ranges: Sequence[OffsetRange], since_ms: int | None, offsets_at: Off
     except BrokerError as error:
         log.warning("a filter on timestamp narrows nothing: %s", error)
         return list(ranges)
-    # None: no record is as new. Not there at all: the topic is gone, which whoever reads it will say.
-    starts = {tp: offset for tp, offset in first.items() if offset is not None}
-    some = [r for r in ranges if first.get(r.tp, r.start) is not None]
-    started = [OffsetRange(r.tp, max(r.start, starts.get(r.tp, r.start)), r.end) for r in some]
+    started = [_started(r, first[r.tp]) if r.tp in first else r for r in ranges]  # not there: the topic is gone
     return [r for r in started if r.size > 0]
+
+
+def _started(r: OffsetRange, first: int | None) -> OffsetRange:
+    """Without records before the `first` one that is as new; None where no record is."""
+    return r._replace(start=r.end if first is None else max(r.start, first))
 
 
 def _constrained(constraints: Constraints, one: Filter) -> tuple[Constraints, bool]:
@@ -183,6 +185,12 @@ def _constrained(constraints: Constraints, one: Filter) -> tuple[Constraints, bo
         return replace(constraints, topic=(*constraints.topic, one)), True
     if column == ("partition",) and _compares(of, int):
         return replace(constraints, partition=(*constraints.partition, one)), True
+    return _bounded(constraints, one, of)
+
+
+def _bounded(constraints: Constraints, one: Filter, of: Filter) -> tuple[Constraints, bool]:
+    """As :func:`_constrained`, for filters on columns that have intervals; `of` is `one`, without its ``Not``."""
+    column = getattr(of, "attribute", None)
     if column == ("offset",) and _compares(of, int):
         interval, exact = _interval(one, lambda offset: offset)
         return _with(constraints, offset=interval), exact

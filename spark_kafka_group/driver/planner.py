@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -63,12 +63,17 @@ def divide(
         parts = [part for r in parts for part in _cut(r, math.ceil(r.size / at_most))]
     if at_least is None or at_least <= len(parts):
         return parts
-    total = sum(r.size for r in parts)
-    small = [r for r in parts if _parts(r.size, total, at_least) == 1]
+    return _divided_more(parts, at_least)
+
+
+def _divided_more(ranges: list[OffsetRange], at_least: int) -> list[OffsetRange]:
+    """Cut ranges that are large in proportion, until there are about `at_least`."""
+    total = sum(r.size for r in ranges)
+    small = [r for r in ranges if _parts(r.size, total, at_least) == 1]
     stay_whole = {r.tp for r in small}
     left = total - sum(r.size for r in small)
     parts_left = max(at_least - len(small), 1)
-    return [part for r in parts for part in _cut(r, 1 if r.tp in stay_whole else _parts(r.size, left, parts_left))]
+    return [part for r in ranges for part in _cut(r, 1 if r.tp in stay_whole else _parts(r.size, left, parts_left))]
 
 
 def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
@@ -107,15 +112,20 @@ def pack(
         return [], dict(previous)
     total = sum(r.size for r in ranges)
     count = min(math.ceil(total / records_per_task), len(ranges), max_tasks or len(ranges))
-    bound = UNEVEN * total / count
+    most = UNEVEN * total / count
     load = [0] * count
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     slots = dict(previous)
     for r in sorted(ranges, key=lambda r: (-r.size, r.tp)):
-        slot = previous.get(r.tp, count)
-        if slot >= count or (load[slot] and load[slot] + r.size > bound):
-            slot = min(range(count), key=lambda i: load[i])
+        slot = _slot(r, load, previous.get(r.tp, count), most)
         load[slot] += r.size
         tasks[slot].append(r)
         slots[r.tp] = slot
     return [tuple(sorted(task)) for task in tasks if task], slots
+
+
+def _slot(r: OffsetRange, load: Sequence[int], previous: int, most: float) -> int:
+    """The task for a range: the one of before, unless it is gone or gets more than `most`; then that with the least."""
+    if previous < len(load) and (not load[previous] or load[previous] + r.size <= most):
+        return previous
+    return min(range(len(load)), key=lambda slot: load[slot])

@@ -122,9 +122,10 @@ class Member:
             self._hooks.partitions_assigned(self.generation.assignment)
             return Joined.AS_NEW
         self.client.check_not_fenced()
-        if not self.client.rejoin_needed():
-            return Joined.SAME
-        before = self._generation
+        return self._rejoin(self._generation, patience_ms) if self.client.rejoin_needed() else Joined.SAME
+
+    def _rejoin(self, before: Generation, patience_ms: float | None) -> Joined:
+        """Take part in a rebalance, after the generation `before`; may be called again until it is over."""
         if not self._preparing:
             self._preparing = True
             self._rebalancing_since_s = time.monotonic()

@@ -38,20 +38,21 @@ def looked_up(
     """
     times = {tp: position.ms for tp, position in positions.items() if isinstance(position, AtTime)}
     at_times = client.offsets_at(times)
-    without = sorted(tp for tp, offset in at_times.items() if offset is None)
+    by_time = {tp: offset for tp, offset in at_times.items() if offset is not None}
+    without = at_times.keys() - by_time.keys()
     if without and timeless == "error":
         raise OptionError(
-            f"no record of {', '.join(map(str, without))} is as new as timestamp {times[without[0]]}: give an earlier "
-            f"one, or set startingOffsetsByTimestampStrategy=latest to start at the end of such partitions"
+            f"no record of {', '.join(map(str, sorted(without)))} is as new as timestamp {times[min(without)]}: give "
+            f"an earlier one, or set startingOffsetsByTimestampStrategy=latest to start at the end of such partitions"
         )
-    if timeless == "latest":
-        at_latest = {*without, *(tp for tp, position in positions.items() if position == LATEST)}
-    else:
-        at_latest = {tp for tp, position in positions.items() if position == LATEST}
-    known = {tp: p for tp, p in positions.items() if isinstance(p, int) and p not in (EARLIEST, LATEST)}
-    known |= {tp: offset for tp, offset in at_times.items() if offset is not None}
-    known |= client.beginning_offsets([tp for tp, position in positions.items() if position == EARLIEST])
-    return known | client.end_offsets(at_latest)
+    latest = _at(positions, LATEST) | (without if timeless == "latest" else set())
+    named = {tp: p for tp, p in positions.items() if isinstance(p, int) and p not in (EARLIEST, LATEST)}
+    return named | by_time | client.beginning_offsets(_at(positions, EARLIEST)) | client.end_offsets(latest)
+
+
+def _at(positions: Mapping[TopicPartition, Position], end: int) -> set[TopicPartition]:
+    """Partitions whose position is this end of the log."""
+    return {tp for tp, position in positions.items() if position == end}
 
 
 def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:

@@ -193,30 +193,33 @@ def restarted(
     conflicts: list[str] = []
     for tp, offset in checkpoint.positions.items():
         group = committed.get(tp)
-        if group is None:
-            starts[tp] = Start(offset, BY_CHECKPOINT, commit=True)
-        elif group.offset == offset:
-            starts[tp] = Start(offset, BY_CHECKPOINT)
-        elif tp in checkpoint.untouched:
-            starts[tp] = Start(offset, BY_CHECKPOINT, commit=True)
-        else:
-            told = (
-                f"{tp}: the checkpoint says {offset} (this query, generation {checkpoint.generation}), "
-                f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader, checkpoint.batch)})"
-            )
-            own = is_own(group.metadata, checkpoint.reader, checkpoint.batch)
-            if not (own and group.offset < offset):
-                conflicts.append(told)
-            if policy == "checkpoint" or (policy != "group" and (own or checkpoint.foreign)):
-                starts[tp] = Start(offset, BY_CHECKPOINT, True, f"{told}: going on from the checkpoint")
-            else:
-                starts[tp] = Start(group.offset, BY_GROUP, False, f"{told}: going on from the group's offset")
+        if group is None or group.offset == offset or tp in checkpoint.untouched:
+            starts[tp] = Start(offset, BY_CHECKPOINT, commit=group is None or group.offset != offset)
+            continue
+        own = is_own(group.metadata, checkpoint.reader, checkpoint.batch)
+        if not (own and group.offset < offset):
+            conflicts.append(_disagreement(checkpoint, tp, group))
+        starts[tp] = _resolved(checkpoint, tp, group, policy, own)
     if conflicts and policy == "fail":
         raise OffsetConflictError(
             f"onOffsetConflict is fail, and {'; '.join(sorted(conflicts))}. Set it to checkpoint or group to say "
             f"who is right, or to auto to go on from what was written last"
         )
     return starts
+
+
+def _resolved(checkpoint: Checkpoint, tp: TopicPartition, group: Committed, policy: str, own: bool) -> Start:
+    problem = _disagreement(checkpoint, tp, group)
+    if policy == "checkpoint" or (policy != "group" and (own or checkpoint.foreign)):
+        return Start(checkpoint.positions[tp], BY_CHECKPOINT, True, f"{problem}: going on from the checkpoint")
+    return Start(group.offset, BY_GROUP, False, f"{problem}: going on from the group's offset")
+
+
+def _disagreement(checkpoint: Checkpoint, tp: TopicPartition, group: Committed) -> str:
+    return (
+        f"{tp}: the checkpoint says {checkpoint.positions[tp]} (this query, generation {checkpoint.generation}), "
+        f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader, checkpoint.batch)})"
+    )
 
 
 def _by_whom(metadata: str, reader: str, batch: int) -> str:

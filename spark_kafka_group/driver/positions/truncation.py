@@ -108,17 +108,24 @@ def judged(
     """
     replaced = {tp for tp in now if known.get(tp, now[tp]) > now[tp]}
     unanswered = {tp for tp in now if known.get(tp, now[tp]) < now[tp]} - epoch_ends.keys()
-    told = {tp: end for tp, end in epoch_ends.items() if end is not None}
-    diverged = {tp: end for tp, end in told.items() if end < positions[tp]}
-    short = {tp for tp, end in ends.items() if end < positions[tp]}
+    answered = {tp: end for tp, end in epoch_ends.items() if end is not None}
     return Look(
-        ends={tp: end for tp, end in ends.items() if tp not in unanswered},
-        epochs={tp: epoch for tp, epoch in now.items() if tp not in unanswered},
-        diverged=diverged,
-        behind=frozenset(short - told.keys() - replaced - unanswered),
+        ends=_without(ends, unanswered),
+        epochs=_without(now, unanswered),
+        diverged=_before(answered, positions),
+        behind=frozenset(_before(ends, positions).keys() - answered.keys() - replaced - unanswered),
         replaced=frozenset(replaced),
         unsettled=frozenset(unanswered),
     )
+
+
+def _without(numbers: Mapping[TopicPartition, int], tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    return {tp: number for tp, number in numbers.items() if tp not in tps}
+
+
+def _before(ends: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Those of `ends` that are before the partition's position."""
+    return {tp: end for tp, end in ends.items() if end < positions[tp]}
 
 
 def epoch_of(group: Committed) -> int:
