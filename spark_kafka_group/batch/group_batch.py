@@ -82,7 +82,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     from spark_kafka_group.driver.batch_read import batch_ranges, check_named, starting
     from spark_kafka_group.driver.hooks import Hooks
     from spark_kafka_group.driver.membership.other_members import others_in_group
-    from spark_kafka_group.driver.reporting.metrics import Metrics
+    from spark_kafka_group.driver.reporting.query_metrics import Metrics
     from spark_kafka_group.wire import GroupClient
 
     parsed = Options.parse(options)

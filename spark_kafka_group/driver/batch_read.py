@@ -12,7 +12,7 @@ from spark_kafka_group.driver.positions import truncation
 from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until
 from spark_kafka_group.driver.positions.rules import StartRules
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options

@@ -13,7 +13,7 @@ from spark_kafka_group.commit_metadata import adopting_note, commit_note, correc
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from spark_kafka_group import user_classes
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.group import LISTENER_METHODS

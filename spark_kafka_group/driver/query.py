@@ -10,11 +10,11 @@ from spark_kafka_group.driver.committer import Batch, Committer
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member import Member
-from spark_kafka_group.driver.membership.membership import Membership
+from spark_kafka_group.driver.membership.member_protocol import Membership
 from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.standing import Standing
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription

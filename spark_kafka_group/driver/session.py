@@ -38,7 +38,7 @@ from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.backlog import Backlog
 from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
 from spark_kafka_group.driver.committer import Batch
-from spark_kafka_group.driver.membership.membership import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.settling import Settling
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch

@@ -14,7 +14,7 @@ from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.siblings import FOLDER, Siblings
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
-from spark_kafka_group.driver.reporting.metrics import Metrics
 from spark_kafka_group.driver.reporting.progress import Progress
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.metrics.group_metrics import (
     METRICS,
     PARTITION_METRICS,

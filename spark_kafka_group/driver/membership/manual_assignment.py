@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from spark_kafka_group.commit_metadata import is_signed
-from spark_kafka_group.driver.membership.membership import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition

@@ -7,9 +7,9 @@ import time
 
 from spark_kafka_group.assignors import is_cooperative, resolve
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.membership.membership import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.printable import printable

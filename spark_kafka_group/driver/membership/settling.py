@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from spark_kafka_group.driver.membership.membership import Joined
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions.handing_over import hand_over

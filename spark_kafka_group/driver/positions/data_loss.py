@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_group.driver.reporting.metrics import Metrics
+from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import DataLossError
 
 log = logging.getLogger(__name__)
