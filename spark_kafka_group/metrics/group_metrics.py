@@ -45,122 +45,140 @@ METRICS = (
         "minOffsetsBehindLatest",
         GAUGE,
         "records",
-        "Least of the partitions' `records-lag`; as Spark's own source has it.",
+        "Lowest `records-lag` of the partitions, by the name of Spark's own source.",
         "minOffsetsBehindLatest",
     ),
-    Metric("maxOffsetsBehindLatest", GAUGE, "records", "Most of them.", "maxOffsetsBehindLatest"),
-    Metric("avgOffsetsBehindLatest", GAUGE, "records", "Their average.", "avgOffsetsBehindLatest"),
+    Metric(
+        "maxOffsetsBehindLatest", GAUGE, "records", "Highest `records-lag` of the partitions.", "maxOffsetsBehindLatest"
+    ),
+    Metric(
+        "avgOffsetsBehindLatest", GAUGE, "records", "Average `records-lag` of the partitions.", "avgOffsetsBehindLatest"
+    ),
     Metric(
         "records-lag-max",
         GAUGE,
         "records",
-        "Most of the partitions' `records-lag`, by Kafka's name.",
+        "Highest `records-lag` of the partitions, by Kafka's name.",
         "maxOffsetsBehindLatest",
     ),
-    Metric("records-lag-seconds-max", GAUGE, "seconds", "Most of the partitions' `records-lag-seconds`.", "lagSeconds"),
-    Metric("assigned-partitions", GAUGE, "partitions", "Partitions of the query's assignment.", "assignedPartitions"),
+    Metric(
+        "records-lag-seconds-max", GAUGE, "seconds", "Highest `records-lag-seconds` of the partitions.", "lagSeconds"
+    ),
+    Metric("assigned-partitions", GAUGE, "partitions", "Partitions in the query's assignment.", "assignedPartitions"),
     Metric("generation", GAUGE, "-", "The group's generation.", "generation"),
     Metric(
         "commit-total",
         COUNTER,
         "commits",
-        "Commits that succeeded: the source's, and this listener's for the query.",
+        "Commits that succeeded, of the source and of the listener.",
         "commits",
     ),
-    Metric("failed-commit-total", COUNTER, "commits", "Commits that failed for good, of both.", "failedCommits"),
-    Metric("commit-latency-avg", GAUGE, "ms", "Of the source's commits, with retries.", "commitLatencyAvgMs"),
-    Metric("commit-latency-max", GAUGE, "ms", "The longest of them.", "commitLatencyMaxMs"),
-    Metric("last-commit-latency", GAUGE, "ms", "Of the last commit, whoever of both made it.", "commitLatencyMs"),
+    Metric(
+        "failed-commit-total",
+        COUNTER,
+        "commits",
+        "Commits that failed for good, of the source and of the listener.",
+        "failedCommits",
+    ),
+    Metric("commit-latency-avg", GAUGE, "ms", "Time of the source's commits, with retries.", "commitLatencyAvgMs"),
+    Metric("commit-latency-max", GAUGE, "ms", "Longest time of the source's commits.", "commitLatencyMaxMs"),
+    Metric(
+        "last-commit-latency",
+        GAUGE,
+        "ms",
+        "Time of the last commit, of the source or of the listener.",
+        "commitLatencyMs",
+    ),
     Metric(
         "last-commit-seconds-ago",
         GAUGE,
         "seconds",
-        "Since the last commit that succeeded, whoever of both made it.",
+        "Time since the last commit that succeeded, of the source or of the listener.",
         "lastCommitMs",
     ),
     Metric(
         "rebalance-total",
         COUNTER,
         "rebalances",
-        "Rebalances that the group asked for; generations that a query alone in its group starts for its "
-        "micro-batches are none.",
+        "Rebalances that the group asked for. A generation that a query alone in its group starts for a "
+        "micro-batch does not count.",
         "rebalances",
     ),
     Metric(
         "failed-rebalance-total",
         COUNTER,
         "requests",
-        "JoinGroups and SyncGroups that were refused, and not only while the coordinator was looked for.",
+        "JoinGroups and SyncGroups that were refused, except while the coordinator was looked up.",
         "failedRebalances",
     ),
     Metric(
         "memberships-lost-total",
         COUNTER,
         "times",
-        "How often the group had thrown the query out, which then joined as new.",
+        "How often the group had removed the query, which then joined as a new member.",
         "membershipsLost",
     ),
     Metric(
         "rebalance-latency-avg",
         GAUGE,
         "ms",
-        "From giving partitions back to the new assignment.",
+        "Time from giving partitions back to the new assignment.",
         "rebalanceLatencyAvgMs",
     ),
-    Metric("rebalance-latency-max", GAUGE, "ms", "The longest of them.", "rebalanceLatencyMaxMs"),
-    Metric("rebalance-latency-total", COUNTER, "ms", "All of them.", "rebalanceLatencyTotalMs"),
-    Metric("last-rebalance-seconds-ago", GAUGE, "seconds", "Since the last rebalance ended.", "lastRebalanceMs"),
+    Metric("rebalance-latency-max", GAUGE, "ms", "Longest time of a rebalance.", "rebalanceLatencyMaxMs"),
+    Metric("rebalance-latency-total", COUNTER, "ms", "Time of all rebalances.", "rebalanceLatencyTotalMs"),
+    Metric("last-rebalance-seconds-ago", GAUGE, "seconds", "Time since the last rebalance ended.", "lastRebalanceMs"),
     Metric(
         "join-total",
         COUNTER,
         "requests",
-        "JoinGroups that were answered; a micro-batch's own generation takes one.",
+        "JoinGroups that were answered. A micro-batch's own generation takes one.",
         "joins",
     ),
-    Metric("join-time-avg", GAUGE, "ms", "From JoinGroup to its answer.", "joinTimeAvgMs"),
-    Metric("join-time-max", GAUGE, "ms", "The longest of them.", "joinTimeMaxMs"),
+    Metric("join-time-avg", GAUGE, "ms", "Time from JoinGroup to its answer.", "joinTimeAvgMs"),
+    Metric("join-time-max", GAUGE, "ms", "Longest time from JoinGroup to its answer.", "joinTimeMaxMs"),
     Metric("sync-total", COUNTER, "requests", "SyncGroups that were answered.", "syncs"),
-    Metric("sync-time-avg", GAUGE, "ms", "From SyncGroup to its answer.", "syncTimeAvgMs"),
-    Metric("sync-time-max", GAUGE, "ms", "The longest of them.", "syncTimeMaxMs"),
+    Metric("sync-time-avg", GAUGE, "ms", "Time from SyncGroup to its answer.", "syncTimeAvgMs"),
+    Metric("sync-time-max", GAUGE, "ms", "Longest time from SyncGroup to its answer.", "syncTimeMaxMs"),
     Metric("heartbeat-total", COUNTER, "requests", "Heartbeats that were answered.", "heartbeats"),
     Metric(
         "heartbeat-response-time-max",
         GAUGE,
         "ms",
-        "From a heartbeat to its answer, the longest.",
+        "Longest time from a heartbeat to its answer.",
         "heartbeatResponseTimeMaxMs",
     ),
     Metric(
         "last-heartbeat-seconds-ago",
         GAUGE,
         "seconds",
-        "From the last heartbeat that was answered to the query's last progress: between triggers nobody looks.",
+        "Time from the last heartbeat that was answered to the query's last progress: it is counted at triggers only.",
         "lastHeartbeatMs",
     ),
     Metric(
         "offset-conflicts-total",
         COUNTER,
         "partitions",
-        "Partitions for which checkpoint and group disagreed at the start.",
+        "Partitions whose offsets in checkpoint and group differed at the start.",
         "offsetConflicts",
     ),
     Metric(
         "data-losses-total",
         COUNTER,
         "times",
-        "How often records were found to be gone that had not been read, with `failOnDataLoss=false`; what executors "
-        "find is in their logs only.",
+        "How often unread records were gone, with `failOnDataLoss=false`. Losses that executors find are "
+        "in their logs only.",
         "dataLosses",
     ),
     Metric(
         "offsets-lost-total",
         COUNTER,
         "offsets",
-        "How many offsets that were, as far as it can be known.",
+        "Offsets of these records, as far as the number can be known.",
         "offsetsLost",
     ),
-    Metric("hook-errors-total", COUNTER, "errors", "Exceptions of the user's own hooks.", "hookErrors"),
-    Metric("records-done-total", COUNTER, "records", "Records that a RecordProcessor's handler has done.", "done"),
+    Metric("hook-errors-total", COUNTER, "errors", "Exceptions of your hooks.", "hookErrors"),
+    Metric("records-done-total", COUNTER, "records", "Records that the handler of a RecordProcessor has done.", "done"),
     Metric("records-retried-total", COUNTER, "records", "Records handed to a retry topic.", "retried"),
     Metric("records-dead-total", COUNTER, "records", "Records handed to a dead-letter topic.", "dead"),
     Metric("handler-retries-total", COUNTER, "calls", "Calls of a handler for a record that had failed.", "triesAgain"),
@@ -172,16 +190,22 @@ METRICS = (
         "Most records that a task of the last micro-batch had in its window.",
         "mostInFlight",
     ),
-    Metric("oldest-cell-age-max", GAUGE, "ms", "Longest that a cell stayed in such a window.", "oldestCellMs"),
+    Metric("oldest-cell-age-max", GAUGE, "ms", "Longest time of a cell in the window of a task.", "oldestCellMs"),
     Metric(
-        "handler-latency-p50", GAUGE, "ms", "Of a handler's calls in the last micro-batch, the median.", "latencyMs"
+        "handler-latency-p50", GAUGE, "ms", "Median time of the handler's calls in the last micro-batch.", "latencyMs"
     ),
-    Metric("handler-latency-p99", GAUGE, "ms", "The 99th percentile of them.", "latencyMs"),
+    Metric(
+        "handler-latency-p99",
+        GAUGE,
+        "ms",
+        "99th percentile of the handler's calls in the last micro-batch.",
+        "latencyMs",
+    ),
     Metric(
         "last-progress-seconds-ago",
         GAUGE,
         "seconds",
-        "Age of all the other numbers: since the trigger they were looked up in.",
+        "Age of all other numbers: time since the trigger that looked them up.",
         "timestampMs",
     ),
 )
@@ -202,13 +226,13 @@ PARTITION_METRICS = (
         "records-lag-seconds",
         GAUGE,
         "seconds",
-        "Age of the first record not processed; 0 when there is none.",
+        "Age of the first record that is not processed; 0 if there is none.",
         "behindSinceMs",
     ),
     Metric(
-        "position", GAUGE, "offset", "Where the query stands: after the last micro-batch that succeeded.", "positions"
+        "position", GAUGE, "offset", "The query's position: after the last micro-batch that succeeded.", "positions"
     ),
-    Metric("log-end-offset", GAUGE, "offset", "The end of the log, when looked up.", "latestOffset"),
+    Metric("log-end-offset", GAUGE, "offset", "The end of the log, as last looked up.", "latestOffset"),
 )
 """What there is of each of its partitions."""
 
@@ -353,7 +377,7 @@ def _seconds(from_ms: float | None, to_ms: float | None) -> float | None:
 
 def markdown_table() -> str:
     """The table of metrics in docs/metrics.md."""
-    lines = ["| metric | unit | in the progress | what |", "|---|---|---|---|"]
+    lines = ["| metric | unit | in the progress | meaning |", "|---|---|---|---|"]
     for metric, suffix in [*((m, "") for m in METRICS), *((m, ", per partition") for m in PARTITION_METRICS)]:
         lines.append(f"| `{metric.name}` | {metric.unit}{suffix} | `{metric.key}` | {metric.doc} |")
     return "\n".join(lines)

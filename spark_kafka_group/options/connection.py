@@ -67,7 +67,11 @@ class Connection(Section):
         default=50, passed_on=True,
     )  # fmt: skip
     reconnect_backoff_max_ms: int = option(
-        "kafka.reconnect.backoff.max.ms", integer(0), "The longest such pause.", default=1_000, passed_on=True
+        "kafka.reconnect.backoff.max.ms",
+        integer(0),
+        "The longest pause before a broker is connected to again.",
+        default=1_000,
+        passed_on=True,
     )
     socket_connection_setup_timeout_ms: int = option(
         "kafka.socket.connection.setup.timeout.ms", integer(1),
@@ -76,8 +80,8 @@ class Connection(Section):
         default=10_000, passed_on=True,
     )  # fmt: skip
     socket_connection_setup_timeout_max_ms: int = option(
-        "kafka.socket.connection.setup.timeout.max.ms", integer(1), "The longest such attempt.",
-        default=30_000, passed_on=True,
+        "kafka.socket.connection.setup.timeout.max.ms", integer(1),
+        "The longest time that an attempt to connect may take.", default=30_000, passed_on=True,
     )  # fmt: skip
     receive_buffer_bytes: int | None = option(
         "kafka.receive.buffer.bytes", parsing.buffer_bytes, "Size of the sockets' receive buffer; -1 is the system's.",

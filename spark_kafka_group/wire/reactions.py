@@ -44,13 +44,13 @@ class Reaction(Enum):
     whose position is kept goes on after the last micro-batch.
     """
 
-    RETRY = "the same request again"
-    FIND_COORDINATOR = "look the coordinator up, then again; membership and generation stay"
-    REJOIN = "join again as the same member, keep positions unless a generation was missed"
-    RETAKE = "join again as the same member, take positions again"
-    JOIN_AS_NEW = "join again as a new member, take positions again"
+    RETRY = "send the same request again"
+    FIND_COORDINATOR = "look up the coordinator, then send the request again; membership and generation stay"
+    REJOIN = "join again as the same member; keep positions unless a generation was missed"
+    RETAKE = "join again as the same member; look up positions again"
+    JOIN_AS_NEW = "join again as a new member; look up positions again"
     FENCED = "the query stops: another process took its place"
-    FATAL = "the query stops: something has to be changed"
+    FATAL = "the query stops: the message says which setting or right to change"
     NOT_SENT = "brokers do not answer this"
     NO_SUCH_GROUP = "there is no such group"
     LEFT_TO_MEMBER = "nothing is committed: the member has gone on, and commits itself"
@@ -276,8 +276,9 @@ def as_markdown() -> str:
         "",
         *(f"- **{word}**: {reaction.value}" for reaction, word in words.items() if word),
         "",
-        "A SyncGroup is never sent twice: after it, *again* is from JoinGroup on.",
-        "Retrying takes at most kafka.default.api.timeout.ms; joining, kafka.max.poll.interval.ms if that is longer.",
-        "A join that the broker has taken waits for the other members as long as they take.",
+        "A SyncGroup is never sent twice: after it, *again* starts with JoinGroup.",
+        "Retrying takes at most `kafka.default.api.timeout.ms`. Joining takes at most that, or",
+        "`kafka.max.poll.interval.ms` if that is longer.",
+        "A join that the broker has accepted waits for the other members as long as they take.",
     ]
     return "\n".join(lines) + "\n"
