@@ -3,10 +3,13 @@
 import importlib
 import itertools
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+from spark_kafka_group.testing.download import VERSION
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -111,9 +114,9 @@ def test_each_page_has_its_title_its_question_and_a_link_to_the_next():
     for number, (title, file, question) in enumerate(pages):
         lines = (DOCS / file).read_text().splitlines()
         assert lines[:3] == [f"# {title}", "", f"*{question}*"]
-        following = pages[(number + 1) % len(pages)]
-        if following is not pages[0]:
-            assert lines[-1] == f"Next: [{following[0]}]({following[1]})"
+        following = pages[number + 1 :]
+        link = f"Next: [{following[0][0]}]({following[0][1]})" if following else "Back to the [README](../README.md)."
+        assert lines[-1] == link
 
 
 def test_the_site_has_the_pages_in_the_readmes_order():
@@ -150,3 +153,27 @@ class TestTables:
         assert "of before" not in made
         assert "| `records-lag-max` | records |" in made
         assert (made[:2], made[-2:], tables.filled(made)) == ("a\n", "b\n", made)
+
+
+def test_the_page_of_versions_says_which_ones_are_tested():
+    page = (DOCS / "compatibility.md").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (pyspark,) = re.findall(r"^PYSPARK \?= (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    row = dict(
+        re.findall(r"^\| ([^|]+?)(?: \([^|]*\)|, [^|]*)? \| (.*) \|$", page.partition("## Clusters")[0], re.MULTILINE)
+    )
+    assert f"| {pyspark}: all tests." in row["Spark"]
+    assert f"| {VERSION} |" in row["Kafka's brokers"]
+    assert all(line in row["Kafka's brokers"] for line in older_lines())
+    assert row["Python"].startswith(f"{project['requires-python'].removeprefix('>=')} or newer")
+    extras = project["optional-dependencies"]
+    for text in (*project["dependencies"], *extras["processing"]):
+        name, low, high = re.fullmatch(r"([\w-]+)>=([\d.]+)(?:,<([\d.]+))?", text).groups()
+        bound = f"{low} or newer" + (f", below {high}" if high else "")
+        assert row[name.replace("pyspark", "Spark")].startswith(bound)
+
+
+def older_lines():
+    """Versions of brokers that `make soak` runs."""
+    text = (ROOT / "tests/broker/test_broker_versions.py").read_text()
+    return re.findall(r'"([\d.]+)"', re.search(r"^LINES = .*$", text, re.MULTILINE)[0])
