@@ -1,5 +1,6 @@
 """README and docs/: every link leads somewhere, tables are the code's, and pages are in one order."""
 
+import ast
 import importlib
 import itertools
 import re
@@ -9,15 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_group.options import OPTION_NAMES
+from spark_kafka_group.options.unsupported import UNSUPPORTED
 from spark_kafka_group.testing.download import VERSION
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-TEXTS = [*sorted(ROOT.glob("*.md")), *PAGES, ROOT / "benchmarks/RESULTS.md"]
+TEXTS = [
+    *sorted(ROOT.glob("*.md")), *PAGES,
+    *sorted(file for folder in ("benchmarks", "tests") for file in (ROOT / folder).rglob("*.md")),
+]  # fmt: skip
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 IN_THE_TREE = re.compile(r"(?:benchmarks|conf|docs|jobs|spark_kafka_group|tests)/[\w./-]*\w")
+
+OF_NO_OPTION = {"availablenow", "checkpointlocation", "kafka.internal", "once", "ordering", "path", "threads"}
+"""Settings of others, and arguments of Python."""
 
 
 @cache
@@ -97,6 +106,23 @@ def test_every_file_and_every_target_of_make_that_is_named_exists(file):
     assert [path for path in IN_THE_TREE.findall(code) if not (ROOT / path).exists()] == []
     targets = re.findall(r"^([a-z-]+)[^=\n]*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(re.findall(r"\bmake ([a-z-]+)", code)) <= set(targets)
+
+
+@pytest.mark.parametrize("file", [ROOT / "README.md", *PAGES], ids=lambda file: file.name)
+def test_every_option_that_is_named_is_one(file):
+    assigned = re.findall(r"[`(\"]([a-z][A-Za-z]*)=[^`\"]*[`\"]|\.option\(\"([^\"]+)\"", file.read_text())
+    named = {*re.findall(r"[`\"](kafka\.[a-z][\w.]*\w)\b", file.read_text()), *(a or b for a, b in assigned)}
+    known = OPTION_NAMES | set(UNSUPPORTED) | OF_NO_OPTION
+    assert {name for name in named if name.lower() not in known} == set()
+
+
+@pytest.mark.parametrize("file", [ROOT / "README.md", *PAGES], ids=lambda file: file.name)
+def test_every_example_in_python_is_python_and_imports_names_that_exist(file):
+    for code in re.findall(r"^```python\n(.*?)^```", file.read_text(), re.DOTALL | re.MULTILINE):
+        tree = ast.parse(f"_ = (_\n{code})" if code.startswith(".") else code)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom):
+                assert all(hasattr(importlib.import_module(node.module), alias.name) for alias in node.names)
 
 
 @pytest.mark.parametrize("file", TEXTS, ids=lambda file: file.name)
