@@ -81,7 +81,7 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
         with _no_collection():
             from spark_kafka_group.driver import batch_read, filters, process
 
-        process.log_as_told()
+        process.configure_logging()
         tasks = batch_read.read_tasks(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
         return tasks or [ReadTask(())]

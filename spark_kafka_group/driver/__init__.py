@@ -1,1 +1,1 @@
-"""The driver's half: membership, positions, what a micro-batch reads, and the commit of what has succeeded."""
+"""The driver's half: membership, positions, the ranges of a micro-batch, and the commit of one that has succeeded."""

@@ -36,7 +36,9 @@ def plan(options: Options, constraints: Constraints = Constraints()) -> list[tup
 
 
 def read_tasks(options: Options, constraints: Constraints = Constraints()) -> list[ReadTask]:  # noqa: B008
-    """The tasks of a batch read of what can pass `constraints`. Joins no group; asks nobody if nothing can pass.
+    """The tasks of a batch read of records that can pass `constraints`.
+
+    Joins no group; asks no broker if no record can pass.
 
     Raises
     ------
@@ -93,7 +95,7 @@ def batch_ranges(
     Parameters
     ----------
     committed
-        What the group has committed of them, for a read that starts or commits there.
+        The group's commits for them, for a read that starts or commits there.
     others
         Ids of the group's other members, for a read that commits.
 
@@ -185,8 +187,8 @@ def _diverged(
     found = truncation.settled(client, {tp: committed[tp].offset for tp in known}, known)
     cut = {}
     for tp in sorted(found.replaced | found.diverged.keys()):
-        told, cut[tp] = truncation.explained(found, tp, committed[tp].offset, known)
-        losses.report("PARTITION_OFFSET_CHANGED", told)
+        problem, cut[tp] = truncation.explained(found, tp, committed[tp].offset, known)
+        losses.report("PARTITION_OFFSET_CHANGED", problem)
     return cut
 
 
@@ -203,7 +205,7 @@ def _log_ends(client: LogClient, behind: Mapping[TopicPartition, int]) -> dict[T
 def _within_logs(
     options: Options, client: LogClient, named: Mapping[TopicPartition, int], losses: DataLoss
 ) -> dict[TopicPartition, int]:
-    """Ends that options name, which logs must have reached: a read would wait for what may never come.
+    """Ends that options name, which logs must have reached: a read would wait for records that may never come.
 
     Those of partitions that do not exist any more are not there.
     """

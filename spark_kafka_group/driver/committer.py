@@ -1,4 +1,4 @@
-"""Commits what has succeeded, as soon as that is known, and nothing else."""
+"""The commit of a batch, as soon as it is known to have succeeded, and of positions that the group lacks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Batch:
     end
         The offset Spark keeps for it.
     ranges
-        What it reads.
+        The ranges it was planned to read.
     generation
         The generation it belongs to: it may be committed under no other.
     elsewhere
@@ -41,7 +41,7 @@ class Batch:
     left_out
         Partitions that are neither read nor committed: a rebalance took them before the batch began.
     begun
-        Whether Spark has asked for its tasks: what it reads is settled.
+        Whether Spark has asked for its tasks: its ranges do not change any more.
     """
 
     end: GroupOffset
@@ -53,7 +53,7 @@ class Batch:
 
     @cached_property
     def reads(self) -> list[OffsetRange]:
-        """What is left to read of its ranges."""
+        """Its ranges, without partitions that were left out."""
         return [r for r in self.ranges if r.tp not in self.left_out]
 
     @property
@@ -67,12 +67,12 @@ class Batch:
 
     @property
     def ends(self) -> dict[TopicPartition, int]:
-        """What is committed when it has succeeded."""
+        """Offsets that are committed when it has succeeded."""
         return {r.tp: r.end for r in self.reads if r.tp not in self.elsewhere}
 
 
 class Committer:
-    """Holds the one batch that is planned and not yet known to have succeeded, and what the group has.
+    """Holds the one batch that is planned and not yet known to have succeeded, and the group's offsets.
 
     Spark runs micro-batches one after the other, so there is never a second.
     """
@@ -95,7 +95,7 @@ class Committer:
         self._metrics = metrics
         self._epochs = epochs
         self._planned: Batch | None = None
-        self.unanswered = False  # the planned batch has succeeded, and it is not known whether it is committed
+        self.unanswered = False  # the planned batch has succeeded, and its commit got no answer
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
     @property
@@ -103,16 +103,15 @@ class Committer:
         return self._planned
 
     def plan(self, batch: Batch | None) -> None:
-        """Take note of a batch that Spark is about to run, or that the one it was about to run is off."""
+        """Hold a batch that Spark is about to run; None when it is not going to run the one held."""
         self._planned = batch
         self.unanswered = False
 
     @contextlib.contextmanager
     def agreed(self, tps: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]) -> Iterator[None]:
-        """Positions of `tps` are taken in knowledge of what the group has `committed` for them.
+        """Positions of `tps` are taken in knowledge of the group's commits for them.
 
-        That is void if an error ends the block: when positions are taken once more, what somebody else has written is
-        still news.
+        An error in the block makes that void: when positions are taken once more, commits of others are news again.
         """
         before = dict(self.in_group)
         for tp in tps:
@@ -140,12 +139,12 @@ class Committer:
         Parameters
         ----------
         without
-            A batch that has planned to read on from there and may have to do without.
+            A planned batch that was to read on from there, and that may have to go without.
 
         Returns
         -------
         set
-            Partitions with such a newer commit. They are left as they are.
+            Partitions with a newer commit. They are left as they are.
 
         Raises
         ------
@@ -169,7 +168,7 @@ class Committer:
                 by_note.setdefault(note, {})[tp] = offset
         for note, wrong in by_note.items():
             self._send(wrong, generation, note)
-            self._noted(wrong, generation)
+            self._record(wrong, generation)
         return set(newer)
 
     def _newer(
@@ -183,10 +182,10 @@ class Committer:
         }
 
     def adopt(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> set[TopicPartition]:
-        """Put this query's note on offsets that somebody else wrote, and from which it goes on after `batch`.
+        """Put this query's note on offsets that others wrote, and from which it goes on after `batch`.
 
-        Without the note a later start could not tell an offset that this query has gone on from, and whose batch it
-        has not committed, from one that somebody wrote after that batch.
+        By the note a later start distinguishes an offset from which this query has gone on, and whose batch it has not
+        committed, from one that another program wrote after that batch.
 
         1. Another program commits an offset, and this query looks it up.
         2. The other program commits the next one. Without membership nothing keeps it from that.
@@ -196,7 +195,7 @@ class Committer:
         Returns
         -------
         set
-            Partitions that somebody has committed anew. They are left as they are.
+            Partitions that others have committed since. They are left as they are.
 
         Raises
         ------
@@ -212,7 +211,7 @@ class Committer:
             note = adopting_note(self._reader, generation, batch, group.metadata)
             by_note.setdefault(note, {})[tp] = group.offset
         for note, offsets in by_note.items():
-            self._noted(self._sent(offsets, generation, note), generation)
+            self._record(self._sent(offsets, generation, note), generation)
         return newer
 
     def _sent(self, offsets: Mapping[TopicPartition, int], generation: int, note: str) -> Mapping[TopicPartition, int]:
@@ -233,7 +232,9 @@ class Committer:
     def proven_by_group(self, timeout_ms: float) -> bool:
         """Whether the planned batch's offsets are in the group already, committed for this very batch.
 
-        GroupKafkaListener does so in the user's process, which hears of a batch's success before this one.
+        1. A batch succeeds while the group rebalances. 2. The user's process hears of it, where GroupKafkaListener
+        commits the batch. 3. This process, which Spark asks only at the next trigger, sees that commit, and need not
+        keep the group waiting until then.
         """
         batch = self._planned
         if batch is None:
@@ -249,7 +250,7 @@ class Committer:
             if (writer.reader, writer.batch) != (self._reader, batch.end.batch):
                 return False
         self._events.committed(batch.generation, batch.end.batch, batch.ends)
-        self._noted(batch.ends, batch.generation)
+        self._record(batch.ends, batch.generation)
         self.plan(None)
         return True
 
@@ -265,7 +266,7 @@ class Committer:
         -------
         bool
             False when the group no longer counts this driver as a member, so that nothing was committed: positions
-            must be taken again, which commits what the checkpoint knows better.
+            must be taken again, which commits those that the checkpoint knows better.
 
         Raises
         ------
@@ -341,7 +342,7 @@ class Committer:
         note = commit_note(self._reader, generation, batch)
         self._send(offsets, generation, note, timeout_ms)
         self._events.committed(generation, batch, offsets, sent)
-        self._noted(offsets, generation)
+        self._record(offsets, generation)
 
     def _send(
         self,
@@ -360,9 +361,9 @@ class Committer:
         ended = time.monotonic()
         self._metrics.commit.record((ended - began) * 1000, ended)
 
-    def _noted(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
+    def _record(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
         self.in_group |= offsets
         self._hooks.committed(offsets, None)
         if log.isEnabledFor(logging.INFO):
-            told = " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
-            log.info("group %s: generation %d: committed %s", self.group_id, generation, told)
+            offsets_listed = " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
+            log.info("group %s: generation %d: committed %s", self.group_id, generation, offsets_listed)

@@ -1,4 +1,4 @@
-"""onCorruptRecord=deadLetter: that its topics exist is looked at before any record is read."""
+"""onCorruptRecord=deadLetter: its topics must exist before any record is read."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from spark_kafka_group.wire import LogClient
 
 
 def check(options: Options) -> None:
-    """Refuse to read topics whose dead-letter topics do not exist. Topics that a pattern finds later are not looked at.
+    """Refuse to read topics whose dead-letter topics do not exist. Topics that match a pattern later are not checked.
 
-    Asks nobody without onCorruptRecord=deadLetter.
+    Without onCorruptRecord=deadLetter no broker is asked.
 
     Raises
     ------
@@ -34,6 +34,6 @@ def check(options: Options) -> None:
         client.close()
     if missing:
         raise OptionError(
-            f"onCorruptRecord (deadLetter) sends what cannot be read of a topic to one named after it, and the cluster "
-            f"does not have {', '.join(missing)}: create it, or take skip or fail"
+            f"onCorruptRecord (deadLetter) sends records that cannot be read to a topic named after theirs, and the "
+            f"cluster does not have {', '.join(missing)}: create it, or take skip or fail"
         )

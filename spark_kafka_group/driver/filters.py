@@ -78,7 +78,7 @@ NOTHING = Interval(0, -1)
 
 @dataclass(frozen=True)
 class Constraints:
-    """What a record must have for its row to pass the filters.
+    """Conditions that a record must meet for its row to pass the filters.
 
     Attributes
     ----------
@@ -109,12 +109,12 @@ class Constraints:
 
 
 def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
-    """What `filters`, all of which a row must pass, say of the records to read.
+    """`filters`, all of which a row must pass, as constraints on the records to read.
 
     Returns
     -------
     constraints
-        From what is understood; the rest constrains nothing.
+        From filters that are understood; the others constrain nothing.
     left
         Filters that Spark has to evaluate on the rows all the same: those not understood, and those that rows within
         the constraints need not pass.
@@ -130,7 +130,7 @@ def understood(filters: Iterable[Filter]) -> tuple[Constraints, list[Filter]]:
 
 
 def narrow(ranges: Collection[OffsetRange], constraints: Constraints, offsets_at: OffsetsAt) -> list[OffsetRange]:
-    """The parts of `ranges` that can have records which pass; what is empty is left out.
+    """The parts of `ranges` that can have records which pass; empty ones are left out.
 
     Parameters
     ----------
@@ -166,7 +166,9 @@ def _as_new(ranges: Sequence[OffsetRange], since_ms: int | None, offsets_at: Off
     except BrokerError as error:
         log.warning("a filter on timestamp narrows nothing: %s", error)
         return list(ranges)
-    started = [_started(r, first[r.tp]) if r.tp in first else r for r in ranges]  # not there: the topic is gone
+    started = [
+        _started(r, first[r.tp]) if r.tp in first else r for r in ranges
+    ]  # a partition that is not there was deleted
     return [r for r in started if r.size > 0]
 
 

@@ -1,4 +1,4 @@
-"""Code of the user's that the driver calls: a rebalance listener, and interceptors of commits.
+"""The user's code that the driver calls: a rebalance listener, and interceptors of commits.
 
 A hook that raises is an error in the log, with its traceback, and is counted; the query goes on. Failing it would not
 undo what happened, and after a restart the hook would raise again.

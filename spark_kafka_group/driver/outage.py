@@ -1,4 +1,4 @@
-"""Brokers that are away: a query waits for them, as Kafka's own consumer does, and says so once."""
+"""Brokers that are away: a query waits for them, as Kafka's own consumer does, and logs it once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PASSING = (BrokerTimeoutError, CommitTimeoutError, JoinTimeoutError)
-"""What passes when brokers answer again; all else that a broker says is final."""
+"""Errors that pass when brokers answer again; all others are final."""
 
 PROBE_MS = 2_000
 """So long one look may take, while brokers are away, at whether they are back: Spark may stop the query meanwhile."""
@@ -29,9 +29,9 @@ class BrokersAwayError(Exception):
 
 
 class Outage:
-    """Whether brokers are away, since when, and what the last attempt met.
+    """Whether brokers are away, since when, and the error of the last attempt.
 
-    Brokers that a query has never reached are no outage: what is wrong then is likely to be wrong for good.
+    Brokers that a query has never reached are no outage: their address is likely to be wrong for good.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class Outage:
         return self._since is not None
 
     def attempt(self, call: Callable[[], T]) -> T:
-        """What `call` returns; it has to be one that can be made again.
+        """The result of `call`, which has to be one that can be made again.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Outage:
                 time.sleep(PAUSE_S)
 
     def leave_to_trigger(self, call: Callable[[float], None], patience_ms: float) -> None:
-        """Make `call` between triggers, if brokers answer; if they do not, the next trigger says so."""
+        """Make `call` between triggers, if brokers answer; if they do not, the next trigger reports it."""
         try:
             if self.away:
                 self._client.reach(patience_ms)
@@ -128,7 +128,7 @@ class Outage:
         self._last = self._now_s(), str(error)
         away_s = self._clock_s() - self._since[1]
         if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
-            told = outlasted(
+            problem = outlasted(
                 self._client.brokers(),
                 self._since[0],
                 away_s,
@@ -137,7 +137,7 @@ class Outage:
                 self._last[0],
                 str(error),
             )
-            raise BrokerTimeoutError(f"group {self._group_id}: {told}") from error
+            raise BrokerTimeoutError(f"group {self._group_id}: {problem}") from error
 
     def _over(self) -> None:
         if self._since is not None:

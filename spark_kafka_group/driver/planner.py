@@ -1,4 +1,4 @@
-"""Which offsets a micro-batch reads, and in which tasks. Values in, values out."""
+"""The offsets that a micro-batch reads, and its tasks. Values in, values out."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
 def tasks(
     ranges: Collection[OffsetRange], options: Options, previous: Mapping[TopicPartition, int]
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
-    """Tasks that read `ranges`: a part each where options say how to cut, else packed (:func:`pack` tells the rest)."""
+    """Tasks that read `ranges`: a part each where options say how to cut, else packed, as :func:`pack` does."""
     at_least, at_most = options.reading.min_partitions, options.reading.max_records_per_partition
     if at_least is not None or at_most is not None:
         return [(r,) for r in divide(ranges, at_least, at_most)], dict(previous)

@@ -1,10 +1,10 @@
-"""The process in which Spark runs a stream reader: how it ends, what it can import, and where its log goes.
+"""The process in which Spark runs a stream reader: its end, its imports, and its log.
 
 Spark ends it with SIGTERM, often twice, and does not call stop(). Python would die of that without running the
 runner's ``finally: reader.stop()``, and the member would stay in the group until its session times out.
 
-SparkSession.stop() does not even do that: the query's thread lives on in the JVM and goes on asking for offsets. What
-shows here that the session is over is that Spark has removed the driver's temporary directory.
+SparkSession.stop() does not even do that: the query's thread lives on in the JVM and goes on asking for offsets. Here
+the only sign of it is that Spark has removed the driver's temporary directory.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ PySpark has the JVM and its children ignore that: the user's program alone decid
 
 SESSION_CHECK_S = 0.5
 TOUCH_AGAIN_S = 60.0
-"""Cleaners of temporary files remove what nobody has used for hours or days, such as a directory that stays empty."""
+"""Cleaners of temporary files remove directories that have not been used for hours or days."""
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 """Environment variable: path of a file for :func:`logging.config.fileConfig`. Without it warnings go to stderr."""
 
 
 def prepare() -> None:
-    """Make this process end well and log where it is told to; a no-op outside Spark's own Python processes."""
+    """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes."""
     if not SparkFiles._is_running_on_worker:
         return
     for number in ENDING:
         if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, _exit_once)
-    gc.freeze()  # what has been imported stays: a full collection at each trigger need not look at it
-    log_as_told()
+    gc.freeze()  # modules stay: a full collection at each trigger need not look at them
+    configure_logging()
     directory = _session_directory()
     if directory is not None:
         _find_shipped_modules(directory)
@@ -54,7 +54,7 @@ def prepare() -> None:
         watch.start()
 
 
-def log_as_told() -> None:
+def configure_logging() -> None:
     """Log where the environment says; a no-op outside Spark's own Python processes."""
     path = os.environ.get(LOGGING_CONFIG)
     if path and SparkFiles._is_running_on_worker:
@@ -78,7 +78,7 @@ def _session_directory() -> str | None:
 
 
 def _find_shipped_modules(directory: str) -> None:
-    """Let what the user shipped (--py-files, addPyFile) be imported.
+    """Let modules that the user shipped (--py-files, addPyFile) be imported.
 
     Spark's Python path names it below the directory that need not exist; then it is in `directory` itself.
     """
@@ -88,12 +88,12 @@ def _find_shipped_modules(directory: str) -> None:
             directory + path[len(named) :] for path in sys.path if path == named or path.startswith(named + os.sep)
         ]
         # Python has not looked there before, so no importlib.invalidate_caches(): that reads the directories of
-        # pyspark.zip and of Spark's jar anew, which takes longer than joining the group.
+        # pyspark.zip and of Spark's jar again, which takes longer than joining the group.
         sys.path += [path for path in shipped if path not in sys.path]
 
 
 def _end_without(directory: str) -> None:
-    """End this process, in order, when `directory` is gone; until then it looks used, whoever cleans up."""
+    """End this process, in order, when `directory` is gone; until then, keep it looking used."""
     touched = float("-inf")
     while os.path.isdir(directory):
         if time.monotonic() - touched >= TOUCH_AGAIN_S:
@@ -111,7 +111,11 @@ def _touch(directory: Path) -> None:
 
 
 def _exit_once(number: int, frame: FrameType | None) -> None:
-    """Raise Terminated, and let further signals not interrupt the stop() that it leads to."""
+    """Raise Terminated, once.
+
+    1. Spark sends SIGTERM. 2. Terminated ends the call under way, and stop() leaves the group. 3. Spark sends SIGTERM
+    again, within 2 ms: that one must not interrupt stop().
+    """
     for ending in ENDING:
         signal.signal(ending, signal.SIG_IGN)
     raise Terminated(128 + number)

@@ -186,7 +186,7 @@ class GroupSession:
             self.committer.plan(None)
 
     def _settled_backlog(self, max_offsets: int | None, min_offsets: int | None) -> list[OffsetRange] | None:
-        """What there is to read, under a generation in which a batch may be planned; nothing if it is too little.
+        """The backlog, under a generation in which a batch may be planned; empty if it is too small.
 
         None while others of the same query hold the group up.
         """

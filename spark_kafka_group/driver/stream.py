@@ -1,8 +1,8 @@
-"""What Spark's calls to a stream reader mean.
+"""Spark's calls to a stream reader, as calls of a query's session.
 
 Spark calls, in this order: ``prepare_available_now`` (if at all), then on a new query ``initial_offset``, on a restart
-after an unfinished batch ``plan`` with the logged offsets, and at every trigger ``latest_offset``. Whatever ``start``
-``latest_offset`` is called with has succeeded: it is the end of the last batch in Spark's commit log.
+after an unfinished batch ``plan`` with the logged offsets, and at every trigger ``latest_offset``. Its ``start`` has
+succeeded: it is the end of the last batch in Spark's commit log.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class StreamDriver:
     """Plans and commits the micro-batches of one query as a member of a consumer group.
 
     Spark's reader process calls it from one thread; a second one takes part in rebalances between the calls. A lock
-    keeps them apart. The reader id, and with it the static member's name, is known only when Spark shows the first
-    offset of the checkpoint: nothing joins the group before that.
+    keeps them apart: all of the session's state is read and changed under it. The reader id, and with it the static
+    member's name, is known only when Spark shows the first offset of the checkpoint: nothing joins the group before.
 
     Parameters
     ----------
@@ -56,7 +56,10 @@ class StreamDriver:
         return GroupOffset(reader=self._new_reader).to_json()
 
     def prepare_available_now(self) -> None:
-        """Note the ends of all logs, and of what is due in retry topics; the query reads no further. Joins nothing."""
+        """Note where the query ends: at the ends of all logs, in retry topics at the first record that is not due.
+
+        Joins nothing.
+        """
         client = LogClient(self._options)
         try:
             ends = client.end_offsets(client.partitions(self._options.reading.subscription))
@@ -80,10 +83,10 @@ class StreamDriver:
         Raises
         ------
         OffsetFormatError, NoOffsetForPartitionError, OptionError, OffsetOutOfRangeError
-            When it cannot be said where to start.
+            When no start can be decided.
         MembershipError, CommitError, BrokerError
-            When the group, or its brokers, will not have it. Brokers that are away, once they have been reached, are
-            waited for: nothing is new as long as they are.
+            When the group, or its brokers, refuse. The query waits for brokers that are away, once it has reached them:
+            until they answer there is no new data.
         """
         start = self._parsed(start_json)
         with self._lock:
@@ -118,7 +121,7 @@ class StreamDriver:
             return [ReadTask.under(known, ranges) for ranges in tasks]
 
     def commit(self, end_json: dict[str, Any]) -> None:
-        """Spark's own word that a batch succeeded; latest_offset() has usually heard of it before."""
+        """Commit a batch of which Spark says that it succeeded; latest_offset() has usually done so before."""
         end = self._parsed(end_json)
         with self._lock, contextlib.suppress(BrokersAwayError):
             session, outage = self._session, self._outage
@@ -127,7 +130,7 @@ class StreamDriver:
                 outage.attempt(lambda: session.succeeded(end))
 
     def report_latest_offset(self) -> dict[str, Any] | None:
-        """Ends of the owned partitions' logs as last looked up, and what the group knows, for the query's progress.
+        """Ends of the owned partitions' logs as last looked up, and the group's offsets, for the query's progress.
 
         Spark asks right after latest_offset(), so it is of the batch that was just planned.
         """

@@ -1,1 +1,1 @@
-"""What a query has to read now: ends of logs, what is due, paused or held back, and when it has to look again."""
+"""The records that a query has to read now: ends of logs, delayed, paused and held-back partitions, long polls."""

@@ -1,4 +1,4 @@
-"""What there is to read of each owned partition, and when it is worth looking again."""
+"""The backlog: ranges that may be read of each owned partition, and when it is worth looking up their ends again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ENDS_HOLD_S = 1.0
 
 
 class Backlog:
-    """Looks up the ends of the owned partitions' logs, and knows what of that may be read now.
+    """Looks up the ends of the owned partitions' logs, and cuts the ranges up to them to those that may be read now.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class Backlog:
     ages
         When these ends were where.
     bounds
-        Where reading ends, whatever the ends are.
+        Where reading ends before the logs do.
     """
 
     def __init__(self, query: Query, caps: Mapping[TopicPartition, int] | None) -> None:
@@ -52,7 +52,7 @@ class Backlog:
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
 
     def ranges(self, max_offsets: int | None) -> list[OffsetRange] | None:
-        """What there is to read of each positioned partition: nothing of a paused one, of a retry topic what is due.
+        """The range to read of each positioned partition: empty for a paused one, of a retry topic the due records.
 
         None when topics turned out to have been recreated, so that positions have to be taken again.
 
@@ -104,7 +104,7 @@ class Backlog:
             self._long_poll.start(ends, self.looked_up_at)
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
-        """Positions of these are taken anew: their logs may be others, or have moved on under other members."""
+        """Positions of these are taken again: their topics may be recreated, or other members may have read on."""
         self.ends = {}
         self._retry_delays.forget(tps)
 
@@ -117,7 +117,7 @@ class Backlog:
         self._long_poll.close()
 
     def _look(self, begin: Mapping[TopicPartition, int], max_offsets: int | None) -> truncation.Look:
-        """Ends of logs, those of before where they are as good; what says that records are lost is looked up again."""
+        """Ends of logs, those of before where they are as good; a look that shows a loss is repeated."""
         if begin.keys() == self.ends.keys() and (self._nothing_new() or self._ends_suffice(begin, max_offsets)):
             return truncation.Look(self.ends)
         client, known = self._query.client, self._query.standing.epochs.known

@@ -13,7 +13,7 @@ from spark_kafka_group.wire import LogClient
 
 
 class EndBounds:
-    """Offsets at which reading ends, whatever the logs' ends are.
+    """Offsets at which reading ends, also where the logs go on.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ class EndBounds:
     ) -> None:
         """Look up where options say that reading ends; a time is looked up until a record is as new.
 
-        Ends of logs were looked up before: what is read next is older than any such record that came since.
+        1. Ends of logs are looked up. 2. A record comes that is as new. 3. The time is looked up: the answer is that
+        record's offset, which is at or after these ends. So no record that is read next is as new.
 
         Raises
         ------

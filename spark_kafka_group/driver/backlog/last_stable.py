@@ -1,4 +1,4 @@
-"""The last stable offset, at which read_committed ends, and what lies beyond it."""
+"""The last stable offset, at which read_committed ends, and positions beyond it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HINT = "; under kafka.isolation.level=read_committed a read ends where the first
 
 
 def check_ends(ends: Mapping[TopicPartition, int], stable: Mapping[TopicPartition, int]) -> None:
-    """Refuse a batch read that names ends beyond the last stable offsets: it would wait for what may come.
+    """Refuse a batch read up to ends beyond the last stable offsets: it would wait for records that may never come.
 
     Raises
     ------
@@ -35,7 +35,7 @@ class BeyondLastStable:
     that reads uncommitted records has committed them. Nothing is read there until the transaction has ended."""
 
     def __init__(self) -> None:
-        self._told: set[TopicPartition] = set()
+        self._reported: set[TopicPartition] = set()
 
     def lost(
         self, client: LogClient, begin: Mapping[TopicPartition, int], behind: Collection[TopicPartition]
@@ -51,11 +51,11 @@ class BeyondLastStable:
         ends = client.log_ends(behind) if behind else {}
         lost = sorted(tp for tp in behind if ends.get(tp, begin[tp]) < begin[tp])
         waiting = set(behind) - set(lost)
-        for tp in sorted(waiting - self._told):
+        for tp in sorted(waiting - self._reported):
             log.warning(
                 "%s: position %d is beyond the last stable offset: under kafka.isolation.level=read_committed nothing "
                 "is read until the transaction that is open there has ended",
                 tp, begin[tp],
             )  # fmt: skip
-        self._told = waiting
+        self._reported = waiting
         return lost

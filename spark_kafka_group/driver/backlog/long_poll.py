@@ -19,7 +19,7 @@ from spark_kafka_group.wire import Brokers, FetchConnection, readable
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 1.0
-"""So often ends are looked up all the same: what a fetch does not tell is known this late at most."""
+"""So often ends are looked up all the same: news that no fetch brings are known this late at most."""
 
 AGAIN_AFTER_ERROR_S = 1.0
 """Brokers that cannot be watched are asked for ends at each trigger meanwhile."""
@@ -47,10 +47,12 @@ class LongPoll:
         self._fetching = replace(options.fetching, min_bytes=1, max_bytes=1, partition_max_bytes=1)
         self._clock = clock
         self._brokers = Brokers(replace(options, fetching=self._fetching), "driver")
-        self._asked: dict[int, tuple[float, dict[TopicPartition, int]]] = {}  # when the answer is overdue, and to what
+        self._asked: dict[
+            int, tuple[float, dict[TopicPartition, int]]
+        ] = {}  # by node: when its answer is overdue, and positions asked for
         self._until = float("-inf")
         self._not_before = float("-inf")
-        self._told_at = float("-inf")
+        self._answered_at = float("-inf")
 
     def start(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
         """Watch these logs from here on; polls that are out for the same ends go on.
@@ -70,7 +72,7 @@ class LongPoll:
             self._give_up(error)
         else:
             self._until = looked_at + LOOK_AGAIN_S
-            self._told_at = now
+            self._answered_at = now
 
     def nothing_new(self, at_most_s: float = PATIENCE_S) -> bool:
         """Whether nothing has come since ends were looked up, not long ago; may wait a little for something."""
@@ -78,13 +80,13 @@ class LongPoll:
         if now >= self._until:
             return False
         try:
-            news = self._hears(min(at_most_s, PATIENCE_S if now - self._told_at < POLLING_S else LEAST_PATIENCE_S))
+            news = self._hears(min(at_most_s, PATIENCE_S if now - self._answered_at < POLLING_S else LEAST_PATIENCE_S))
         except (OSError, GroupKafkaError) as error:
             self._give_up(error)
             return False
         if news:
             self._until = float("-inf")
-        self._told_at = self._clock()
+        self._answered_at = self._clock()
         return not news
 
     def close(self) -> None:
@@ -140,7 +142,7 @@ class LongPoll:
         return False
 
     def _forget(self, node_id: int) -> None:
-        """The answer to what was asked before does not matter any more."""
+        """Drop the answer to a poll that is not of use any more."""
         del self._asked[node_id]
         connection = self._brokers.connection(node_id)
         if readable([connection]):

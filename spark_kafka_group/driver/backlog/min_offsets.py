@@ -1,4 +1,4 @@
-"""minOffsetsPerTrigger and maxTriggerDelay: whether what there is to read is worth a micro-batch yet."""
+"""minOffsetsPerTrigger and maxTriggerDelay: whether the backlog is worth a micro-batch yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MinOffsets:
         self._last_batch = float("-inf")
 
     def worth(self, offsets: int, least: int | None) -> bool:
-        """Whether so many offsets are to be read now."""
+        """Whether so many offsets are to be read now, where options ask for `least`."""
         if least is None or offsets >= least:
             return offsets > 0
         return offsets > 0 and self._clock() - self._last_batch >= self._max_delay_s

@@ -21,7 +21,7 @@ class PausedPartitions:
         Those of option pausePartitions.
     path
         File of option pauseFile. While it does not exist it names none; a file that cannot be read is a warning, and
-        what it said before stays in force.
+        the partitions that it named before stay paused.
     """
 
     def __init__(self, always: frozenset[TopicPartition], path: str | None) -> None:

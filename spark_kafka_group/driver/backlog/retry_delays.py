@@ -1,8 +1,17 @@
 """Records of retry topics before they are due: no micro-batch has them.
 
 A record of ``orders-retry-60000`` is due a minute after its timestamp. A range ends before its partition's first record
-that is not, so what comes after that one waits for it. What was found out holds until that record is due, whatever is
-appended meanwhile; so nothing is asked again before.
+that is not, so later records wait for it. That answer holds until the record is due, also if others are appended; so
+brokers are not asked again before.
+
+The order of the two lookups matters:
+
+1. The end of the log is looked up.
+2. A record comes.
+3. ListOffsets is asked for the first record with a timestamp above now - delay. The answer is the record of step 2, or
+   none. Either is at or after that end, so all records before the end are due.
+
+The other way round, the record would be below the end and not below the answer, and would be read too early.
 """
 
 from __future__ import annotations
@@ -26,27 +35,27 @@ def now_ms() -> int:
 
 @dataclass(frozen=True)
 class _Known:
-    """All records before `offset` are due; the one that is there is at `due_ms`, where that is known."""
+    """All records before `offset` are due; the one at `offset` is due at `due_ms`, where that is known."""
 
     offset: int
     due_ms: int | None = None
 
     def holds(self, end: int, now: int) -> bool:
-        """Whether it still is all there is to know of a range that ends there."""
+        """Whether it still is the whole answer for a range that ends there."""
         if self.due_ms is None:
             return end == self.offset
         return end > self.offset and now < self.due_ms  # an end before it is that of another log, or of a cut one
 
 
 class RetryDelays:
-    """What of ranges of offsets is due. Other topics than retry topics always are.
+    """Cuts ranges of retry topics to the records that are due. Records of other topics always are.
 
     Parameters
     ----------
     delays_ms
         Those of option retryTopics.
     look_up
-        Asks brokers; not called where what is known suffices.
+        Asks brokers; not called where earlier answers hold.
     clock_ms
         Milliseconds since the epoch.
     """
@@ -59,9 +68,7 @@ class RetryDelays:
         self._delay_of: dict[str, int] = {}  # as partitions are many and triggers frequent
 
     def due(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-        """`ranges`, cut to what is due now.
-
-        Their ends must have been looked up before: what is not found after that cannot be in them.
+        """`ranges`, cut to the records that are due now. Their ends must have been looked up before.
 
         Raises
         ------
@@ -78,7 +85,7 @@ class RetryDelays:
         return self.due_as_known(ranges)
 
     def due_as_known(self, ranges: Collection[OffsetRange]) -> list[OffsetRange]:
-        """As :meth:`due`, by what it has found out; where that is nothing, nothing is due."""
+        """As :meth:`due`, by the answers it has had; without an answer no record is due."""
         return [self._cut(r) for r in ranges]
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
@@ -86,11 +93,11 @@ class RetryDelays:
         self._known = {tp: known for tp, known in self._known.items() if tp not in tps}
 
     def passed(self) -> bool:
-        """Whether something that :meth:`due` has left out last is due by now."""
+        """Whether a record that :meth:`due` has left out last is due by now."""
         return self._clock_ms() >= self._next_ms()
 
     def left_s(self) -> float:
-        """Seconds until it is; infinity if it has left out nothing."""
+        """Seconds until one is; infinity if it has left out none."""
         return max(0.0, (self._next_ms() - self._clock_ms()) / 1000)
 
     def _next_ms(self) -> float:

@@ -1,4 +1,4 @@
-"""Between Spark's calls, which can be far apart, somebody has to take part in rebalances."""
+"""A thread takes part in rebalances between Spark's calls, which can be far apart."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Callable
 
 CHECK_MS = 500
-"""A rebalance is heard of with a heartbeat; so much longer it may wait for us."""
+"""A heartbeat announces a rebalance; so much longer the rebalance may wait for this member."""
 
 
 class BetweenTriggers:
-    """Calls `settle` again and again, in a thread, while nobody holds `lock`.
+    """Calls `settle` again and again, in a thread, while the lock is free.
 
     Parameters
     ----------
@@ -46,7 +46,9 @@ class BetweenTriggers:
                 if not self._stopping.is_set():
                     self._settle(CHECK_MS)
             except Exception as error:  # noqa: BLE001 - raised where Spark sees it
-                if not self._stopping.is_set():  # or connections were closed under it
+                # 1. A call is under way. 2. stop() gives up waiting for it, and closes connections. 3. The call fails:
+                #    that is no error of the query's.
+                if not self._stopping.is_set():
                     self._error = error
                 return
             finally:

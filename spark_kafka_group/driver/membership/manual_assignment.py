@@ -22,7 +22,7 @@ class ManualAssignment:
     Parameters
     ----------
     reader
-        The query's id, to tell its own commits from others'.
+        The query's id, which distinguishes its own commits from those of others.
     """
 
     def __init__(self, options: Options, group_id: str, reader: str, events: EventLog) -> None:
@@ -37,7 +37,7 @@ class ManualAssignment:
 
     @property
     def generation(self) -> Generation:
-        """What is assigned."""
+        """The assigned partitions, as a generation without an id."""
         assert self._generation is not None, "ensure first"
         return self._generation
 
@@ -93,11 +93,13 @@ class ManualAssignment:
         return Joined.SAME
 
     def use(self) -> int:
-        """-1: no generation."""
+        """Returns -1: manual assignment has no generations."""
         return self.generation.id
 
     def check_may_commit(self) -> None:
-        """Before the first commit: nobody else may use the group, or two programs overwrite each other's offsets.
+        """Before the first commit, refuse a group with members, and warn of offsets that another program committed.
+
+        Two programs without membership overwrite each other's offsets.
 
         Raises
         ------

@@ -43,7 +43,7 @@ class Member:
         self._metrics = metrics
         self._used = True  # whether a batch was planned under the current generation
         self._joining = False  # the first join has begun
-        self._preparing = False  # listeners have been told of a rebalance that is not over
+        self._preparing = False  # the listener has been called for a rebalance that is not over
         self._lost = False
         self._rebalancing_since_s = 0.0
         self.client = GroupClient(options, group_id, static_id, resolve(options.group.assignment_strategy))
@@ -63,9 +63,9 @@ class Member:
 
     def asked_to_rejoin(self) -> bool:
         """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
-        return self._may_speak() and self.client.rejoin_needed()
+        return self._may_commit() and self.client.rejoin_needed()
 
-    def _may_speak(self) -> bool:
+    def _may_commit(self) -> bool:
         """Whether it is still a member that has not given its partitions back."""
         return self._generation is not None and not self._preparing and not self.client.lost()
 
@@ -75,14 +75,14 @@ class Member:
         return self.client.rejoin_needed()
 
     def hands_over(self) -> bool:
-        """Whether others are there, or wait to join, who go on when this driver leaves, and it can tell them where."""
-        can = self._may_speak() and self._options.group.instance_id is None and self.client.knows_coordinator()
+        """Whether others go on when this driver leaves, as members or as they wait to join, and it can commit."""
+        can = self._may_commit() and self._options.group.instance_id is None and self.client.knows_coordinator()
         return can and (not self.generation.alone or self.hears_of_rebalance())
 
     def may_be_joined(self) -> bool:
         """Whether others may get partitions before a batch that is planned now has been committed.
 
-        They are there, or come together with the generation of the batch: no heartbeat can tell that none will.
+        They are members, or may join together with the generation of the batch: no heartbeat excludes that.
         """
         return not self.generation.alone or self._begins_generation()
 
@@ -91,7 +91,7 @@ class Member:
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member and nobody wants anything of it.
+        """Whether this driver is a member, and the group asks nothing of it.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Member:
         was_lost = self._lost
         self._preparing = self._lost = False
         self._enter(joined)
-        # What has not been announced as given back, or lost, is still held as far as the listener knows.
+        # For the listener, partitions are held until it has been called for their revocation, or loss.
         held = before.assignment if is_cooperative(before.strategy) and not was_lost else frozenset()
         if held - joined.assignment:
             self._hooks.partitions_revoked(held - joined.assignment)
@@ -151,7 +151,7 @@ class Member:
     def _join_first(self, patience_ms: float | None) -> Generation | None:
         self._joining = True
         subscription = self._options.reading.subscription
-        existing = self.client.partitions(subscription)  # a leader assigns what it knows to exist
+        existing = self.client.partitions(subscription)  # a leader assigns the partitions that it knows to exist
         missing = subscription.missing(existing)
         if missing:
             log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
@@ -160,7 +160,7 @@ class Member:
         return self.client.join_first(lambda: self._join(patience_ms))
 
     def _prepare(self, before: Generation) -> None:
-        """Say what is given back, or lost; the commit of the last batch has come first."""
+        """Report the partitions that are given back, or lost; the commit of the last batch has come first."""
         if self.client.lost():
             self._lost = True
             self._metrics.lost += 1

@@ -1,4 +1,4 @@
-"""What a session asks of its place in the group, whether it has joined it or its partitions are assigned by hand."""
+"""The contract of a query's place in its group, joined or with partitions assigned by hand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_kafka_group.wire import Generation, GroupClient
 
 
 class Joined(enum.Enum):
-    """What being a member took."""
+    """The outcome of :meth:`Membership.ensure`."""
 
     SAME = "the generation is the same"
     NEW_GENERATION = "the group rebalanced"

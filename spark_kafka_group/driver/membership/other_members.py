@@ -1,4 +1,4 @@
-"""Other members of the group, which go on from what the group has committed."""
+"""Other members of the group, which go on from its committed offsets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Other sources of the same Spark application that are members of the same group.
 
 Spark asks the sources of one query one after the other, in processes of their own that know nothing of each other, so
-one that waits for another one's batch would wait for itself. Each therefore leaves a file in a directory that
+one that waits for another one's batch would wait for itself. So each leaves a file in a directory that
 they share, and holds a lock on it as long as it lives.
 """
 
@@ -31,9 +31,9 @@ class Siblings:
     Parameters
     ----------
     directory
-        What the application's reader processes share; None where that is not known, and no siblings are either.
+        Shared by the application's reader processes; None where it is not known, and then no siblings are seen.
     reader, subscription
-        Of the source that asks, and that the others are told of. Without membership (``assign``) nobody waits for it.
+        Of this source, for the others. Without membership (``assign``) no other source waits for it.
     """
 
     def __init__(self, directory: Path | None, group_id: str, reader: str, subscription: Subscription) -> None:
@@ -71,12 +71,13 @@ class Siblings:
     def _enter(self, subscription: Subscription) -> None:
         self._folder.parent.mkdir(exist_ok=True)  # never the directory itself: without it the application is over
         self._folder.mkdir(exist_ok=True)
-        # Locked before it has its name, so that nobody takes it for one that was left behind.
+        # 1. This source makes its file. 2. Another one lists the directory, and takes a file without a lock for one
+        #    that a dead process left behind. So the file is locked before it gets the name that is listed.
         new = self._path.with_suffix(f".{id(self)}.new")
         self._file = new.open("w", encoding="utf-8")
         fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        told = {"reader": self._reader, "topics": sorted(subscription.topics), "pattern": subscription.pattern}
-        self._file.write(json.dumps(told))
+        own = {"reader": self._reader, "topics": sorted(subscription.topics), "pattern": subscription.pattern}
+        self._file.write(json.dumps(own))
         self._file.flush()
         new.rename(self._path)
         for other in self._others():
@@ -121,7 +122,7 @@ def _same(file: IO[str], path: Path) -> bool:
 
 
 def _shared(subscription: Subscription, other: dict[str, Any]) -> list[str]:
-    """Topics, or the pattern, that both subscribe to, as far as their names tell."""
+    """Topics, or the pattern, that both subscribe to, by their names."""
     shared = {topic for topic in other["topics"] if subscription.includes(topic)}
     pattern = other["pattern"]
     if pattern is not None:

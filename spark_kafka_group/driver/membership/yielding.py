@@ -1,16 +1,16 @@
-"""A planned batch that Spark has not begun gives way to a rebalance, without losing or doubling what it was to read.
+"""A planned batch that Spark has not begun yields to a rebalance, and loses or doubles no record.
 
-Spark keeps the end of a batch in its checkpoint before it runs, and nothing can be changed there any more. What a
-rebalance takes from such a batch is therefore noted where it is not lost either: in the group, in the note of the
-commit that says where the partition stands.
+Spark writes the end of a batch into its checkpoint before the batch runs, and that cannot be changed any more. So the
+partitions that a rebalance takes from the batch are noted in the group, where the note is not lost either: in the
+metadata of the commit of the partition's position.
 
-1. Before the rebalance the start of each of its ranges is committed ``without`` the batch.
-2. After it, for what this member has kept, the same offsets are committed without that word, and the batch belongs
-   to the new generation. What it has not kept is left out.
-3. While the checkpoint ends with that batch, a later start that finds the word believes it, and not the checkpoint.
-4. The next batch reads nothing, and says where the partitions are: from then on the checkpoint is right.
+1. Before the rebalance the start of each of the batch's ranges is committed with the note ``without`` the batch.
+2. After it the same offsets are committed without that note, for partitions that this member has kept. The batch then
+   belongs to the new generation, and goes without the other partitions.
+3. While the checkpoint ends with that batch, a later start that reads the note believes it, and not the checkpoint.
+4. The next batch reads nothing; its end has the positions of the partitions, so that the checkpoint is right again.
 
-A crash between 1 and 2 leaves out what nobody has read yet: it has not begun.
+A crash between 1 and 2 leaves out records that are not read yet: the batch has not begun.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ log = logging.getLogger(__name__)
 
 
 class YieldedBatch:
-    """What became of the batch that gave way last.
+    """The batch that yielded last, and the partitions that it goes without.
 
     Attributes
     ----------
     yielded
-        Whether the planned batch has given way to a rebalance that is not over.
+        Whether the planned batch has yielded to a rebalance that is not over.
     left_out
-        Where partitions stand of which the checkpoint says that this batch has read them, and it has not.
+        Positions of partitions that this batch has not read, although the checkpoint says so.
     """
 
     def __init__(self, committer: Committer, client: GroupClient, reader: str) -> None:
@@ -51,52 +51,54 @@ class YieldedBatch:
         self._reader = reader
         self.yielded = False
         self.left_out: dict[TopicPartition, int] = {}
-        self._batch = -1  # with which the checkpoint ends, or is about to
-        self._told: set[TopicPartition] = set()  # partitions of the planned batch of which the group has the word
-        self._unsure: set[TopicPartition] = set()  # and of which it may have it: a request failed
+        self._batch = -1  # the batch with which the checkpoint ends, or is about to
+        self._noted: set[TopicPartition] = set()  # partitions of the planned batch with the note in the group
+        self._unsure: set[TopicPartition] = set()  # and with a note that may be there: a request failed
 
     def yield_to_rebalance(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
-        """Let a rebalance pass `batch`; False when the group cannot be told, so that the rebalance has to wait."""
+        """Let `batch` yield; False when the notes cannot be committed, so that the rebalance has to wait."""
         try:
-            told = self._tell(batch, owned, generation)
+            yielded = self._note_without(batch, owned, generation)
         except (CommitTimeoutError, BrokerTimeoutError) as error:
-            log.info("group %s: the planned batch cannot give way for now: %s", self._committer.group_id, error)
+            log.info(
+                "group %s: the planned batch cannot yield to a rebalance for now: %s", self._committer.group_id, error
+            )
             return False
-        self.yielded = self.yielded or told
-        return told
+        self.yielded = self.yielded or yielded
+        return yielded
 
     def resumed(self, batch: Batch, kept: Collection[TopicPartition], generation: int) -> Batch | None:
-        """`batch` after the rebalance, all through which this member has owned `kept`; None when it is not over yet."""
+        """`batch` with the partitions that this member has `kept` through the rebalance; None before that is over."""
         starts = {tp: start for tp, start in batch.reads_from.items() if tp in kept}
         gone = batch.reads_from.keys() - starts.keys()
-        if not gone <= self._told:
+        if not gone <= self._noted:
             return None
         try:
-            self._take_back(batch, starts, generation)
+            self._withdraw(batch, starts, generation)
         except (MembershipLostError, CommitError) as error:
-            log.info("group %s: the planned batch cannot go on yet: %s", self._committer.group_id, error)
+            log.info("group %s: the planned batch cannot be resumed yet: %s", self._committer.group_id, error)
             return None
-        return self._without(batch, gone, generation)
+        return self._reduced(batch, gone, generation)
 
     def given_up(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> Batch:
-        """`batch`, with nothing left in it.
+        """`batch`, without any partition.
 
         Raises
         ------
         CommitTimeoutError, BrokerTimeoutError
             When brokers do not answer: this is to be called again.
         CommitError
-            When the group cannot be told: nothing may be left out then.
+            When the notes cannot be committed: no partition may be left out then.
         """
-        if not self._tell(batch, owned, generation):
+        if not self._note_without(batch, owned, generation):
             raise CommitError(
-                f"group {self._committer.group_id}: batch {batch.end.batch} has to give way to a rebalance, and the "
-                f"group could not be told so. Start the query again: it reads this batch first"
+                f"group {self._committer.group_id}: batch {batch.end.batch} has to yield to a rebalance, and that "
+                f"could not be committed. Start the query again: it reads this batch first"
             )
-        return self._without(batch, batch.reads_from.keys(), batch.generation)
+        return self._reduced(batch, batch.reads_from.keys(), batch.generation)
 
     def begins(self, batch: Batch) -> Batch:
-        """`batch` as it is going to be read: the group must not say otherwise.
+        """`batch` as it is going to be read: a note that may be in the group has to be withdrawn first.
 
         Raises
         ------
@@ -104,18 +106,18 @@ class YieldedBatch:
         """
         unsure = {tp: at for tp, at in batch.reads_from.items() if tp in self._unsure}
         try:
-            self._take_back(batch, unsure, batch.generation)
+            self._withdraw(batch, unsure, batch.generation)
         except MembershipLostError:
-            # Nothing is committed under its generation any more, so what the group says now holds.
+            # Commits under its generation are refused from now on, so the group's notes of now hold.
             left_out = self.learn(self._client.committed(unsure), batch.end.batch)
-            return self._without(batch, left_out & unsure.keys(), batch.generation)
+            return self._reduced(batch, left_out & unsure.keys(), batch.generation)
         return batch
 
     def learn(self, committed: Mapping[TopicPartition, Committed], batch: int, *planned: int) -> set[TopicPartition]:
-        """Take note of, and return, the partitions of which the group says that `batch` has not read them.
+        """Remember, and return, the partitions that `batch` has not read, by notes in the group.
 
-        Or one that was `planned` and is to be planned again: it was to begin where the group says, whatever the end of
-        `batch` is. Words about other batches are no longer, or not yet, true of this checkpoint, which was rolled back.
+        Or that one has not read which was `planned` and is to be planned again: it begins at the group's offset, not at
+        the end of `batch`. Notes about other batches are not true of this checkpoint: an older one was restored.
         """
         self.at(batch)
         notes = {tp: left_out_of(group.metadata, self._reader) for tp, group in committed.items()}
@@ -124,46 +126,46 @@ class YieldedBatch:
         return set(found)
 
     def at(self, batch: int) -> None:
-        """The checkpoint ends with this batch: it knows what earlier ones have left out."""
+        """The checkpoint ends with this batch: it has the positions that earlier ones have left out."""
         if batch != self._batch:
             self._batch, self.left_out = batch, {}
-            self._told, self._unsure = set(), set()
+            self._noted, self._unsure = set(), set()
 
-    def _tell(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
-        starts = {tp: start for tp, start in batch.reads_from.items() if tp not in self._told}
+    def _note_without(self, batch: Batch, owned: Collection[TopicPartition], generation: int) -> bool:
+        starts = {tp: start for tp, start in batch.reads_from.items() if tp not in self._noted}
         if not starts.keys() <= set(owned):
-            return False  # whoever has them now may have read on
+            return False  # their owners of now may have read on
         self._unsure |= starts.keys()
         try:
-            self._say(batch, starts, generation, batch.end.batch)
+            self._commit(batch, starts, generation, batch.end.batch)
         except (CommitTimeoutError, BrokerTimeoutError):
             raise
         except (MembershipLostError, CommitError, BrokerError) as error:
-            log.info("group %s: the planned batch cannot give way: %s", self._committer.group_id, error)
+            log.info("group %s: the planned batch cannot yield to a rebalance: %s", self._committer.group_id, error)
             return False
         self._unsure -= starts.keys()
-        self._told |= starts.keys()
+        self._noted |= starts.keys()
         return True
 
-    def _take_back(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int) -> None:
-        self._told -= starts.keys()
+    def _withdraw(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int) -> None:
+        self._noted -= starts.keys()
         self._unsure |= starts.keys()
-        self._say(batch, starts, generation, None)
+        self._commit(batch, starts, generation, None)
         self._unsure -= starts.keys()
 
-    def _say(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
+    def _commit(self, batch: Batch, starts: Mapping[TopicPartition, int], generation: int, without: int | None) -> None:
         newer = self._committer.correct(starts, generation, batch.end.batch - 1, without)
         if newer:
             raise CommitError(f"the group has newer offsets of {' '.join(map(str, sorted(newer)))}")
 
-    def _without(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
+    def _reduced(self, batch: Batch, gone: Collection[TopicPartition], generation: int) -> Batch:
         self.yielded = False
-        self._told, self._unsure = set(), set()
+        self._noted, self._unsure = set(), set()
         self.at(batch.end.batch)
         self.left_out |= {tp: start for tp, start in batch.reads_from.items() if tp in gone}
         if gone:
             log.info(
-                "group %s: batch %d gave way to a rebalance, and goes on without %s",
+                "group %s: batch %d yielded to a rebalance, and goes on without %s",
                 self._committer.group_id, batch.end.batch, " ".join(map(str, sorted(gone))),
             )  # fmt: skip
         return replace(batch, generation=generation, left_out=batch.left_out | frozenset(gone))

@@ -1,1 +1,1 @@
-"""Where a query stands in each partition, who is right about that, and what has happened to its logs and topics."""
+"""Where a query stands in each partition, who is right about that, and changes of its logs and topics."""

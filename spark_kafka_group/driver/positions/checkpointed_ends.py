@@ -1,4 +1,4 @@
-"""Which ends of batches Spark keeps in its checkpoint: all of them, or, with asynchronous progress tracking, some."""
+"""Ends of batches that Spark keeps in its checkpoint: all, or, with asynchronous progress tracking, some."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger(__name__)
 
 
 class CheckpointedEnds:
-    """Knows whether the end that a batch starts at is certain to be in Spark's checkpoint.
+    """Whether the end that a batch starts at is certain to be in Spark's checkpoint.
 
     Spark calls ``commit(start)`` while it builds the batch from `start`, after it has written that batch's end down.
     With asynchronous progress tracking it writes only some ends down, and that call is missing, or comes late:
@@ -37,7 +37,7 @@ class CheckpointedEnds:
             self._unconfirmed = None
 
     def starts(self, start: GroupOffset, begin: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Of `begin`, where a batch after `start` reads on, what its end has to keep: what may not be in `start`."""
+        """Those of `begin` that the end of a batch after `start` has to keep, as they may not be in `start`."""
         if self._unconfirmed is not None:
             if self._unconfirmed.positions and not self._gaps:
                 log.info("Spark keeps only some ends of batches (asyncProgressTrackingEnabled): each keeps its starts")

@@ -1,4 +1,4 @@
-"""failOnDataLoss: records that this query has not read are gone. It stops, or it says so, counts them and goes on.
+"""failOnDataLoss: records that this query has not read are gone. It stops, or it logs and counts them and goes on.
 
 The conditions, and their names after ``KAFKA_DATA_LOSS.``, are those of Spark's kafka source.
 """
@@ -19,14 +19,14 @@ STOP_OR_GO_ON = (
 
 
 class DataLoss:
-    """What is done about data that is gone."""
+    """Option failOnDataLoss."""
 
     def __init__(self, fail: bool, metrics: Metrics) -> None:
         self.fail = fail
         self._metrics = metrics
 
     def report(self, condition: str, problem: str, lost: int = 0) -> None:
-        """Stop the query, or note what was lost.
+        """Stop the query, or log and count the loss.
 
         Parameters
         ----------

@@ -28,7 +28,7 @@ def looked_up(
     Parameters
     ----------
     timeless
-        What to do where no record is as new as a time: ``error``, take ``latest``, or None to leave the partition out.
+        Where no record is as new as a time: ``error``, take ``latest``, or None to leave the partition out.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def _at(positions: Mapping[TopicPartition, Position], end: int) -> set[TopicPart
 
 
 def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:
-    """What `look` returns, as soon as it is `good`, or at last."""
+    """The result of `look`, as soon as it is `good`, else that of the last of many."""
     found = look()
     for _ in range(LOOKUPS - 1):
         if good(found):

@@ -1,4 +1,4 @@
-"""A batch that was planned before a crash is read again as it was, but for what has changed since."""
+"""A batch that was planned before a crash is read again as it was, but for partitions that have changed since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 def readable(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
-    """What can still be read of the `ranges` of the batch that ends at `end`.
+    """The `ranges` of the batch that ends at `end`, as far as they can still be read.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset
 
 
 def _not_truncated(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:
-    """What logs have not lost of `ranges`. Reading goes on after the batch where logs diverge."""
+    """`ranges`, without records that logs have lost. Reading goes on after the batch where logs diverge."""
     standing = query.standing
     ends = {r.tp: r.end for r in ranges if r.tp in end.epochs and query.subscription.has(r.tp)}
     found = truncation.settled(query.client, ends, end.epochs)

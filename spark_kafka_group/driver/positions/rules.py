@@ -21,7 +21,7 @@ RETRIED, BY_RESET = "retry topic", "kafka.auto.offset.reset"
 
 
 def spoken_of(bound: Bound, tps: Collection[TopicPartition], delays_ms: Collection[int]) -> set[TopicPartition]:
-    """Those of `tps` whose start, or end, `bound` says: of retry topics only those that it names."""
+    """Those of `tps` whose start, or end, `bound` sets: of retry topics only those that it names."""
     named = bound.topics()
     return set(tps) - {tp for tp in _of_retry_topics(tps, delays_ms) if tp.topic not in named}
 
@@ -33,7 +33,7 @@ def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]
 def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
     """The generation in which another process went on with this very query, if one did.
 
-    A driver that was suspended can find its group empty again: its successor came and went. What tells is a commit with
+    A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
     its own reader id and a generation later than any it held itself.
     """
     generations = (generation_of(group.metadata, reader) for group in committed.values())
@@ -49,11 +49,11 @@ class Start:
     offset
         An offset, EARLIEST, LATEST or a time.
     why
-        Which rule said so, in a few words.
+        The rule that decided it, in a few words.
     commit
-        Whether the group is wrong about this partition and is to be told `offset`.
+        Whether the group is wrong about this partition, so that `offset` is committed.
     conflict
-        What disagreed, as text for the log; None when nothing did.
+        The disagreement, as text for the log; None without one.
     """
 
     offset: Position
@@ -64,10 +64,10 @@ class Start:
 
 @dataclass(frozen=True)
 class StartRules:
-    """What a query's options say about starts.
+    """Starts by a query's options.
 
-    A retry topic holds what this very group has failed at, so whatever they say of other topics, it starts where the
-    group left off, or at its first record.
+    A retry topic holds records at which this very group has failed. So it starts where the group left off, or at its
+    first record, also where options set the start of other topics.
     """
 
     starting: Bound
@@ -85,8 +85,8 @@ class StartRules:
         Parameters
         ----------
         others
-            Ids of the group's other members. What the group has committed is not moved under them: Kafka's own reset
-            refuses, too, while a group has members.
+            Ids of the group's other members. The group's offsets are not moved under them: Kafka's own reset refuses,
+            too, while a group has members.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class StartRules:
         """
         if self.starting.group:
             return self._by_group(tps, committed)
-        # A group that stands elsewhere is told: or what it says would be right at a restart before the first batch.
+        # A group that stands elsewhere is corrected: or its offset would be right at a restart before the first batch.
         spoken = spoken_of(self.starting, tps, self.retry_delays_ms)
         starts = {}
         for tp, offset in self.starting.of(spoken).items():
@@ -154,7 +154,7 @@ class StartRules:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a query's checkpoint says, and what it is worth.
+    """Positions in a query's checkpoint, and how far they can be believed.
 
     Attributes
     ----------
@@ -165,10 +165,10 @@ class Checkpoint:
     generation, batch
         Of the checkpoint's last batch.
     foreign
-        Whether Spark's own kafka source wrote it: it never commits, so what the group says is not newer.
+        Whether Spark's own kafka source wrote it: that never commits, so the group's offsets are not newer.
     untouched
-        Partitions of which the group says what it said when this process last looked or committed: what this process
-        read since is newer, whoever wrote that.
+        Partitions whose offset in the group is the one of when this process last looked or committed: this process
+        has read on since, so its position is newer, also than an offset of others.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -246,9 +246,9 @@ def wrong_in_group(
     checkpoint: GroupOffset,
     reader: str,
 ) -> set[TopicPartition]:
-    """Partitions of which the group is to be told where this query starts.
+    """Partitions of which the group's offset has to be corrected.
 
-    Those are partitions about which it is wrong, and those with a note about a batch that is going to be planned anew.
+    Those are partitions about which it is wrong, and those with a note about a batch that is going to be planned again.
     """
     known = {*checkpoint.positions, *checkpoint.left, *committed}
     wrong = {tp for tp, start in starts.items() if start.commit and tp in known}
@@ -264,9 +264,9 @@ def adopted(
     reader: str,
     batch: int,
 ) -> dict[TopicPartition, Committed]:
-    """Offsets of somebody else's from which the query `reader` goes on after `batch`, and that do not say so yet.
+    """Offsets of others from which the query `reader` goes on after `batch`, and whose note does not say so yet.
 
-    What they say may be from after a later batch, where an older checkpoint was restored.
+    The note may be from after a later batch, where an older checkpoint was restored.
     """
     return {
         tp: group
@@ -280,7 +280,7 @@ def without_offset(
 ) -> list[TopicPartition]:
     """Partitions that start by the reset policy although the group had an offset, or might have had one.
 
-    In a group that has committed nothing to a new query there is nothing to miss.
+    A new query in a group without commits misses nothing.
     """
     by_reset = sorted(tp for tp, start in starts.items() if start.why == BY_RESET)
     return [] if is_new_query and not committed else by_reset

@@ -11,10 +11,11 @@ from spark_kafka_group.offsets import GroupOffset, TopicPartition
 
 @dataclass
 class Standing:
-    """Where a query stands, and what has happened to its partitions.
+    """Where a query stands, and how its partitions have changed.
 
     `StreamDriver` has one lock, and every field is read and changed under it: Spark's thread holds it in each of its
-    calls, the thread between triggers while it settles. Each field says what changes it, and when.
+    calls, the thread between triggers while it settles. Only stop() goes without: that thread has ended then. Each
+    field says what changes it, and when.
     """
 
     proven: GroupOffset
@@ -36,7 +37,7 @@ class Standing:
     """Whether Spark's own kafka source wrote the checkpoint. Never changes."""
 
     is_new_query: bool
-    """Whether nothing is known but what options say. Ends when positions have been taken for the first time."""
+    """Whether no checkpoint has positions. Ends when positions have been taken for the first time."""
 
     known: set[TopicPartition]
     """Partitions that existed when this query last looked: one that is not among them is new, and starts at its first
@@ -85,7 +86,7 @@ class Standing:
 
     @classmethod
     def after(cls, first: GroupOffset) -> Standing:
-        """What the first offset that Spark shows, which is the checkpoint's, says."""
+        """By the first offset that Spark shows, which is the checkpoint's."""
         return cls(
             proven=first,
             epochs=LeaderEpochs(first),

@@ -85,14 +85,14 @@ class Taking:
         return self._query.client.committed(tps)
 
     def _committed_at_start(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As :meth:`_committed`; and note what the group says of the checkpoint's other partitions."""
+        """As :meth:`_committed`; and note the group's offsets of the checkpoint's other partitions."""
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
         committed = self._committed({*missing, *elsewhere})
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
         if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
-            # Spark's own source never commits. What the group says now is older than its checkpoint, also of partitions
-            # that others own as yet; what the group says later is newer.
+            # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
+            # partitions that others own as yet; later ones are newer.
             query.committer.in_group |= {tp: group.offset for tp, group in others.items()}
         else:
             standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven.batch)

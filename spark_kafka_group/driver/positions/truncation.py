@@ -22,7 +22,7 @@ from spark_kafka_group.wire import Committed, EpochAsked, LogClient
 
 @dataclass(frozen=True)
 class Look:
-    """Ends of logs, and what is known of the positions from which they are read on.
+    """Ends of logs, and whether the positions from which they are read on are still in them.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Look:
     diverged
         Where logs diverge from those that the positions were in, of positions beyond that.
     behind
-        Partitions whose logs end before their positions, without word of where they diverge.
+        Partitions whose logs end before their positions, where brokers do not know at which offset they diverge.
     replaced
         Partitions whose leaders are of earlier epochs than their positions: the log is another one.
     unsettled
@@ -54,7 +54,7 @@ class Look:
 
     @property
     def doubtful(self) -> bool:
-        """Whether another look may tell otherwise: a leader just elected may not know how far its log is committed."""
+        """Whether to look again: a leader just elected may not know how far its log is committed."""
         return bool(self.behind or self.replaced or self.unsettled)
 
 
@@ -97,7 +97,7 @@ def judged(
     known: Mapping[TopicPartition, int],
     epoch_ends: Mapping[TopicPartition, int | None],
 ) -> Look:
-    """What these ends say of `positions`.
+    """Judge `positions` by these ends.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def _before(ends: Mapping[TopicPartition, int], positions: Mapping[TopicPartitio
 def epoch_of(group: Committed) -> int:
     """The leader epoch of a commit, or -1; that of another program is not believed.
 
-    Some clients commit 0, or the epoch of the offset that they found at their start, whatever they have read since. A
+    Some clients commit 0, or the epoch of the offset at which they started, also when they have read on. A
     position of a later epoch would seem to be lost.
     """
     return -1 if writer_of(group.metadata) is None else group.leader_epoch
@@ -152,31 +152,31 @@ class LeaderEpochs:
         positions: Mapping[TopicPartition, int],
         checkpoint: GroupOffset,
         committed: Mapping[TopicPartition, Committed],
-        anew: Callable[[TopicPartition], bool],
+        recreated: Callable[[TopicPartition], bool],
     ) -> None:
         """Partitions have got these positions, from the checkpoint, from the group, or from neither.
 
-        Where both agree, the later epoch holds: whoever committed under it was at this position in that leader's log.
+        Where both agree, the later epoch holds: the member that committed under it was at this position in that log.
 
         Parameters
         ----------
-        anew
-            Whether the partition's topic was made again: what the checkpoint says of it is about another log.
+        recreated
+            Whether the partition's topic was recreated: the checkpoint's epoch is about another log.
         """
         kept = checkpoint.left | checkpoint.positions
         for tp, position in positions.items():
-            said = [-1]
-            if kept.get(tp) == position and not anew(tp):
-                said.append(checkpoint.epochs.get(tp, -1))
+            epochs = [-1]
+            if kept.get(tp) == position and not recreated(tp):
+                epochs.append(checkpoint.epochs.get(tp, -1))
             if tp in committed and committed[tp].offset == position:
-                said.append(epoch_of(committed[tp]))
+                epochs.append(epoch_of(committed[tp]))
             self.known.pop(tp, None)
-            if max(said) >= 0:
-                self.known[tp] = max(said)
+            if max(epochs) >= 0:
+                self.known[tp] = max(epochs)
 
 
 def explained(found: Look, tp: TopicPartition, position: int, known: Mapping[TopicPartition, int]) -> tuple[str, int]:
-    """What happened to the log of a suspect partition, in words, and where reading goes on."""
+    """The problem with the log of a suspect partition, in words, and where reading goes on."""
     end, epoch = found.ends[tp], found.epochs.get(tp)
     if tp in found.diverged:
         at = found.diverged[tp]

@@ -1,9 +1,9 @@
-"""Partitions that a query has read and does not own any more, where the group may not know how far.
+"""Partitions that a query has read and does not own any more, where the group may lack the position.
 
 The rows of a batch can be in the sink while its commit is missing: the query ended, or lost its membership. When the
 query does not own the partition from then on (it no longer subscribes to the topic, or another member owns it), no
 commit of this query says how far it has read. So the checkpoint keeps the position, until the group has that offset,
-the query owns the partition again, or somebody else goes on with it.
+the query owns the partition again, or another member goes on with it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def settled(
 ) -> set[TopicPartition]:
     """Partitions of `unowned` for which the group is right, as a query starts after its `batch`.
 
-    The group has the very position, somebody else has committed since, or this query's note in the group says that the
-    batch went without the partition.
+    The group has the very position, another program has committed since, or this query's note in the group says that
+    the batch went without the partition.
     """
     return {
         tp
@@ -38,5 +38,5 @@ def settled(
 def left_behind(
     unowned: Positions, in_group: Positions, by_group: Collection[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """What the checkpoint has to keep of `unowned`: positions that are not `in_group`, but for those `by_group`."""
+    """Positions of `unowned` that the checkpoint has to keep: those not `in_group`, but for partitions `by_group`."""
     return {tp: at for tp, at in unowned.items() if tp not in by_group and in_group.get(tp) != at}

@@ -1,1 +1,1 @@
-"""What a query shows of itself: its progress, counts and times, its event log, topics that it waits for."""
+"""A query reports itself: its progress, counts and times, its event log, topics that it waits for."""

@@ -1,4 +1,4 @@
-"""Topics that a query waits for: those that do not exist, and those without a record."""
+"""Topics that a query waits for are logged: those that do not exist, and those without a record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGAIN_S, AGAIN_AT_MOST_S = 600.0, 86_400.0
 
 
 class AwaitedTopics:
-    """Says again, ever more seldom, which topics a query waits for: one may be a typo.
+    """Logs again, ever more seldom, which topics a query waits for: one may be a typo.
 
     Retry topics are not named: as long as no record fails they have none, and may be missing.
     """
@@ -28,10 +28,10 @@ class AwaitedTopics:
         self._subscription = subscription
         self._clock = clock
         self._looks_at = float("-inf")
-        self._pauses: dict[str, tuple[float, float]] = {}  # when what is waited for is named next, and the pause then
+        self._pauses: dict[str, tuple[float, float]] = {}  # by sentence: when it is logged next, and the pause then
 
     def look(self, known: Callable[[], Collection[TopicPartition]], ends: Mapping[TopicPartition, int]) -> None:
-        """Name what has been waited for long enough.
+        """Log the topics that have been waited for long enough.
 
         Parameters
         ----------

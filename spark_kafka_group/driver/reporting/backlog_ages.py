@@ -25,7 +25,7 @@ class BacklogAges:
 
     A record at offset `p` was appended after the log's end was last seen at or below `p`, and before it was first seen
     above. In between, records are taken to have come evenly, so the answer is wrong by less than the time between these
-    two looks. What was in the log before the first look counts from that look on: its age is at least what is said.
+    two looks. What was in the log before the first look counts from that look on: its age is at least the reported one.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class BacklogAges:
 
 
 def _with(seen: list[Seen], end: int, now_ms: float) -> list[Seen]:
-    if not seen or end < seen[-1].end:  # the topic was made anew, or the log was cut
+    if not seen or end < seen[-1].end:  # the topic was recreated, or the log was truncated
         return [Seen(end, now_ms, now_ms)]
     if end == seen[-1].end:
         return [*seen[:-1], Seen(end, seen[-1].first_ms, now_ms)]

@@ -1,4 +1,4 @@
-"""What a query does in its group, as lines of JSON in a file, for whoever wants to check a run afterwards."""
+"""The events of a query in its group, as lines of JSON in a file, so that a run can be checked afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query's progress shows in ``latestOffset``: the ends of logs, and under ``@group`` its place in the group."""
+"""The progress of a query, in ``latestOffset``: the ends of logs, and under ``@group`` its place in the group."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from spark_kafka_group.wire.reactions import Request
 
 @dataclass
 class Metrics:
-    """What the query's progress shows besides offsets; counted since its process started.
+    """Counts and times in the query's progress, since its process started.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Metrics:
     hook_errors
         Exceptions of the user's hooks.
     data_losses
-        How often data were found to be gone, with failOnDataLoss=false.
+        How often data were gone, with failOnDataLoss=false.
     offsets_lost
         How many offsets that were, as far as it can be known.
     """
@@ -48,12 +48,12 @@ class Metrics:
     def to_json(
         self, requests: Mapping[Request, Timing], failed_rebalances: int, now_s: float, now_ms: float
     ) -> dict[str, float | None]:
-        """By the names that the progress shows; None for what has not happened, or not lately.
+        """By their names in the progress; None for an event that has not happened, or not lately.
 
         Parameters
         ----------
         requests
-            What the coordinator answered without an error.
+            Requests that the coordinator answered without an error.
         failed_rebalances
             Joins that it refused.
         now_s, now_ms
