@@ -9,7 +9,7 @@ from running import settled
 from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group.commit_metadata import left_out_of, writer_of
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.event_logs import read_run
 from spark_kafka_group.tools.verify import verify
@@ -324,3 +324,26 @@ def test_a_rebalance_while_their_batch_runs(kafka, group, driver_of, shared, que
         each_once(sources.ranges, topic, 2, 10)
     wait_until(lambda: len(committed(kafka, group)) == 5, within=30)
     assert set(committed(kafka, group).values()) == {10}
+
+
+@pytest.mark.parametrize("replayed", [False, True], ids=["a new source", "one that reads its batch again"])
+def test_a_source_whose_first_join_is_held_up_goes_on_when_it_has_joined(kafka, group, driver_of, shared, replayed):
+    mine, other = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+    driver = driver_of(kafka, mine, group, shared, **BOTH)
+    start = driver.initial_offset()
+    if replayed:
+        first, start = start, driver.latest_offset(start)
+        driver.stop()
+    holder = driver_of(kafka, other, group, shared, **BOTH)
+    held = holder.latest_offset(holder.initial_offset())
+    holder.plan(holder.initial_offset(), held)  # its batch runs, and holds up the group
+    if replayed:
+        driver = driver_of(kafka, mine, group, shared, **BOTH)
+        assert driver.plan(first, start) == [(OffsetRange(TopicPartition(mine, 0), 0, 10),)]
+    assert driver.latest_offset(start) == start
+    assert holder.latest_offset(held) == held
+    end = wait_until(lambda: (end := driver.latest_offset(start)).get(mine) == {"0": 10} and end, within=20)
+    if not replayed:
+        driver.plan(start, end)
+        driver.latest_offset(end)
+    assert committed(kafka, group)[mine, 0] == 10

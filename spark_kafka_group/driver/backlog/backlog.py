@@ -92,6 +92,8 @@ class Backlog:
 
     def wait_for_records(self) -> None:
         """No batch is planned: have brokers say when records come to the partitions that may be read on."""
+        if self.looked_up_at is None:
+            return  # the first join is not over
         standing, paused = self._query.standing, self._paused.partitions()
         stopped = self.bounds.stopped(self.ends)
         ends = {tp: end for tp, end in self.ends.items() if tp not in paused and tp not in stopped}
@@ -100,7 +102,7 @@ class Backlog:
         )
         read = all(r.size == 0 for r in left)
         self._all_read = (standing.proven, self._query.generation.id, paused) if read else None
-        if not self.bounds.available_now and self.looked_up_at is not None:
+        if not self.bounds.available_now:
             self._long_poll.start(ends, self.looked_up_at)
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
