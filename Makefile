@@ -12,6 +12,8 @@ PUBLISHED := .venv-published
 EXTRAS := prometheus,pkcs12,processing
 SITE := .venv-site
 OF_THE_SITE = *.md docs/*.md benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
+# Rooms of tests that start neither brokers nor Spark.
+CHECKED := tests/unit tests/processing
 SECONDS_EACH ?= 180
 # How long `make fuzz` looks, and for what of tests/fuzz/targets.py; all of it by default.
 SECONDS ?= 3600
@@ -24,6 +26,7 @@ TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics
 TWO_AT_ONCE := -n 2 --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler.
 test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
@@ -39,8 +42,11 @@ $(VENV)/.dependencies: pyproject.toml
 	rm -rf build && $(BIN)/pip install -q '.[test,dev]' 'pyspark==$(PYSPARK)'
 	touch $@
 
-$(VENV)/.installed: $(VENV)/.dependencies setup.py $(SOURCES)
+$(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
 	SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
 	rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
 	touch $@
 
@@ -88,10 +94,19 @@ sbom: dist  ## write the dependencies of the wheel and its extras, as CycloneDX 
 	  --mc-type library --output-reproducible --validate --of JSON -o $$sbom $(PUBLISHED)/bin/python && ls $$sbom
 
 .PHONY: lint
-lint: $(VENV)/.installed  ## ruff and mypy
+lint: $(VENV)/.decoder  ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+# On the source tree as it is: `python -m` takes that, and nothing has to be installed after each change.
+.PHONY: check
+check: $(VENV)/.decoder  ## what each commit has to pass, in a minute: format, lint, types, unit tests, links
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint check-tests
+
+.PHONY: check-tests
+check-tests: $(VENV)/.decoder
+	$(BIN)/python -m pytest -q $(CHECKED) $(ARGS)
 
 .PHONY: format
 format: $(VENV)/.dependencies  ## let ruff format and fix
