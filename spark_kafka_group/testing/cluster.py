@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import atexit
-import base64
 import shutil
 import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_kafka_group.testing import first_start
 from spark_kafka_group.testing.console_tools import GroupRow, parse_describe
 from spark_kafka_group.testing.download import VERSION, jars, java
 from spark_kafka_group.testing.node import Node, free_ports
@@ -127,25 +126,12 @@ class KafkaCluster:
         return self
 
     def _format(self) -> None:
-        """Make the data directories of nodes that have none yet, all at a time."""
+        """Make the data directories of nodes that have none yet."""
+        cluster_id = first_start.new_id()
         for node in self.nodes:
             node.check_port()
             node.configure()
-        # Its first character must not be a "-", or the tool takes it for an option.
-        cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-        running = [(node, node.format(cluster_id)) for node in self.nodes if not node.formatted]
-        try:
-            for _, process in running:
-                process.wait(START_WITHIN_S)
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"not formatted in {START_WITHIN_S:.0f} s") from error
-        finally:
-            for _, process in running:
-                process.kill()  # nothing where it has ended
-                process.wait()
-        for node, process in running:
-            if process.returncode:
-                raise RuntimeError(f"node {node.number} could not be formatted:\n{_tail(node.log)}")
+            node.format(cluster_id)
 
     def stop(self) -> None:
         """Stop all nodes; remove their data unless a directory was given. Harmless when repeated."""

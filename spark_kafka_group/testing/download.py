@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import functools
+import hashlib
 import os
 import re
 import shutil
@@ -38,11 +40,28 @@ def java() -> str:
         raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer")
     if not command:
         raise RuntimeError("Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME")
-    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    told = _version_of(command)
     version = re.search(r'version "(\d+)', told)
     if version is None or int(version[1]) < 17:
         raise RuntimeError(f"Kafka and Spark need Java 17 or newer, but {command} says: {told.splitlines()[:1]}")
     return command
+
+
+def java_version() -> str:
+    """What the java command says of itself.
+
+    Raises
+    ------
+    RuntimeError
+        As :func:`java`.
+    """
+    return _version_of(java())
+
+
+@functools.cache
+def _version_of(command: str) -> str:
+    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    return "".join(line for line in told.splitlines(keepends=True) if not line.startswith("Picked up "))
 
 
 def jars(module: str, version: str = VERSION) -> Path:
@@ -87,10 +106,21 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
 
 
 def logging_jars() -> list[Path]:
-    """SLF4J and Log4j as pyspark ships them: Kafka's dependencies bind SLF4J to nothing, and its log would be empty."""
-    return [
-        _pyspark_jar(f"{name}-[0-9]*.jar") for name in ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
-    ]
+    """SLF4J and Log4j as pyspark ships them: Kafka's dependencies bind SLF4J to nothing, and its log would be empty.
+
+    They are copies in the cache, where they stay when an environment goes.
+    """
+    names = ("slf4j-api", "log4j-slf4j2-impl", "log4j-api", "log4j-core")
+    shipped = [_pyspark_jar(f"{name}-[0-9]*.jar") for name in names]
+
+    def copy_all(parts: Path) -> None:
+        (parts / "lib").mkdir()
+        for jar in shipped:
+            shutil.copy2(jar, parts / "lib")
+
+    digest = hashlib.sha256("\n".join(jar.name for jar in shipped).encode()).hexdigest()[:12]
+    folder = once(cache_directory() / f"logging-{digest}", copy_all)
+    return [folder / jar.name for jar in shipped]
 
 
 def _pyspark_jar(pattern: str) -> Path:

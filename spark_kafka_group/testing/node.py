@@ -7,9 +7,10 @@ import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from spark_kafka_group.testing import first_start
 from spark_kafka_group.testing.download import jars, java, logging_jars
 
 LOG4J = """\
@@ -102,20 +103,41 @@ class Node:
         (self.directory / "log4j2.properties").write_text(LOG4J)
 
     @property
-    def formatted(self) -> bool:
-        """Whether there is a data directory, as of an earlier cluster in the same directory."""
-        return (Path(self._properties["log.dirs"]) / "meta.properties").exists()
+    def data(self) -> Path:
+        """Its data directory."""
+        return Path(self._properties["log.dirs"])
 
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
-        """Begin to make the data directory; Kafka does not start without."""
-        return self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties", heap="128m")
+    def format(self, cluster_id: str) -> None:
+        """Make the data directory, without which Kafka does not start; one of an earlier cluster is kept."""
+        if not (self.data / "meta.properties").exists():
+            first_start.copy_data(first_start.of(self._version), self.data, cluster_id, self.number)
 
-    def start(self) -> None:
-        """Start the process; does not wait until it serves."""
+    def format_by_tool(self, cluster_id: str, within_s: float) -> None:
+        """The same, as Kafka's own tool does it.
+
+        Raises
+        ------
+        RuntimeError
+            When it fails, or has not ended in time.
+        """
+        process = self._java("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties")
+        try:
+            failed = process.wait(within_s)
+        except subprocess.TimeoutExpired as error:
+            process.kill()
+            process.wait()
+            raise RuntimeError(f"not formatted in {within_s:.0f} s") from error
+        if failed:
+            raise RuntimeError(f"{self.data} could not be formatted:\n{self.log.read_text(errors='replace')[-2000:]}")
+
+    def start(self, *options: str) -> None:
+        """Start the process; does not wait until it serves. `options` are its JVM's."""
         if self.alive:
             return
         self._release()
-        self.process = self._java("kafka.Kafka", "server.properties", heap="512m")
+        self.process = self._java(
+            "kafka.Kafka", "server.properties", options=options or first_start.options(first_start.of(self._version))
+        )
         # Tests end by kill -9 too, and then nothing of ours runs any more: no finally, no atexit.
         self._watchdog = subprocess.Popen(
             ["/bin/sh", "-c", KILL_ON_HANGUP, str(self.process.pid)],
@@ -179,11 +201,11 @@ class Node:
             self._watchdog.communicate(b"\n")
             self._watchdog = None
 
-    def _java(self, *arguments: str, heap: str) -> subprocess.Popen[bytes]:
+    def _java(self, *arguments: str, options: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         classpath = ":".join(map(str, [*logging_jars(), jars("kafka_2.13", self._version) / "*"]))
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [java(), f"-Xmx{heap}", "-XX:+UseSerialGC", "-Xshare:auto",
+                [java(), "-Xmx512m", "-XX:+UseSerialGC", "-Xshare:auto", *options,
                  "-Dlog4j2.configurationFile=log4j2.properties", "-cp", classpath, *arguments],
                 cwd=self.directory,
                 stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
@@ -12,9 +13,16 @@ from support import committed, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
-from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
+from spark_kafka_group.testing import (
+    GroupGeneration,
+    KafkaCluster,
+    OffsetCommitted,
+    first_start,
+    read_group_log,
+    wait_until,
+)
 from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
-from spark_kafka_group.testing.download import java
+from spark_kafka_group.testing.download import VERSION, java
 
 
 def end_offset(kafka, topic):
@@ -122,6 +130,11 @@ time.sleep(600)
         assert runs(pid, str(tmp_path))
         owner.kill()
     wait_until(lambda: not runs(pid, str(tmp_path)), within=10)
+
+
+def test_a_broker_takes_its_classes_from_those_that_the_first_start_kept(kafka):
+    archive = first_start.of(VERSION) / first_start.ARCHIVE
+    assert str(archive) in Path(f"/proc/{kafka.node(0).process.pid}/maps").read_text()
 
 
 def test_a_cluster_without_groups_has_an_empty_group_log():
