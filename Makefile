@@ -24,8 +24,9 @@ ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # What belongs together (tests/conftest.py), in the order of names, so that the long ones are not the last.
 TWO_AT_ONCE := -n 2 --dist loadscope --no-loadscope-reorder
-# JVMs that live for a minute or two are quicker with their simple compiler.
+# JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with classes that were loaded before.
 test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
@@ -40,6 +41,7 @@ $(VENV)/.dependencies: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
 	rm -rf build && $(BIN)/pip install -q '.[test,dev]' 'pyspark==$(PYSPARK)'
+	cp conf/python-unzipped $(BIN)
 	touch $@
 
 $(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
@@ -50,6 +52,9 @@ $(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
 	rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
 	touch $@
 
+$(VENV)/spark.jsa: $(VENV)/.dependencies tests/spark_classes.py
+	env -u PYSPARK_PYTHON $(BIN)/python tests/spark_classes.py $@
+
 # What benchmarks measure against.
 $(VENV)/.bench: $(VENV)/.dependencies
 	rm -rf build && $(BIN)/pip install -q '.[bench]'
@@ -59,6 +64,7 @@ $(NEWEST)/.installed: pyproject.toml setup.py $(SOURCES)
 	$(PYTHON) -m venv $(NEWEST)
 	$(NEWEST)/bin/pip install -q --upgrade pip
 	rm -rf build && $(NEWEST)/bin/pip install -q --upgrade --force-reinstall '.[test]' 'pyspark>=4.2,<5'
+	cp conf/python-unzipped $(NEWEST)/bin
 	touch $@
 
 .PHONY: setup
@@ -114,7 +120,7 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 	$(BIN)/ruff format .
 
 .PHONY: test
-test: $(VENV)/.installed  ## the tests, on real brokers and real Spark, but those of soak
+test: $(VENV)/.installed $(VENV)/spark.jsa  ## the tests, on real brokers and real Spark, but those of soak
 	$(BIN)/pytest $(TWO_AT_ONCE) $(ARGS)
 
 .PHONY: test-newest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 
 import pytest
+from support import WORKERS_PYTHON
 
 WHOLE = {"cluster", "security"}
 """Rooms whose tests share what takes long to start."""
@@ -39,7 +39,7 @@ def spark(token_endpoint):
     """A local Spark with the source registered, as it is where the wheel is installed."""
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # or Spark looks for the source in whatever python3 is
+    os.environ["PYSPARK_PYTHON"] = WORKERS_PYTHON  # or Spark looks for the source in whatever python3 is
     session = (
         SparkSession.builder.master("local[2]")
         .appName("tests")

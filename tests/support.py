@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition
+
+_UNZIPPED = Path(sys.executable).with_name("python-unzipped")
+WORKERS_PYTHON = str(_UNZIPPED if _UNZIPPED.exists() else sys.executable)
+"""For PYSPARK_PYTHON: this Python, without Spark's zips, from which each new process would compile pyspark."""
 
 
 class Record(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from source_tree import copy_of_sources
 
-INHERITED = ("HOME", "JAVA_HOME", "LANG", "PATH", "TMPDIR")
+INHERITED = ("HOME", "JAVA_HOME", "LANG", "PATH", "SPARK_SUBMIT_OPTS", "TMPDIR")
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For the ten JVMs of these tests, which spend most of their time on compiling otherwise."""
 
@@ -59,7 +59,8 @@ class Installation:
             "PYSPARK_PYTHON": str(self.python),
             "SPARK_HOME": str(self.spark_home),
             "SPARK_LOCAL_IP": "127.0.0.1",
-            "JAVA_TOOL_OPTIONS": SHORT_LIVED,
+            "JAVA_TOOL_OPTIONS": os.environ.get("JAVA_TOOL_OPTIONS", SHORT_LIVED),
+            "SPARK_DAEMON_JAVA_OPTS": os.environ.get("SPARK_SUBMIT_OPTS", ""),
         }
         return {name: os.environ[name] for name in INHERITED if name in os.environ} | own | more
 

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from support import WORKERS_PYTHON
+
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.processes import session
 
@@ -35,7 +37,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
+                env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
             )
 
     def pids(self) -> list[int]:

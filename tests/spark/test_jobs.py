@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Record, committed, members, name, numbered, options, produce, topic_with
+from support import WORKERS_PYTHON, Record, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
 from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
@@ -26,7 +26,7 @@ def submit(job, *arguments, **environment):
     told = subprocess.run(
         [str(part) for part in command],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
-        env=os.environ | {"PYSPARK_PYTHON": sys.executable} | environment,
+        env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
     return told
@@ -126,7 +126,7 @@ def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path, conf, enab
     )
     told = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
-        capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+        capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON},
     )  # fmt: skip
     assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == [f"{enabled} local[1]"], told
 
