@@ -12,6 +12,8 @@ import argparse
 import hashlib
 import json
 
+from pyspark.sql import SparkSession
+
 from spark_kafka_group import GroupBatch, group_batch, submit
 
 
@@ -27,9 +29,7 @@ def directory(group: str, batch: GroupBatch) -> str:
     return "drain=" + hashlib.sha256(json.dumps([group, starts]).encode()).hexdigest()[:16]
 
 
-def main() -> None:
-    args = arguments()
-    spark = submit.session(f"drain {args.topics}")
+def run(spark: SparkSession, args: argparse.Namespace) -> None:
     with group_batch(spark, submit.options(args)) as batch:
         for r in batch.ranges:
             print(f"{r.tp}: {r.start} to {r.end}")
@@ -40,6 +40,12 @@ def main() -> None:
             print(f"generation {batch.generation}: {batch.records} records in {output}")
         else:
             print(f"generation {batch.generation}: nothing to read")
+
+
+def main() -> None:
+    args = arguments()
+    spark = submit.session(f"drain {args.topics}")
+    run(spark, args)
     spark.stop()
 
 

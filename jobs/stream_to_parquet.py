@@ -54,9 +54,7 @@ def lag(end_offset: str, latest_offset: str) -> int:
     )
 
 
-def main() -> None:
-    args = arguments()
-    spark = submit.session(f"stream {args.topics} to parquet")
+def run(spark: SparkSession, args: argparse.Namespace) -> None:
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = (
         records(spark, args)
@@ -67,6 +65,12 @@ def main() -> None:
         .start()
     )
     submit.follow(query, told)
+
+
+def main() -> None:
+    args = arguments()
+    spark = submit.session(f"stream {args.topics} to parquet")
+    run(spark, args)
     spark.stop()
 
 

@@ -1,5 +1,6 @@
-"""The jobs, through spark-submit."""
+"""The jobs, each through spark-submit once."""
 
+import importlib
 import os
 import random
 import re
@@ -14,6 +15,7 @@ from spark_kafka_group import group_batch
 from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
 
 ROOT = Path(__file__).parents[2]
+SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def submit(job, *arguments, **environment):
@@ -32,11 +34,25 @@ def submit(job, *arguments, **environment):
     return told
 
 
+@pytest.fixture
+def run(spark, monkeypatch, capsys):
+    """Runs a job in this process, as spark-submit has been seen to do; returns what it prints."""
+    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+
+    def run(job, *arguments):
+        module = importlib.import_module(job)
+        monkeypatch.setattr(sys, "argv", [job, *map(str, arguments)])
+        module.run(spark, module.arguments())
+        return capsys.readouterr().out
+
+    return run
+
+
 def values(spark, directory):
     return sorted(int(row.value[1:]) for row in spark.read.parquet(str(directory)).select("value").collect())
 
 
-def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path):
+def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(300, 3))
     arguments = [
         "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
@@ -55,11 +71,11 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path):
     assert values(spark, tmp_path / "out") == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
     produce(kafka, topic, numbered(30, 3, first=300))
-    submit("stream_to_parquet.py", *arguments)
+    run("stream_to_parquet", *arguments)
     assert values(spark, tmp_path / "out") == list(range(330))
 
 
-def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path):
+def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
     told = submit("drain.py", *arguments, "--output", tmp_path / "out")
@@ -67,15 +83,12 @@ def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka,
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
     assert members(kafka, group) == []
     produce(kafka, topic, numbered(30, 3, first=30))
-    submit("drain.py", *arguments, "--output", tmp_path / "out")
+    run("drain", *arguments, "--output", tmp_path / "out")
     assert values(spark, tmp_path / "out") == list(range(60))
-    assert "nothing to read" in submit("drain.py", *arguments, "--output", tmp_path / "out").stdout
+    assert "nothing to read" in run("drain", *arguments, "--output", tmp_path / "out")
 
 
-def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(
-    spark, kafka, group, tmp_path, monkeypatch
-):
-    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(spark, kafka, group, tmp_path, run):
     import drain
 
     def drain_and_crash():
@@ -91,7 +104,7 @@ def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(
     assert committed(kafka, group) == {}
     produce(kafka, topic, numbered(30, 3, first=30))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
-    submit("drain.py", *arguments, "--output", tmp_path / "out")
+    run("drain", *arguments, "--output", tmp_path / "out")
     assert values(spark, tmp_path / "out") == list(range(60))
     assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
 
@@ -112,23 +125,31 @@ def test_a_wrong_option_ends_a_job_with_its_message(kafka):
         )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("conf", "enabled"), [({}, "true"), ({"spark.python.unix.domain.socket.enabled": "false"}, "false")]
-)
-def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path, conf, enabled):
+ASKS = f"""
+from spark_kafka_group import submit
+
+def asks():
+    spark = submit.session("asks")
+    print("told:", spark.sparkContext.getConf().get("{SOCKETS}"), spark.sparkContext.master)
+    jvm = spark.sparkContext._jvm
+    spark.stop()
+    return jvm
+
+asks().java.lang.System.clearProperty("{SOCKETS}")  # as where spark-submit was not told
+asks()
+"""
+
+
+def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path):
     settings = tmp_path / "defaults.conf"
-    settings.write_text("\n".join(" ".join(pair) for pair in ({"spark.ui.enabled": "false"} | conf).items()))
+    settings.write_text(f"spark.ui.enabled false\n{SOCKETS} false\n")
     script = tmp_path / "asks.py"
-    script.write_text(
-        "from spark_kafka_group import submit\n"
-        "spark = submit.session('asks')\n"
-        "print('told:', spark.sparkContext.getConf().get(submit.SOCKETS), spark.sparkContext.master)\n"
-    )
+    script.write_text(ASKS)
     told = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
         capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON},
     )  # fmt: skip
-    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == [f"{enabled} local[1]"], told
+    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == ["false local[1]", "true local[1]"], told
 
 
 SHOP = """
@@ -143,7 +164,7 @@ def charge(record):
 """
 
 
-def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(spark, kafka, group, tmp_path):
+def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     kafka.create_topic(f"{topic}-dlt", partitions=3)
     (tmp_path / "shop.py").write_text(SHOP)
@@ -158,17 +179,16 @@ def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(s
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
     arguments = [
-        "replay_dead_letters.py", "--bootstrap-servers", kafka.bootstrap_servers, "--topics", f"{topic}-dlt",
-        "--exception", "Declined",
+        "--bootstrap-servers", kafka.bootstrap_servers, "--topics", f"{topic}-dlt", "--exception", "Declined",
     ]  # fmt: skip
-    dry = submit(*arguments).stdout
+    dry = run("replay_dead_letters", *arguments)
     assert re.search(rf"2  {topic} +shop.Declined +would be sent", dry)
     assert re.search(rf"1  {topic} +KeyError +stays: filtered", dry)
     assert "2 dead letters would be sent back" in dry
     before = spark.read.format("groupkafka").options(**options(kafka, topic, includeHeaders="true"))
     assert before.load().count() == 30
-    assert "2 dead letters sent back" in submit(*arguments, "--send").stdout
-    assert "0 dead letters sent back" in submit(*arguments, "--send").stdout  # safe to run twice
+    assert "2 dead letters sent back" in submit("replay_dead_letters.py", *arguments, "--send").stdout
+    assert "0 dead letters sent back" in run("replay_dead_letters", *arguments, "--send")  # safe to run twice
     sent = before.load().where("offset >= 10").collect()
     assert sorted((bytes(row.key), bytes(row.value), row.partition) for row in sent) == [
         (b"k11", b"v11", 2),
@@ -196,19 +216,14 @@ def values_in(spark, kafka, topic):
 
 
 @pytest.fixture
-def replay(spark, kafka, monkeypatch, capsys):
+def replay(kafka, run):
     """Runs jobs/replay_dead_letters.py; returns the lines that it prints."""
-    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
-    import replay_dead_letters
 
-    def run(topic, *arguments):
-        monkeypatch.setattr(
-            sys, "argv", ["replay", "--bootstrap-servers", kafka.bootstrap_servers, "--topics", topic, *arguments]
-        )
-        replay_dead_letters.run(spark, replay_dead_letters.arguments())
-        return capsys.readouterr().out.splitlines()
+    def replay(topic, *arguments):
+        servers = ["--bootstrap-servers", kafka.bootstrap_servers]
+        return run("replay_dead_letters", *servers, "--topics", topic, *arguments).splitlines()
 
-    return run
+    return replay
 
 
 def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka, replay):
