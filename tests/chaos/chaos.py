@@ -40,6 +40,7 @@ from kafka import KafkaProducer
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 DRAINED_WITHIN_S = 120.0
+KILLED_WITHIN_S = 200.0
 PAUSES_S = (0.5, 1.0, 2.0, 4.0)
 """Between two changes, times the pace."""
 
@@ -88,13 +89,19 @@ class Chaos:
         self.problems: list[str] = []
 
     def run(self, seconds: float) -> None:
-        """Start all, then change something every now and then."""
-        until = time.monotonic() + seconds
+        """Start all, then change something every now and then: so long, and until a kill if there are to be some."""
+        began = time.monotonic()
         for member in self._members:
             self._start(member)
-        while (left := until - time.monotonic()) > 0:
-            threading.Event().wait(min(left, self._rng.choice(PAUSES_S) * self._pace))
+        while time.monotonic() < began + seconds or (
+            self._lacks_a_kill() and time.monotonic() < began + KILLED_WITHIN_S
+        ):
+            threading.Event().wait(self._rng.choice(PAUSES_S) * self._pace)
             self._change(self._rng.choice(self._members))
+
+    def _lacks_a_kill(self) -> bool:
+        endings = [ending["how"] for ending in self.endings] + [member.ending for member in self._members]
+        return self._kill and KILLED not in endings
 
     def _change(self, member: Member) -> None:
         if member.process is not None and member.ended():

@@ -8,7 +8,8 @@ from support import committed, members, numbered, options, produce, topic_with
 from spark_kafka_group.testing import wait_until
 
 pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
-DEPLOYMENTS = ["on_standalone", pytest.param("on_local_cluster", marks=pytest.mark.soak), "on_connect"]
+LONG = pytest.mark.soak
+DEPLOYMENTS = ["on_standalone", pytest.param("on_local_cluster", marks=LONG), "on_connect"]
 
 
 @pytest.fixture(params=DEPLOYMENTS)
@@ -70,14 +71,19 @@ def test_batch_reads_and_group_batch(application, kafka, group, tmp_path):
     assert values(application.read(options=options(kafka, topic))) == list(range(330))
 
 
+@pytest.mark.parametrize(
+    "application",
+    [pytest.param("on_standalone", marks=LONG), pytest.param("on_local_cluster", marks=LONG), "on_connect"],
+    indirect=True,
+)
 def test_two_queries_share_a_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}
     queries = {name: application.start(options=settings, directory=f"{tmp_path}/{name}") for name in "ab"}
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=120)
-    wait_until(lambda: kafka.group_state(group)[0] == "Stable" and len(members(kafka, group)) == 2, within=120)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=250)
+    wait_until(lambda: kafka.group_state(group)[0] == "Stable" and len(members(kafka, group)) == 2, within=250)
     produce(kafka, topic, numbered(400, 4, first=400))
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 200 for p in range(4)}, within=120)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 200 for p in range(4)}, within=250)
     for query in queries.values():
         application.stop(query=query)
     rows = {name: values(application.rows(directory=f"{tmp_path}/{name}/rows")) for name in queries}

@@ -109,11 +109,11 @@ def test_a_stream_into_plain_parquet_killed_again_and_again_has_every_row_once(
     assert sorted(int(row.value[1:]) for row in rows) == list(range(3000))
 
 
-def test_a_query_killed_before_its_commit_and_never_restarted_has_not_moved_the_group_too_far(
+def test_a_driver_killed_before_its_commit_and_never_restarted_has_not_moved_the_group_too_far(
     kafka, group, tmp_path, start_query
 ):
     topic = topic_with(kafka, numbered(120, 3))
-    query = start_query(settings_of(kafka, topic, group), "--point", "sink")
+    query = start_query(settings_of(kafka, topic, group), "--point", "sink", program="driven.py")
     query.wait_for((tmp_path / "marks" / "sink").exists)
     query.kill()
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}

@@ -115,7 +115,7 @@ def test_one_listener_serves_queries_of_different_groups_on_the_same_topic(spark
     other = name("group")
     with GroupKafkaListener(spark) as listener:
         queries = [start(options(kafka, topic, g), FAR_APART) for g in (group, other, None)]
-        wait_until(lambda: all(query.lastProgress for query in queries), within=60)
+        wait_until(lambda: all(query.lastProgress for query in queries), within=200)  # three starts at once
         groups = [group, other, "spark-groupkafka-" + end_of(queries[2])["@group"]["reader"]]
         for query in queries:
             query.stop()
