@@ -105,7 +105,7 @@ def batch_ranges(
     """
     losses = DataLoss(options.reading.fail_on_data_loss, Metrics())
     cut = _diverged(client, committed, losses)
-    # Starts first: or a record that comes meanwhile could make a start at latest one after the end.
+    # 1. Ends are looked up. 2. A record comes. 3. A start at latest is looked up: it is after the end. So starts first.
     starts = _starts(options, client, tps, committed, others, cut)
     ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends, named = _ends(options, client, ending, losses)

@@ -298,7 +298,8 @@ class Committer:
     def _failed(self, batch: Batch, error: CommitError) -> None:
         """The commit of a batch failed; that is an error unless its topics were deleted, and the others are committed.
 
-        Without an answer the batch stays planned, so that its commit is made again.
+        1. The commit is sent, and the coordinator dies. 2. It may have written the commit, or not. 3. The batch stays
+        planned, and is committed again before anything else is planned, and before the group is joined again.
         """
         unanswered = isinstance(error, CommitTimeoutError) and error.answer != DELETED
         if not unanswered and self._committed_without_deleted(batch):

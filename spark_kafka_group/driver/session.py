@@ -42,7 +42,7 @@ from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.settling import Settling
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
-from spark_kafka_group.driver.positions import replay, topic_changes, unowned
+from spark_kafka_group.driver.positions import next_end, replay
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.positions.handing_over import hand_over, try_to_hand_over
 from spark_kafka_group.driver.positions.taking import Taking
@@ -111,17 +111,17 @@ class GroupSession:
         available_now = self.backlog.bounds.available_now  # then nothing more will come
         backlog = self._settled_backlog(max_offsets, None if available_now else min_offsets)
         self._settling.note_settled(backlog is not None)
-        corrected = self._without_ranges(in_doubt=backlog is None and available_now)
-        if corrected is not None:
-            return corrected
+        in_doubt = backlog is None and available_now
+        end = next_end.without_reading(self._query, self.checkpointed_ends, self._yielded.left_out, in_doubt)
+        if end is not None:
+            return end
         if not backlog:
             self.backlog.wait_for_records()
             return None
         self._min_offsets.planned()
         ranges = planner.share(backlog, max_offsets, self._shares)
         self._shares += 1
-        end = self._end_of(ranges)
-        self.checkpointed_ends.planned(start)
+        end = next_end.after_reading(self._query, self.checkpointed_ends, ranges)
         self._query.plan(Batch(end, ranges, self.member.use()))
         return end
 
@@ -227,42 +227,6 @@ class GroupSession:
             return True
         self._settling.enter(joined)
         return False
-
-    def _without_ranges(self, in_doubt: bool) -> GroupOffset | None:
-        """The end of a batch that reads nothing, where one is needed, else None.
-
-        It corrects the checkpoint, where that says that partitions were read which a rebalance took from the last
-        batch. With availableNow a group that has not settled leaves in doubt whether records are left: without a batch
-        the query would end.
-        """
-        start = self.standing.proven
-        left_out = {tp: at for tp, at in self._yielded.left_out.items() if tp in start.positions}
-        positions = start.positions | left_out
-        if positions == start.positions and not (in_doubt and start.reader is not None):
-            return None
-        moved = self.checkpointed_ends.starts(start, positions)
-        self.checkpointed_ends.planned(start)
-        return replace(start, positions=positions, batch=start.batch + 1, moved=moved)
-
-    def _end_of(self, ranges: list[OffsetRange]) -> GroupOffset:
-        """The end that Spark keeps of the batch that reads `ranges`."""
-        standing, generation = self.standing, self.member.generation
-        start, ends = standing.proven, {r.tp: r.end for r in ranges}
-        begin = standing.starts(generation.assignment)
-        standing.left_to_group -= begin.keys()
-        not_owned = topic_changes.unowned(self._query, begin)
-        left = unowned.left_behind(not_owned, self.committer.in_group, standing.left_to_group)
-        topics = {tp.topic for tp in (*begin, *left)}
-        return GroupOffset(
-            positions={tp: ends.get(tp, offset) for tp, offset in begin.items()},
-            reader=self.reader,
-            generation=generation.id,
-            batch=start.batch + 1,
-            topic_ids={topic: topic_id for topic, topic_id in standing.topic_ids.items() if topic in topics},
-            moved=self.checkpointed_ends.starts(start, begin),
-            epochs=standing.epochs.of({*begin, *left}),
-            left=left,
-        )
 
     def _begin(self) -> Batch:
         """The planned batch as it is going to be run: from now on it holds up a rebalance."""

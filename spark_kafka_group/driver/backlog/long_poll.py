@@ -142,7 +142,11 @@ class LongPoll:
         return False
 
     def _forget(self, node_id: int) -> None:
-        """Drop the answer to a poll that is not of use any more."""
+        """Drop the answer to a poll that is not of use any more.
+
+        1. A poll is out. 2. A partition is paused, or moves, and another poll is sent. 3. The first answer
+        comes, and would be taken for that of the second. So it is received first, or its connection is dropped.
+        """
         del self._asked[node_id]
         connection = self._brokers.connection(node_id)
         if readable([connection]):

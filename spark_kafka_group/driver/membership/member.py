@@ -178,14 +178,18 @@ class Member:
             self._hooks.partitions_revoked(before.assignment)
 
     def next_generation(self) -> Joined:
-        """Start a new generation for a batch if option ``generation`` says so and the current one already had one."""
+        """Start a new generation for a batch if option ``generation`` says so and the current one already had one.
+
+        1. This member, alone in the group, asks to join again. 2. Another one joins before the coordinator has
+        answered. 3. The new generation has both, and this member has lost partitions: the listener is called.
+        """
         if not self._begins_generation():
             return Joined.SAME
         before = self.generation
         self.client.request_rejoin()
         joined = self.client.join()
         self._enter(joined)
-        if joined.assignment != before.assignment:  # somebody joined or left just now
+        if joined.assignment != before.assignment:
             self._hooks.partitions_revoked(before.assignment)
             self._hooks.partitions_assigned(joined.assignment)
         return Joined.NEW_GENERATION

@@ -56,7 +56,11 @@ def _at(positions: Mapping[TopicPartition, Position], end: int) -> set[TopicPart
 
 
 def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:
-    """The result of `look`, as soon as it is `good`, else that of the last of many."""
+    """The result of `look`, as soon as it is `good`, else that of the last of many.
+
+    1. A leader is elected, or a broker starts. 2. It answers before it knows how far its log is committed (KIP-207), or
+    which topics exist: a log seems to end before a position. 3. A moment later it knows.
+    """
     found = look()
     for _ in range(LOOKUPS - 1):
         if good(found):

@@ -1,0 +1,56 @@
+"""The end that Spark keeps of the next batch: positions after it, and all that a restart has to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from spark_kafka_group.driver.positions import topic_changes, unowned
+from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
+from spark_kafka_group.driver.query import Query
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+
+
+def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[OffsetRange]) -> GroupOffset:
+    """The end of a batch that reads `ranges`."""
+    standing, generation = query.standing, query.generation
+    start, ends = standing.proven, {r.tp: r.end for r in ranges}
+    begin = standing.starts(generation.assignment)
+    standing.left_to_group -= begin.keys()
+    not_owned = topic_changes.unowned(query, begin)
+    left = unowned.left_behind(not_owned, query.committer.in_group, standing.left_to_group)
+    topics = {tp.topic for tp in (*begin, *left)}
+    moved = kept.starts(start, begin)
+    kept.planned(start)
+    return GroupOffset(
+        positions={tp: ends.get(tp, offset) for tp, offset in begin.items()},
+        reader=query.reader,
+        generation=generation.id,
+        batch=start.batch + 1,
+        topic_ids={topic: topic_id for topic, topic_id in standing.topic_ids.items() if topic in topics},
+        moved=moved,
+        epochs=standing.epochs.of({*begin, *left}),
+        left=left,
+    )
+
+
+def without_reading(
+    query: Query, kept: CheckpointedEnds, left_out: Mapping[TopicPartition, int], in_doubt: bool
+) -> GroupOffset | None:
+    """The end of a batch that reads nothing, where one is needed, else None.
+
+    Parameters
+    ----------
+    left_out
+        Positions of partitions that the last batch has not read, although the checkpoint says so: it is corrected.
+    in_doubt
+        Whether the query has availableNow, and its group has not settled: records may be left, and without a batch the
+        query would end.
+    """
+    start = query.standing.proven
+    positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
+    if positions == start.positions and not (in_doubt and start.reader is not None):
+        return None
+    moved = kept.starts(start, positions)
+    kept.planned(start)
+    return replace(start, positions=positions, batch=start.batch + 1, moved=moved)
