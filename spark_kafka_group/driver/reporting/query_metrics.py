@@ -65,6 +65,7 @@ class Metrics:
             ago_s = timing.ago_s(now_s)
             return None if ago_s is None else round(now_ms - ago_s * 1000)
 
+        # One row for each number: split up, it would not be read as the table that it is.
         shown = {
             "commits": self.commit.count,
             "failedCommits": self.failed_commits,
