@@ -11,30 +11,20 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from spark_kafka_group.commit_metadata import (
-    commit_note,
-    group_id_of,
-    instance_id_of,
-    is_own,
-    is_signed,
-    left_out,
-    writer_of,
-)
 from spark_kafka_group.errors import GroupKafkaError
-from spark_kafka_group.json_text import parsed
-from spark_kafka_group.listener.lanes import Lanes
+from spark_kafka_group.listener.commits import Commits, Succeeded
+from spark_kafka_group.listener.progress import Reported, is_ours, offset, offset_json, options_of
 from spark_kafka_group.metrics import prometheus
-from spark_kafka_group.metrics.group_metrics import OBSERVED, GroupMetrics, ListenersCommits, handled, metrics_of
-from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.metrics.group_metrics import OBSERVED, GroupMetrics, handled, metrics_of
+from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
 
 if TYPE_CHECKING:
@@ -47,93 +37,11 @@ if TYPE_CHECKING:
         SourceProgress,
         StreamingQueryProgress,
     )
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from spark_kafka_group.wire import Committed
 
 log = logging.getLogger(__name__)
 
-SOURCE_NAME = "groupkafka"
 CLOSE_WITHIN_S = 60.0
 SPARK_ERRORS = (Py4JError, PySparkException)  # of a session that is gone
-
-
-@dataclass(frozen=True)
-class Succeeded:
-    """A micro-batch in Spark's commit log, as far as one groupkafka source is concerned."""
-
-    options: Options
-    end: GroupOffset
-    ranges: tuple[OffsetRange, ...]
-
-    @property
-    def reader(self) -> str:
-        return self.end.reader or ""
-
-    @property
-    def group_id(self) -> str:
-        return group_id_of(self.options.group.id, self.options.group.id_prefix, self.reader)
-
-    @property
-    def instance_id(self) -> str:
-        return instance_id_of(self.options.group.instance_id, self.reader)
-
-    @property
-    def note(self) -> str:
-        return commit_note(self.reader, self.end.generation, self.end.batch if self.end.batch >= 0 else None)
-
-    def __str__(self) -> str:
-        ranges = " ".join(map(str, self.ranges))
-        return f"group {self.group_id}: generation {self.end.generation}: batch of {ranges}"
-
-    def lacking(self, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
-        """What the group has yet to be told. An offset that somebody else wrote meanwhile is left as it is."""
-        return {r.tp: r.end for r in self.ranges if r.tp not in committed or self._follows(r, committed[r.tp])}
-
-    def elsewhere(self, committed: Mapping[TopicPartition, Committed], ended: bool) -> dict[TopicPartition, int]:
-        """What somebody else has committed, and the group keeps, although this batch ended elsewhere.
-
-        An offset behind the batch says nothing while the query runs: it commits before it gives a partition back.
-        """
-        moved = {}
-        for r in self.ranges:
-            group = committed.get(r.tp)
-            if group is None or group.offset in (r.start, r.end):
-                continue
-            if is_signed(group.metadata, self.reader) and is_own(group.metadata, self.reader, self.end.batch):
-                continue
-            if group.offset < r.end or ended:
-                moved[r.tp] = group.offset
-        return moved
-
-    def _follows(self, batch: OffsetRange, group: Committed) -> bool:
-        if group.offset >= batch.end or left_out(group.metadata, self.reader, self.end.batch):
-            return False
-        writer = writer_of(group.metadata)
-        if writer is None or writer.reader != self.reader or not writer.is_own(self.reader, self.end.batch):
-            return group.offset == batch.start
-        if writer.batch is not None and writer.batch > self.end.batch >= 0:
-            return False  # this query has gone on since, and may have had to begin before
-        return writer.generation <= self.end.generation or group.offset == batch.start
-
-
-@dataclass(frozen=True)
-class Reported:
-    """What a query's progress last said of one groupkafka source.
-
-    Attributes
-    ----------
-    query
-        The query's name, or its id.
-    reader
-        The source's, whichever it has in its checkpoint.
-    latest
-        Its ``latestOffset``; empty if there is none.
-    """
-
-    query: str
-    reader: str
-    latest: Mapping[str, Any]
 
 
 class GroupKafkaListener(StreamingQueryListener):
@@ -200,8 +108,6 @@ class GroupKafkaListener(StreamingQueryListener):
                 "GroupKafkaListener needs the options of queries, which Spark Connect does not show. Without it the "
                 "source commits a batch at the query's next trigger, or when the query is started again"
             )
-        self.commits = 0
-        self.failures = 0
         self._exporter: prometheus.Exporter | None = None
         if prometheus_port is not None or prometheus_file is not None:
             file = None if prometheus_file is None else Path(prometheus_file)
@@ -210,16 +116,21 @@ class GroupKafkaListener(StreamingQueryListener):
                 prometheus_port, prometheus_address, file,
             )  # fmt: skip
         self._session = spark
-        self._after_s = after_ms / 1000
         self._changed = threading.Condition()
         # Below: under that lock.
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
-        self._own: dict[tuple[uuid.UUID, str], ListenersCommits] = {}  # by run and reader
         self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, what a RecordProcessor did
         self._closed = False
-        # Of their own, by run and reader: a source whose brokers are away does not hold up the commits of others.
-        self._lanes: Lanes[tuple[uuid.UUID, str], Succeeded] = Lanes(self._work, "groupkafka-listener")
+        self._commits = Commits(self._changed, self._runs, after_ms / 1000, self._export)
+
+    @property
+    def commits(self) -> int:
+        return self._commits.done
+
+    @property
+    def failures(self) -> int:
+        return self._commits.failed
 
     @property
     def prometheus_port(self) -> int | None:
@@ -250,12 +161,11 @@ class GroupKafkaListener(StreamingQueryListener):
             seconds (``spark.sql.streaming.noDataProgressEventInterval``). Ages are as of now.
         """
         now_ms = time.time() * 1000
-        none = ListenersCommits()
         with self._changed:
             return {
                 reported[0].query: [
                     metrics_of(
-                        r.query, r.latest, self._own.get((run, r.reader), none), now_ms, self._handled.get(run, {})
+                        r.query, r.latest, self._commits.of(run, r.reader), now_ms, self._handled.get(run, {})
                     )
                     for r in reported
                 ]
@@ -284,11 +194,11 @@ class GroupKafkaListener(StreamingQueryListener):
         with self._changed:
             seen = set(self._runs)
         ended = seen - self._running()
-        self._lanes.hurry(lambda key: True)
+        self._commits.hurry()
         with self._changed:
             self._changed.wait_for(lambda: not ended & self._runs.keys(), timeout_s)
             silent = ended & self._runs.keys()
-        left = self._lanes.settle(max(0.0, deadline - time.monotonic()))
+        left = self._commits.settle(max(0.0, deadline - time.monotonic()))
         return [f"the end of run {run} has not been heard of" for run in silent] + [str(batch) for batch in left]
 
     def close(self, timeout_s: float = CLOSE_WITHIN_S) -> None:
@@ -308,7 +218,7 @@ class GroupKafkaListener(StreamingQueryListener):
         with self._changed:
             self._closed = True
             self._reported.clear()
-        self._lanes.close(timeout_s)
+        self._commits.close(timeout_s)
         if self._exporter is not None:
             self._exporter.close()
 
@@ -328,7 +238,7 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
-        sources = [source for source in progress.sources if _is_ours(source)]
+        sources = [source for source in progress.sources if is_ours(source)]
         if not sources:
             return
         observed = progress.observedMetrics.get(OBSERVED)
@@ -359,37 +269,39 @@ class GroupKafkaListener(StreamingQueryListener):
             log.info("query %s: its progress cannot be read: %s", event.id, error)
             return
         if progress is not None and progress.runId == event.runId:
-            sources = [source for source in progress.sources if _is_ours(source)]
+            sources = [source for source in progress.sources if is_ours(source)]
             if sources:
                 self._report(progress, sources)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        self._lanes.hurry(lambda key: key[0] == event.runId)  # before flush() sees that the run has ended
+        self._commits.hurry(event.runId)  # before flush() sees that the run has ended
         with self._changed:
             self._runs.pop(event.runId, None)
             self._reported.pop(event.runId, None)
             self._handled.pop(event.runId, None)
-            self._own = {key: commits for key, commits in self._own.items() if key[0] != event.runId}
+            self._commits.forget(event.runId)
             self._changed.notify_all()
-        if self._exporter is not None:
-            self._exporter.changed()
+        self._export()
 
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)
         reported = [
-            Reported(query, _offset_json(s.endOffset)[GROUP_KEY].get("reader", ""), _offset_json(s.latestOffset))
+            Reported(query, offset_json(s.endOffset)[GROUP_KEY].get("reader", ""), offset_json(s.latestOffset))
             for s in sources
         ]
         with self._changed:
             if not self._closed:
                 self._reported[progress.runId] = reported
+        self._export()
+
+    def _export(self) -> None:
         if self._exporter is not None:
             self._exporter.changed()
 
     def _follow(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
         try:
             query = self._session.streams.get(str(query_id))
-            options = [] if query is None else _options_of(query)
+            options = [] if query is None else options_of(query)
         except (*SPARK_ERRORS, GroupKafkaError) as error:
             log.warning(
                 "query %s: its options cannot be read, so its commits are left to the source: %s", query_id, error
@@ -400,109 +312,11 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def _note(self, progress: StreamingQueryProgress, source: SourceProgress, options: Options) -> None:
         try:
-            end = _offset(source.endOffset)
+            end = offset(source.endOffset)
             # Where nothing is new, the end is that of an earlier batch, and "from" says how that one began.
-            ranges = end.ranges(_offset(source.startOffset)) if source.startOffset != source.endOffset else []
+            ranges = end.ranges(offset(source.startOffset)) if source.startOffset != source.endOffset else []
         except GroupKafkaError as error:
             log.warning("query %s: batch %d: %s", progress.id, progress.batchId, error)
             return
         if ranges:
-            batch = Succeeded(options, end, tuple(ranges))
-            # The batch before, if it still waits there, was proven to the source by the trigger of this one.
-            self._lanes.put((progress.runId, batch.reader), batch, self._after_s)
-
-    # Commits, in threads of our own
-
-    def _work(self, key: tuple[uuid.UUID, str], batch: Succeeded) -> None:
-        run, _ = key
-        try:
-            self._commit(run, batch)
-        except Exception:
-            self._count(run, batch, None)
-            log.exception("%s: not committed; the source commits at its next trigger", batch)
-
-    def _count(self, run: uuid.UUID, batch: Succeeded, latency_ms: float | None) -> None:
-        """Count a commit, which took so long; None for one that failed."""
-        with self._changed:
-            own = self._own.get((run, batch.reader), ListenersCommits())
-            if latency_ms is None:
-                self.failures += 1
-                own = replace(own, failed=own.failed + 1)
-            else:
-                self.commits += 1
-                own = replace(own, done=own.done + 1, last_ms=time.time() * 1000, last_latency_ms=latency_ms)
-            if run in self._runs:
-                self._own[run, batch.reader] = own
-        if self._exporter is not None:
-            self._exporter.changed()
-
-    def _commit(self, run: uuid.UUID, batch: Succeeded) -> None:
-        # Importing kafka-python takes a while, and every Python worker imports this package.
-        from spark_kafka_group.wire.group.non_member import OutsideCommitter
-
-        try:
-            with OutsideCommitter(batch.options, batch.group_id) as group:
-                began = time.monotonic()
-                tps = [r.tp for r in batch.ranges]
-                told = group.commit(
-                    tps, batch.lacking, batch.note, batch.end.generation, batch.instance_id, batch.end.epochs
-                )
-        except GroupKafkaError as error:
-            self._count(run, batch, None)
-            log.warning(
-                "%s: not committed: %s. The rows are in the sink: the source commits them at its next trigger or "
-                "start, and a consumer that takes these partitions over before that reads them again",
-                batch, error,
-            )  # fmt: skip
-            return
-        if told is None:
-            log.info("%s: the generation is over: the source commits for itself", batch)
-            return
-        if told.offsets:
-            self._count(run, batch, (time.monotonic() - began) * 1000)
-            log.info("%s: committed %s", batch, _listed(told.offsets))
-        with self._changed:
-            ended = run not in self._runs
-        elsewhere = batch.elsewhere(told.before, ended)
-        if elsewhere:
-            log.warning(
-                "%s: not committed, as somebody else has committed meanwhile: %s. The rows are in the sink: a consumer "
-                "that went on from the commit before has read them again",
-                batch, _listed(elsewhere),
-            )  # fmt: skip
-
-
-def _listed(offsets: Mapping[TopicPartition, int]) -> str:
-    return " ".join(f"{tp}={offset}" for tp, offset in sorted(offsets.items()))
-
-
-def _is_ours(source: SourceProgress) -> bool:
-    try:
-        end = parsed(source.endOffset)
-    except (ValueError, TypeError):
-        return False
-    return isinstance(end, dict) and GROUP_KEY in end
-
-
-def _offset(text: str | None) -> GroupOffset:
-    """An offset in a source's progress. Before the first batch there is none."""
-    return GroupOffset.from_json(_offset_json(text))
-
-
-def _offset_json(text: str | None) -> dict[str, Any]:
-    """As :func:`_offset`; pyspark turns none into "None", and some versions into "null"."""
-    return {} if text is None or text == "None" else parsed(text) or {}
-
-
-def _options_of(query: StreamingQuery) -> list[Options]:
-    """Options of a query's groupkafka sources, in the order in which its progress names them; one where all are equal.
-
-    Spark shows them in the query's plan and nowhere else. They are not asked of the user: with the kafka.group.id of
-    another query, offsets would be written into a group that has not read them, and it would miss records.
-    """
-    leaves = query._jsq.streamingQuery().analyzedPlan().collectLeaves()
-    found: list[Options] = []
-    for leaf in (leaves.apply(number) for number in range(leaves.size())):
-        if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName().lower() == SOURCE_NAME:
-            found.append(Options.parse(dict(leaf.extraOptions().asCaseSensitiveMap())))
-    return found[:1] if all(options == found[0] for options in found) else found
+            self._commits.put(progress.runId, Succeeded(options, end, tuple(ranges)))

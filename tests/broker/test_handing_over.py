@@ -5,10 +5,10 @@ import threading
 import pytest
 from support import committed, numbered, produce, topic_with
 
-from spark_kafka_group.listener import Succeeded
+from spark_kafka_group.listener.commits import Succeeded
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 EARLIEST = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
@@ -28,7 +28,7 @@ def commit_as_the_listener(driver, group, start, end):
     """What GroupKafkaListener does in the user's process when it hears that the batch has succeeded."""
     before, after = GroupOffset.from_json(start), GroupOffset.from_json(end)
     batch = Succeeded(driver._options, after, tuple(after.ranges(before)))
-    with OutsideCommitter(driver._options, group) as outside:
+    with NonMemberCommitter(driver._options, group) as outside:
         tps = [r.tp for r in batch.ranges]
         assert outside.commit(tps, batch.lacking, batch.note, after.generation, batch.instance_id)
 

@@ -13,7 +13,7 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import describe, reset
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 300}
 
@@ -24,7 +24,7 @@ def admin_of(kafka, topic):
 
 def commit_outside(kafka, topic, group, batch, reader):
     """Commit a planned batch as GroupKafkaListener does; returns what was committed."""
-    with OutsideCommitter(Options.parse(options(kafka, topic, group)), group) as outside:
+    with NonMemberCommitter(Options.parse(options(kafka, topic, group)), group) as outside:
         ends = batch.ends
         note = json.dumps({"reader": reader, "generation": batch.generation, "batch": batch.end.batch})
         return outside.commit(list(ends), lambda found: ends, note, batch.generation, f"groupkafka-{reader}").offsets

@@ -10,7 +10,7 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 PACKAGE = "org.apache.kafka.common.security"
 PASSWORD = 'p4ss "w\\rd", =x'
@@ -113,7 +113,7 @@ def works(given, group):
         assert sorted(rows) == sorted(b"v%d" % n for n in range(10) for _ in range(3))
         generation = driver._session.member.generation
         wanted = dict.fromkeys(generation.assignment, 7)
-        with OutsideCommitter(parsed, group) as outside:
+        with NonMemberCommitter(parsed, group) as outside:
             instance_id = instance_id_of(None, end["@group"]["reader"])
             made = outside.commit(list(wanted), lambda found: wanted, "note", generation.id, instance_id)
             assert made is not None

@@ -14,7 +14,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import GroupClient
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 WRONG = "wr0ng-s3cret"
 SECRETS = (WRONG, PASSWORD, STORE_PASSWORD, "eyJ")
@@ -78,7 +78,7 @@ def test_what_cannot_pass_ends_at_once_and_says_what_to_change(kafka, records, g
     task = ReadTask((OffsetRange(TopicPartition(records, 0), 0, 1),))
     calls = [
         lambda: GroupClient(parsed, group),
-        lambda: OutsideCommitter(parsed, group),
+        lambda: NonMemberCommitter(parsed, group),
         lambda: list(read(task, parsed)),
     ]
     try:

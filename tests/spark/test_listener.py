@@ -14,12 +14,12 @@ from support import commit_for, committed, committed_epochs, members, name, numb
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.commit_metadata import adopting_note, commit_note
 from spark_kafka_group.errors import CommitError
-from spark_kafka_group.listener import Succeeded
+from spark_kafka_group.listener.commits import Succeeded
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import GroupGeneration, KafkaCluster, OffsetCommitted, read_group_log, wait_until
 from spark_kafka_group.wire import Committed
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 ONCE = {"once": True}
 FAR_APART = {"processingTime": "1 hour"}
@@ -252,7 +252,7 @@ def polled(consumer):
     return consumer
 
 
-class TestOutsideCommitter:
+class TestNonMemberCommitter:
     """Commits in the name of a member of another process, here one of kafka-python's own."""
 
     @pytest.fixture
@@ -279,7 +279,7 @@ class TestOutsideCommitter:
 
     @pytest.fixture
     def outside(self, kafka, group, topic):
-        with OutsideCommitter(Options.parse(options(kafka, topic)), group) as outside:
+        with NonMemberCommitter(Options.parse(options(kafka, topic)), group) as outside:
             yield outside
 
     def test_a_commit_in_the_members_generation_is_taken(self, kafka, group, topic, member, outside):

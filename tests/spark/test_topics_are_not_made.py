@@ -16,7 +16,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 from spark_kafka_group.wire.producer import Producer
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}
@@ -171,7 +171,7 @@ def test_a_listeners_commit_for_a_topic_that_is_gone(kafka, typo, group):
     commit_for(kafka, group, {("there", 0): 1})
     brief = Options.parse(options(kafka, typo, group) | {"kafka.request.timeout.ms": "1000"})
     tp, found = TopicPartition(typo, 0), []
-    with OutsideCommitter(brief, group) as committer, contextlib.suppress(BrokerError, GroupKafkaError):
+    with NonMemberCommitter(brief, group) as committer, contextlib.suppress(BrokerError, GroupKafkaError):
         committer.commit([tp], lambda committed: found.append(committed) or {tp: 1}, "", 1, "instance")
     assert {} in found
 

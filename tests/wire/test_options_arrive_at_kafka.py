@@ -12,7 +12,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 from spark_kafka_group.wire.producer import Producer
 
 GIVEN = {
@@ -31,7 +31,7 @@ def of_a_task(options, opened):
 
 
 def of_the_listener(options, opened):
-    return opened.enter_context(OutsideCommitter(options, "billing"))._manager
+    return opened.enter_context(NonMemberCommitter(options, "billing"))._manager
 
 
 def of_tools(options, opened):

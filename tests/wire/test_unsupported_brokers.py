@@ -12,7 +12,7 @@ from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
-from spark_kafka_group.wire.group.non_member import OutsideCommitter
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 from spark_kafka_group.wire.producer import Producer
 
 OLD, NEW = (0, 3), (12, 20)
@@ -45,7 +45,7 @@ CONNECTING = {
     "batch read": lambda settings: GroupKafkaDataSource(settings).reader(None).partitions(),
     "task": task,
     "producer": lambda settings: Producer(Options.parse(settings)).close(),
-    "listener": lambda settings: OutsideCommitter(Options.parse(settings), "billing").close(),
+    "listener": lambda settings: NonMemberCommitter(Options.parse(settings), "billing").close(),
 }  # fmt: skip
 
 

@@ -40,7 +40,7 @@ class LateCommit:
     offsets: Mapping[TopicPartition, int]
 
 
-class OutsideCommitter:
+class NonMemberCommitter:
     """Looks up and commits a group's offsets, then is closed; all in all within kafka.request.timeout.ms.
 
     A context manager, for one thread. It has connections of its own and starts no thread.
