@@ -21,7 +21,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.listener.commits import Commits, Succeeded
-from spark_kafka_group.listener.progress import Reported, is_ours, offset, offset_json, options_of
+from spark_kafka_group.listener.spark_progress import Reported, is_ours, offset, offset_json, options_of
 from spark_kafka_group.metrics import prometheus
 from spark_kafka_group.metrics.group_metrics import OBSERVED, GroupMetrics, handled, metrics_of
 from spark_kafka_group.offsets import GROUP_KEY

@@ -16,7 +16,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.client import manager
+from spark_kafka_group.wire.client import host_names, manager
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]
@@ -45,8 +45,8 @@ def attempts(caplog):
 @pytest.fixture
 def hasty(monkeypatch):
     """Names are given up soon."""
-    monkeypatch.setattr(manager, "NO_SUCH_NAME_S", 0.3)
-    monkeypatch.setattr(manager, "NO_ANSWER_ABOUT_NAME_S", 0.3)
+    monkeypatch.setattr(host_names, "NO_SUCH_NAME_S", 0.3)
+    monkeypatch.setattr(host_names, "NO_ANSWER_ABOUT_NAME_S", 0.3)
 
 
 @pytest.mark.parametrize("servers", [NO_NAME, f"{NO_NAME},kafka..invalid:9092"])

@@ -24,7 +24,8 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.keepalive import noticing
 from spark_kafka_group.wire.client.leaderless import wait_for_leaders
-from spark_kafka_group.wire.client.manager import RefusedError, UnresolvedError, UnsupportedError, net_client
+from spark_kafka_group.wire.client.manager import net_client
+from spark_kafka_group.wire.client.refusals import RefusedError, UnresolvedError, UnsupportedError
 from spark_kafka_group.wire.client.security_configs import security_configs
 from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to

@@ -10,106 +10,29 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-import socket
-import ssl
-import struct
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
-from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
-from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.wire.client import connection_log, scram
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
+from spark_kafka_group.wire.client.host_names import HostNames
 from spark_kafka_group.wire.client.reachability import Reach
+from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, explained, mechanism_of, suspicion
 from spark_kafka_group.wire.client.request_timeouts import TCP_CONNECT_S, Patience, connecting_ms
-
-if TYPE_CHECKING:
-    from spark_kafka_group.security.mechanisms import Mechanism
+from spark_kafka_group.wire.client.transports import TcpTransport, TlsTransport
 
 connection_log.install()
 
-HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
-PROTOCOL = "kafka.security.protocol"
 COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
 
 SAY_AFTER_S = 3.0
 """A first attempt that takes so long without an answer is no secret."""
-NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
-"""So long names of which none has an address are looked up again: wrong ones, and ones no name server answers about."""
-
-NO_ADDRESS = "this name has no address"
-NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
-"""Where nobody listens, no listener is of the wrong kind."""
-
-
-class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
-    """A connection that will not be made without changing something; the text says what."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-class UnsupportedError(RefusedError):
-    """A broker of a version that cannot be read from."""
-
-
-class UnresolvedError(RefusedError):
-    """No name in kafka.bootstrap.servers has an address."""
-
-
-class LastWordsMixin:
-    """A transport that hands over what was received before a connection ended.
-
-    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
-    """
-
-    _ended: Exception | None = None
-
-    def _sock_recv(self) -> tuple[bytes, Exception | None]:
-        if self._ended is not None:
-            return b"", self._ended
-        data, self._ended = super()._sock_recv()  # type: ignore[misc]
-        return (data, None) if data else (b"", self._ended)
-
-    def abort(self, error: Exception | None = None) -> None:
-        """Close at once. What a silent broker has not taken is thrown away.
-
-        Otherwise the system would go on sending it: 1. a commit is given up, and made through another connection,
-        2. the next batch is committed, 3. the network is back, and the first commit arrives.
-        """
-        sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
-        if isinstance(error, kafka_errors.RequestTimedOutError) and sock is not None:
-            with contextlib.suppress(OSError):
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        super().abort(error)  # type: ignore[misc]
-
-
-class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
-    """Without TLS."""
-
-
-class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
-    """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
-
-    async def handshake_until(self, timeout_at: float | None) -> None:
-        try:
-            while True:
-                try:
-                    self._sock.do_handshake()
-                    return
-                except ssl.SSLWantReadError:
-                    await self._net.wait_read(self._sock, timeout_at=timeout_at)
-                except ssl.SSLWantWriteError:
-                    await self._net.wait_write(self._sock, timeout_at=timeout_at)
-        except BaseException:
-            self.close()
-            raise
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
@@ -135,8 +58,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         group_id = configs.get("group_id")
         self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
-        self._resolved_before = resolved_before
-        self._unresolved: dict[str, Exception] = {}  # why, by host
+        self._names = HostNames(resolved_before)
         self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
 
         everyone = self.cluster.bootstrap_brokers
@@ -241,7 +163,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         """For how long it is tried."""
         if self._bootstrap is None:
             return "Attempts go on"
-        until = min(self._bootstrap[1], self._names_until())
+        began_s, ends_s = self._bootstrap
+        until = min(ends_s, self._names.until(began_s, self._bootstrap_hosts()))
         left = "" if until == math.inf else f" for {max(0.0, until - time.monotonic()):.0f} s"
         return f"Attempts go on{left}: are host and port right in kafka.bootstrap.servers?"
 
@@ -261,32 +184,14 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         try:
             return await create_connection(self._net, node.host, node.port, options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
-            why = None if proxy_url else _why_unresolved(node.host, node.port)
-            if why is None:
-                self._unresolved.pop(node.host, None)
+            problem = None if proxy_url else self._names.problem(node.host, node.port)
+            if problem is None:
                 raise
-            self._unresolved[node.host] = why
-            self._check_names()
-            raise kafka_errors.KafkaConnectionError(_unresolved(why)) from error
+            self._names.check(self._bootstrap and self._bootstrap[0], self._bootstrap_hosts())
+            raise kafka_errors.KafkaConnectionError(problem) from error
 
-    def _check_names(self) -> None:
-        """Give up while bootstrapping, when no name has had an address for a while; Java gives up at once.
-
-        Raises
-        ------
-        UnresolvedError
-        """
-        if time.monotonic() >= self._names_until():
-            whys = "; ".join(f"{host}: {_unresolved(why)}" for host, why in sorted(self._unresolved.items()))
-            raise UnresolvedError(f"{whys}. Correct kafka.bootstrap.servers, or the name service of this machine")
-
-    def _names_until(self) -> float:
-        """When names of which none has an address are given up, by time.monotonic()."""
-        hosts = {node.host for node in self.cluster.bootstrap_brokers()}
-        if self._bootstrap is None or self._resolved_before or not hosts <= self._unresolved.keys():
-            return math.inf
-        silent = any(getattr(why, "errno", None) == socket.EAI_AGAIN for why in self._unresolved.values())
-        return self._bootstrap[0] + (NO_ANSWER_ABOUT_NAME_S if silent else NO_SUCH_NAME_S)
+    def _bootstrap_hosts(self) -> set[str]:
+        return {node.host for node in self.cluster.bootstrap_brokers()}
 
     async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
         await super()._connect(node, conn, **how)
@@ -306,37 +211,29 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             node = self.cluster.broker_metadata(node_id)
             self._explain(conn, node)
             _check_version(conn, f"{node.host}:{node.port}")
-            mechanism = self._mechanism()
+            mechanism = mechanism_of(self.config)
             if mechanism is not None and mechanism.looks_first:
                 scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
         return conn
-
-    def _mechanism(self) -> Mechanism | None:
-        """Of SASL, where connections have it."""
-        if self.config["sasl_mechanism"] is None:
-            return None
-        from spark_kafka_group.security.mechanisms import MECHANISMS
-
-        return MECHANISMS[self.config["sasl_mechanism"]]
 
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
         address = f"{node.host}:{node.port}"
         where = f"{address}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
 
-        def explained(error: Exception | None) -> None:
+        def lost_with_reason(error: Exception | None) -> None:
             if error is not None:
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
                 self._away.add((node.host, node.port))
                 if conn.initializing and not conn.init_future.is_done:
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
-                    error = self._explained(where, error)
+                    error = explained(where, error, self.config)
                     self._last_failure = str(error.args[0])
                     if not isinstance(error, RefusedError) and not self.closed:
                         self._reach.failed(address, self._last_failure, self._everyone(), self._goes_on())
                 elif conn.connected:
-                    told = error.args[0] if error.args else error
-                    self._last_failure = f"{where}: {told}{'' if silent else self._suspicion()}"
+                    message = error.args[0] if error.args else error
+                    self._last_failure = f"{where}: {message}{'' if silent else suspicion(self.config)}"
             lost(error)
 
         def reached(_: Any) -> None:
@@ -344,99 +241,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             self._not_greeted.pop(node.node_id, None)
             self._reach.reached(address)
 
-        conn.connection_lost = explained
+        conn.connection_lost = lost_with_reason
         conn.init_future.add_callback(reached)
-
-    def _explained(self, where: str, error: Exception) -> Any:
-        """`error`, which ended an attempt to connect, as one that says what to change."""
-        cause: Exception = error
-        while cause.args and isinstance(cause.args[0], Exception):
-            cause = cause.args[0]
-        why = self._why_refused(cause)
-        if why is not None:
-            return RefusedError(f"{where}: {why}")
-        if isinstance(cause, RefusedError):
-            return cause
-        if isinstance(cause, BrokerError):  # of a source of tokens
-            return kafka_errors.KafkaConnectionError(str(cause))
-        if isinstance(cause, ssl.SSLEOFError):
-            cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
-        told = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
-        suspicion = "" if any(words in str(told) for words in NOT_THERE) else self._suspicion()
-        return kafka_errors.KafkaConnectionError(f"{where}: {told}{suspicion}")
-
-    def _suspicion(self) -> str:
-        """What a connection that just ends may mean."""
-        return f" (if that goes on: is it a listener for {PROTOCOL} {self.config['security_protocol']}?)"
-
-    def _why_refused(self, error: Exception) -> str | None:
-        mechanism, protocol = self.config["sasl_mechanism"], self.config["security_protocol"]
-        if isinstance(error, AuthenticationError):
-            return str(error)
-        if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-            said = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
-            known = self._mechanism()
-            if known is not None and not known.takes_password:
-                return f"the broker does not take the token ({mechanism}): {said}"
-            return (
-                f"the broker does not take user {self.config['sasl_plain_username']} with this password ({mechanism}): "
-                f"{said}: see username and password in kafka.sasl.jaas.config"
-            )
-        if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
-            return (
-                f"this listener does not have kafka.sasl.mechanism {mechanism}: take one of the broker's "
-                f"sasl.enabled.mechanisms"
-            )
-        if isinstance(error, kafka_errors.IllegalSaslStateError):
-            return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
-        if isinstance(error, kafka_errors.KafkaProtocolError) and not self.ssl_enabled:
-            with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
-            return f"what it answers is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
-        if isinstance(error, ssl.SSLError):
-            return self._why_no_tls(error)
-        return None
-
-    def _why_no_tls(self, error: ssl.SSLError) -> str | None:
-        if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
-            return None  # a broker that is stopped ends connections like that too
-        reason = error.reason or ""
-        if isinstance(error, ssl.SSLCertVerificationError):
-            if error.verify_code in (HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH):
-                return (
-                    f"the broker's certificate is for another name: {error.verify_message.rstrip('.')}. Reach it by a "
-                    f"name in its certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
-                    f"kafka.ssl.endpoint.identification.algorithm to an empty string, and names are not checked"
-                )
-            return (
-                f"the broker's certificate is not trusted: {error.verify_message}. The certificate of the CA that "
-                f"signed it has to be in kafka.ssl.truststore.location (or .certificates)"
-            )
-        if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
-            return (
-                f"the broker ended the TLS handshake ({reason}): it wants a client certificate that it trusts. Set "
-                f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
-                f"in it. Or no cipher suite or version of TLS is known to both"
-            )
-        if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
-            return (
-                f"the broker and this client do not agree on TLS ({reason}): see kafka.ssl.enabled.protocols, "
-                f"kafka.ssl.protocol and kafka.ssl.cipher.suites"
-            )
-        without = "SASL_PLAINTEXT" if self.config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
-        return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
-
-
-def _why_unresolved(host: str, port: int) -> Exception | None:
-    """Why a name has no address; None if it has one."""
-    try:
-        socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (socket.gaierror, UnicodeError) as error:
-        return error
-    return None
-
-
-def _unresolved(why: Exception) -> str:
-    return f"{NO_ADDRESS} ({why.args[-1] if why.args else why})"
 
 
 def _check_version(conn: Any, where: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError
-from spark_kafka_group.wire.client.manager import UnresolvedError
+from spark_kafka_group.wire.client.refusals import UnresolvedError
 
 
 class AnswerError(ConnectionError):

@@ -1,0 +1,131 @@
+"""Why a connection cannot be made, and what to change."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import kafka.errors as kafka_errors
+
+from spark_kafka_group.errors import AuthenticationError, BrokerError
+
+if TYPE_CHECKING:
+    from spark_kafka_group.security.mechanisms import Mechanism
+
+HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
+PROTOCOL = "kafka.security.protocol"
+
+NO_ADDRESS = "this name has no address"
+NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
+"""Where nobody listens, no listener is of the wrong kind."""
+
+
+class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
+    """A connection that will not be made without changing something; the text says what."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class UnsupportedError(RefusedError):
+    """A broker of a version that cannot be read from."""
+
+
+class UnresolvedError(RefusedError):
+    """No name in kafka.bootstrap.servers has an address."""
+
+
+def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
+    """The SASL mechanism of connections; None without SASL."""
+    if config["sasl_mechanism"] is None:
+        return None
+    from spark_kafka_group.security.mechanisms import MECHANISMS
+
+    return MECHANISMS[config["sasl_mechanism"]]
+
+
+def explained(where: str, error: Exception, config: Mapping[str, Any]) -> Any:
+    """The error that ended an attempt to connect, as one that says what to change."""
+    cause: Exception = error
+    while cause.args and isinstance(cause.args[0], Exception):
+        cause = cause.args[0]
+    why = _why_refused(cause, config)
+    if why is not None:
+        return RefusedError(f"{where}: {why}")
+    if isinstance(cause, RefusedError):
+        return cause
+    if isinstance(cause, BrokerError):  # of a source of tokens
+        return kafka_errors.KafkaConnectionError(str(cause))
+    if isinstance(cause, ssl.SSLEOFError):
+        cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
+    message = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
+    hint = "" if any(words in str(message) for words in NOT_THERE) else suspicion(config)
+    return kafka_errors.KafkaConnectionError(f"{where}: {message}{hint}")
+
+
+def suspicion(config: Mapping[str, Any]) -> str:
+    """The likely cause when a broker closes connections without an error."""
+    return f" (if that goes on: is it a listener for {PROTOCOL} {config['security_protocol']}?)"
+
+
+def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
+    mechanism, protocol = config["sasl_mechanism"], config["security_protocol"]
+    if isinstance(error, AuthenticationError):
+        return str(error)
+    if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
+        message = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
+        known = mechanism_of(config)
+        if known is not None and not known.takes_password:
+            return f"the broker does not take the token ({mechanism}): {message}"
+        return (
+            f"the broker does not take user {config['sasl_plain_username']} with this password ({mechanism}): "
+            f"{message}: see username and password in kafka.sasl.jaas.config"
+        )
+    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+        return (
+            f"this listener does not have kafka.sasl.mechanism {mechanism}: take one of the broker's "
+            f"sasl.enabled.mechanisms"
+        )
+    if isinstance(error, kafka_errors.IllegalSaslStateError):
+        return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
+    if isinstance(error, kafka_errors.KafkaProtocolError) and not protocol.endswith("SSL"):
+        with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
+        return f"what it answers is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
+    if isinstance(error, ssl.SSLError):
+        return _why_no_tls(error, config)
+    return None
+
+
+def _why_no_tls(error: ssl.SSLError, config: Mapping[str, Any]) -> str | None:
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+        return None  # a broker that is stopped ends connections like that too
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return _why_untrusted(error)
+    if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
+        return (
+            f"the broker ended the TLS handshake ({reason}): it wants a client certificate that it trusts. Set "
+            f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
+            f"in it. Or no cipher suite or version of TLS is known to both"
+        )
+    if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
+        return (
+            f"the broker and this client do not agree on TLS ({reason}): see kafka.ssl.enabled.protocols, "
+            f"kafka.ssl.protocol and kafka.ssl.cipher.suites"
+        )
+    without = "SASL_PLAINTEXT" if config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
+    return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
+
+
+def _why_untrusted(error: ssl.SSLCertVerificationError) -> str:
+    if error.verify_code in (HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH):
+        return (
+            f"the broker's certificate is for another name: {error.verify_message.rstrip('.')}. Reach it by a "
+            f"name in its certificate (kafka.bootstrap.servers, the broker's advertised.listeners), or set "
+            f"kafka.ssl.endpoint.identification.algorithm to an empty string, and names are not checked"
+        )
+    return (
+        f"the broker's certificate is not trusted: {error.verify_message}. The certificate of the CA that "
+        f"signed it has to be in kafka.ssl.truststore.location (or .certificates)"
+    )

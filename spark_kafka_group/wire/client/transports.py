@@ -1,0 +1,60 @@
+"""kafka-python's transports, which report why a broker closed a connection and end with their deadlines."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import struct
+
+import kafka.errors as kafka_errors
+from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
+
+
+class LastWordsMixin:
+    """A transport that hands over what was received before a connection ended.
+
+    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
+    """
+
+    _ended: Exception | None = None
+
+    def _sock_recv(self) -> tuple[bytes, Exception | None]:
+        if self._ended is not None:
+            return b"", self._ended
+        data, self._ended = super()._sock_recv()  # type: ignore[misc]
+        return (data, None) if data else (b"", self._ended)
+
+    def abort(self, error: Exception | None = None) -> None:
+        """Close at once. What a silent broker has not taken is thrown away.
+
+        Otherwise the system would go on sending it: 1. a commit is given up, and made through another connection,
+        2. the next batch is committed, 3. the network is back, and the first commit arrives.
+        """
+        sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
+        if isinstance(error, kafka_errors.RequestTimedOutError) and sock is not None:
+            with contextlib.suppress(OSError):
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        super().abort(error)  # type: ignore[misc]
+
+
+class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
+    """Without TLS."""
+
+
+class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
+    """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
+
+    async def handshake_until(self, timeout_at: float | None) -> None:
+        try:
+            while True:
+                try:
+                    self._sock.do_handshake()
+                    return
+                except ssl.SSLWantReadError:
+                    await self._net.wait_read(self._sock, timeout_at=timeout_at)
+                except ssl.SSLWantWriteError:
+                    await self._net.wait_write(self._sock, timeout_at=timeout_at)
+        except BaseException:
+            self.close()
+            raise
