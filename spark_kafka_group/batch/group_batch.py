@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -86,17 +86,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     from spark_kafka_group.wire import GroupClient
 
     parsed = Options.parse(options)
-    check_for_batch(parsed)
-    group_id = parsed.group.id
-    if group_id is None:
-        raise OptionError("group_batch needs kafka.group.id: it commits to that group")
-    if parsed.reading.subscription.manual:
-        raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
-    if parsed.reading.push_down_predicate:
-        raise OptionError(
-            "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
-            "which would then miss records that are committed all the same"
-        )
+    group_id = _checked(parsed)
     hooks = Hooks(parsed, Metrics())
     client = GroupClient(parsed, group_id, parsed.group.instance_id, resolve(parsed.group.assignment_strategy))
     try:
@@ -109,11 +99,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
-        if ranges:
-            df = spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
-        else:
-            df = spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table())
-        yield GroupBatch(df, tuple(ranges), generation.id)
+        yield GroupBatch(_rows(spark, options, parsed, ranges), tuple(ranges), generation.id)
         # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
         ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.reading.auto_offset_reset == "latest"}
         if ends:
@@ -124,6 +110,32 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
                 client.leave()
         finally:
             client.close()
+
+
+def _checked(options: Options) -> str:
+    """The group's id, if a member of it may read with these options.
+
+    Raises
+    ------
+    OptionError
+    """
+    check_for_batch(options)
+    if options.group.id is None:
+        raise OptionError("group_batch needs kafka.group.id: it commits to that group")
+    if options.reading.subscription.manual:
+        raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
+    if options.reading.push_down_predicate:
+        raise OptionError(
+            "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
+            "which would then miss records that are committed all the same"
+        )
+    return options.group.id
+
+
+def _rows(spark: SparkSession, options: Mapping[str, str], parsed: Options, ranges: Sequence[OffsetRange]) -> DataFrame:
+    if not ranges:
+        return spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table())
+    return spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
 
 
 def _commit(

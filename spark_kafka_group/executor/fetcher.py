@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -176,8 +176,15 @@ class Fetcher:
         self._check_stalled()
 
     def _ask(self) -> None:
-        """Send a request to every leader that has something to send and none under way."""
+        """Send a request to every leader of a wanted partition that has no request under way."""
         self._compare_logs()
+        self._find_leaders()
+        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions if tp in self._leaders):
+            if node_id not in self._asked:
+                self._send(node_id)
+
+    def _find_leaders(self) -> None:
+        """Look up leaders until each partition has one, is given up, or waits for its next attempt."""
         while lacking := self._lacking():
             try:
                 found = self._brokers.leaders(lacking, self._refresh)
@@ -194,9 +201,6 @@ class Fetcher:
                 time.sleep(self._brokers.retry_backoff_s)  # not stalled: soon it is known whether they are gone
             else:
                 self._missed([tp for tp in lacking if tp in self._positions and tp not in found], "no leader")
-        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions if tp in self._leaders):
-            if node_id not in self._asked:
-                self._send(node_id)
 
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
@@ -250,28 +254,37 @@ class Fetcher:
             return []
         if self._outage is not None:
             self._outage.answered(asked)
-        chunks: list[Chunk] = []
-        moved = False
-        for partition in fetched:
-            position = asked.get(partition.tp)
-            if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
-                continue
-            try:
-                chunk, again = self._taken(partition)
-            except ReadError as error:
-                self._error = error  # raised when what came before it has been handed out
-                return chunks
-            moved |= again
-            chunks += [] if chunk is None else [chunk]
+        chunks, refused = self._chunks_of(fetched, asked)
+        if self._error is not None:
+            return chunks
         if any(not chunk.silent for chunk in chunks):
             self._silent_since.clear()  # responses that are full have no room for all partitions
             self._last_progress = self._clock()
-        elif moved:
+        elif refused:
             self._wait(self._last_problem)
         elif not chunks:
             self._check_stalled()
         self._send(node_id)
         return chunks
+
+    def _chunks_of(
+        self, fetched: Iterable[FetchedPartition], asked: Mapping[TopicPartition, int]
+    ) -> tuple[list[Chunk], bool]:
+        """The chunks of a response; and whether a partition had an error that may pass."""
+        chunks: list[Chunk] = []
+        refused = False
+        for partition in fetched:
+            position = asked.get(partition.tp)
+            if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
+                continue
+            try:
+                chunk, error_may_pass = self._taken(partition)
+            except ReadError as error:
+                self._error = error  # raised when the chunks before it have been handed out
+                break
+            refused |= error_may_pass
+            chunks += [] if chunk is None else [chunk]
+        return chunks, refused
 
     def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
         """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""

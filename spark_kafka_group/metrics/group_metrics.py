@@ -324,6 +324,25 @@ def metrics_of(
     """
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)
+    values = {**_values(group, partitions, listeners, now_ms), **handlers}
+    return GroupMetrics(
+        query,
+        group.get("group", ""),
+        group.get("member", ""),
+        group.get("role", ""),
+        group.get("strategy", ""),
+        MappingProxyType({m.name: values[m.name] for m in METRICS}),
+        MappingProxyType(partitions),
+    )
+
+
+def _values(
+    group: Mapping[str, Any],
+    partitions: Mapping[TopicPartition, Mapping[str, float]],
+    listeners: ListenersCommits,
+    now_ms: float,
+) -> dict[str, float | None]:
+    """The numbers of :func:`metrics_of`, without those of handlers."""
     values: dict[str, float | None] = {m.name: None if m.key in HANDLED else group.get(m.key) for m in METRICS}
     values["commit-total"] = (values["commit-total"] or 0) + listeners.done
     values["failed-commit-total"] = (values["failed-commit-total"] or 0) + listeners.failed
@@ -340,16 +359,7 @@ def metrics_of(
     values["last-rebalance-seconds-ago"] = _seconds(group.get("lastRebalanceMs"), now_ms)
     values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
     values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
-    values |= handlers
-    return GroupMetrics(
-        query,
-        group.get("group", ""),
-        group.get("member", ""),
-        group.get("role", ""),
-        group.get("strategy", ""),
-        MappingProxyType({m.name: values[m.name] for m in METRICS}),
-        MappingProxyType(partitions),
-    )
+    return values
 
 
 def _partitions(latest: Mapping[str, Any], now_ms: float) -> dict[TopicPartition, Mapping[str, float]]:

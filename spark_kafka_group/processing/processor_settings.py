@@ -1,4 +1,4 @@
-"""What a RecordProcessor was told, checked."""
+"""Settings of a RecordProcessor, checked."""
 
 from __future__ import annotations
 
@@ -38,22 +38,31 @@ class Settings:
     handler_name: str
 
     def __post_init__(self) -> None:
+        self._check_numbers()
+        self._check_words()
+        self._check_retries()
+
+    def _check_numbers(self) -> None:
         for name, least in (
             ("threads", 1), ("cell_records", 1), ("window_cells", 1), ("stall_timeout_ms", 1), ("max_local_retries", 0),
         ):  # fmt: skip
             value = getattr(self, name)
             if not isinstance(value, int) or value < least:
                 raise OptionError(f"{name} must be a whole number of at least {least}, and is {value!r}")
-        for name, value, known in (
-            ("ordering", self.ordering, ORDERINGS), ("error_headers", self.error_headers, DIALECTS),
-        ):  # fmt: skip
-            if value not in known:
-                raise OptionError(f"{name} must be one of {', '.join(known)}, and is {value!r}")
         if not 0 < self.backoff.first_ms <= self.backoff.max_ms:
             raise OptionError(
                 f"retry_backoff_ms must be the first pause and the longest, both above 0, and is "
                 f"({self.backoff.first_ms}, {self.backoff.max_ms})"
             )
+
+    def _check_words(self) -> None:
+        for name, value, known in (
+            ("ordering", self.ordering, ORDERINGS), ("error_headers", self.error_headers, DIALECTS),
+        ):  # fmt: skip
+            if value not in known:
+                raise OptionError(f"{name} must be one of {', '.join(known)}, and is {value!r}")
+
+    def _check_retries(self) -> None:
         wrong = [delay for delay in self.retry_topics if not isinstance(delay, int) or delay < 1]
         if wrong or len(set(self.retry_topics)) < len(self.retry_topics):
             raise OptionError(f"retry_topics are delays in milliseconds, each once, and are {list(self.retry_topics)}")

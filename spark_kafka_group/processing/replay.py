@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
@@ -141,25 +143,21 @@ def _task(
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
-    found: Counter[tuple[str | None, str | None, str]] = Counter()
-    sender = None if options is None else _Sender(options)
-    try:
-        for batch in batches:
-            for record in records_of(batch):
-                origin = origin_of(record.headers, NOWHERE)
-                exception = exception_of(record.headers)
-                outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
-                if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
-                    outcome = GONE
-                if outcome == WANTED and sender is not None:
-                    sender.send(record, origin)
-                found[origin.topic or None, exception, outcome] += 1
+    counts: Counter[tuple[str | None, str | None, str]] = Counter()
+    with contextlib.ExitStack() as opened:
+        sender = None if options is None else opened.enter_context(contextlib.closing(_Sender(options)))
+        for record in chain.from_iterable(map(records_of, batches)):
+            origin = origin_of(record.headers, NOWHERE)
+            exception = exception_of(record.headers)
+            outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
+            if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
+                outcome = GONE
+            if outcome == WANTED and sender is not None:
+                sender.send(record, origin)
+            counts[origin.topic or None, exception, outcome] += 1
         if sender is not None:
             sender.wait()
-    finally:
-        if sender is not None:
-            sender.close()
-    columns: list[list[Any]] = [[key[i] for key in found] for i in range(3)] + [list(found.values())]
+    columns: list[list[Any]] = [[key[i] for key in counts] for i in range(3)] + [list(counts.values())]
     yield pa.RecordBatch.from_arrays(
         [pa.array(c, pa.string()) for c in columns[:3]] + [pa.array(columns[3], pa.int64())],
         names=["topic", "exception", "outcome", "records"],

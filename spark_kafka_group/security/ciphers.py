@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Mapping
 
 from spark_kafka_group.json_text import shortened
 
@@ -40,6 +41,11 @@ def use(context: ssl.SSLContext, suites: tuple[str, ...]) -> str | None:
     if not older:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return None
+    return _use_older(context, older)
+
+
+def _use_older(context: ssl.SSLContext, older: Mapping[str, str | None]) -> str | None:
+    """As :func:`use`, of suites before TLS 1.3 with their names in OpenSSL."""
     for suite, name in older.items():
         try:
             if name is None:

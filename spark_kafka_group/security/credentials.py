@@ -166,17 +166,24 @@ def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credent
     extensions = _prefixed(module, EXTENSION)
     parts = urlsplit(url)
     if parts.scheme == "file":
-        useless = [
-            name
-            for name in ("client_id", "client_secret")
-            if getattr(security, f"sasl_oauthbearer_client_credentials_{name}")
-        ]
-        if useless or security.sasl_oauthbearer_scope:
+        if (
+            security.sasl_oauthbearer_client_credentials_client_id
+            or security.sasl_oauthbearer_client_credentials_client_secret
+            or security.sasl_oauthbearer_scope
+        ):
             raise OptionError(
                 "kafka.sasl.oauthbearer.token.endpoint.url is a file, which no client id, secret or scope is for"
             )
         _refuse_others(module, (), EXTENSION)
         return TokenFile(unquote(parts.path), extensions)
+    client = _client(security, module)
+    return ClientCredentials(
+        url, str(client["clientId"]), Secret(str(client["clientSecret"])), client["scope"], extensions
+    )
+
+
+def _client(security: Security, module: LoginModule) -> dict[str, str | None]:
+    """Client id, secret and scope, each from its own option or from the login module."""
     _refuse_others(module, {"clientId", "clientSecret", "scope"}, EXTENSION)
     given = {
         "client.credentials.client.id": (security.sasl_oauthbearer_client_credentials_client_id, "clientId"),
@@ -187,23 +194,21 @@ def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credent
         ),
         "scope": (security.sasl_oauthbearer_scope, "scope"),
     }
-    found: dict[str, str | None] = {}
+    client: dict[str, str | None] = {}
     for name, (value, in_module) in given.items():
         if value is not None and module.get(in_module) is not None:
             raise OptionError(
                 f"kafka.sasl.oauthbearer.{name} is given twice: also as {in_module} in kafka.sasl.jaas.config"
             )
-        found[in_module] = value or module.get(in_module)
+        client[in_module] = value or module.get(in_module)
     for name in ("clientId", "clientSecret"):
-        if not found[name]:
+        if not client[name]:
             option = "id" if name == "clientId" else "secret"
             raise OptionError(
                 f"kafka.sasl.oauthbearer.token.endpoint.url needs "
                 f"kafka.sasl.oauthbearer.client.credentials.client.{option}, or {name} in kafka.sasl.jaas.config"
             )
-    return ClientCredentials(
-        url, str(found["clientId"]), Secret(str(found["clientSecret"])), found["scope"], extensions
-    )
+    return client
 
 
 def _unsecured(module: LoginModule) -> UnsecuredToken:

@@ -7,7 +7,7 @@ import difflib
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.formatting import NOTHING, partitions, table, written_by
-from spark_kafka_group.wire.admin import GroupAdmin, Node
+from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
 
@@ -172,6 +172,19 @@ def _partition_rows(
     clock: Callable[[], float],
 ) -> tuple[PartitionRow, ...]:
     tps = sorted(set(committed) | set(owners))
+    ranges, oldest = _logs(admin, tps, committed)
+    now_ms = clock() * 1000
+    return tuple(
+        _partition_row(tp, committed.get(tp), ranges.get(tp), oldest.get(tp), positions.get(tp), owners.get(tp), now_ms)
+        for tp in tps
+    )
+
+
+def _logs(
+    admin: GroupAdmin, tps: Sequence[TopicPartition], committed: Mapping[TopicPartition, Committed]
+) -> tuple[dict[TopicPartition, tuple[int, int]], dict[TopicPartition, LogRecord]]:
+    """Start and end of each log that has a leader, and the first record that the group has not read, if there is
+    one."""
     leaders = admin.leaders(sorted({tp.topic for tp in tps})) if tps else {}
     ranges = admin.log_ranges([tp for tp in tps if leaders.get(tp) is not None])
     waiting = {
@@ -179,22 +192,28 @@ def _partition_rows(
         for tp, (start, end) in ranges.items()
         if tp in committed and committed[tp].offset < end
     }
-    oldest = admin.first_records(waiting, {tp: end for tp, (_, end) in ranges.items()})
-    now_ms = clock() * 1000
-    rows = []
-    for tp in tps:
-        current = committed[tp].offset if tp in committed else None
-        end = ranges[tp][1] if tp in ranges else None
-        lag_s: float | None = None
-        if tp in oldest:
-            timestamp_ms = oldest[tp].timestamp_ms
-            lag_s = None if timestamp_ms is None else round(max(0.0, now_ms - timestamp_ms) / 1000, 3)
-        elif current is not None and end is not None:
-            lag_s = 0.0  # caught up, or nothing but transactions' markers follows
-        lag = None if current is None or end is None else end - current
-        note = writer_of(committed[tp].metadata) if tp in committed else None
-        rows.append(PartitionRow(tp, current, end, lag, lag_s, positions.get(tp), owners.get(tp), note))
-    return tuple(rows)
+    return ranges, admin.first_records(waiting, {tp: end for tp, (_, end) in ranges.items()})
+
+
+def _partition_row(
+    tp: TopicPartition,
+    committed: Committed | None,
+    log: tuple[int, int] | None,
+    oldest: LogRecord | None,
+    position: int | None,
+    owner: MemberRow | None,
+    now_ms: float,
+) -> PartitionRow:
+    current = None if committed is None else committed.offset
+    end = None if log is None else log[1]
+    lag = None if current is None or end is None else end - current
+    lag_s: float | None = None
+    if oldest is not None:
+        lag_s = None if oldest.timestamp_ms is None else round(max(0.0, now_ms - oldest.timestamp_ms) / 1000, 3)
+    elif lag is not None:
+        lag_s = 0.0  # caught up, or nothing but transactions' markers follows
+    note = None if committed is None else writer_of(committed.metadata)
+    return PartitionRow(tp, current, end, lag, lag_s, position, owner, note)
 
 
 def _as_text(report: GroupReport) -> str:

@@ -146,22 +146,30 @@ def as_line(written: Written) -> str:
 def _described(entry: Entry) -> tuple[str, str]:
     match entry:
         case OffsetCommitted():
-            writer = writer_of(entry.metadata)
-            foreign = f"metadata {entry.metadata!r}" if entry.metadata else "without metadata"
-            by = f"by {written_by(writer)}" if writer else foreign
-            return "commit", f"{entry.tp}  {entry.offset}  {by}"
+            return "commit", f"{entry.tp}  {entry.offset}  {_writer(entry.metadata)}"
         case OffsetRemoved():
             return "removed", str(entry.tp)
         case GroupGeneration():
-            members = "; ".join(_member(entry, member) for member in entry.members) or "without members"
-            strategy, leader = entry.protocol or NOTHING, entry.leader or NOTHING
-            return "generation", f"{entry.generation}  protocol {strategy}  leader {leader}  {members}"
+            return "generation", _generation(entry)
         case GroupRemoved():
             return "group removed", ""
         case OtherRecord():
             return "other", f"{entry.name} (kind {entry.kind}){', removed' if entry.removed else ''}, not decoded"
         case Undecodable():
             return "undecodable", entry.problem
+
+
+def _writer(metadata: str) -> str:
+    writer = writer_of(metadata)
+    if writer is not None:
+        return f"by {written_by(writer)}"
+    return f"metadata {metadata!r}" if metadata else "without metadata"
+
+
+def _generation(entry: GroupGeneration) -> str:
+    members = "; ".join(_member(entry, member) for member in entry.members) or "without members"
+    strategy, leader = entry.protocol or NOTHING, entry.leader or NOTHING
+    return f"{entry.generation}  protocol {strategy}  leader {leader}  {members}"
 
 
 def _member(generation: GroupGeneration, member: Member) -> str:

@@ -84,19 +84,24 @@ def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
             owned |= {(event.group, event.generation, tp) for tp in event.partitions}
         last = assigned.get(member)
         if event.replay:
-            replayed |= {(*member, found.tp) for found in event.ranges}
-        said = [] if event.replay else [(found.tp, f"planned {found}") for found in event.ranges]
-        said += [
+            replayed |= {(*member, planned.tp) for planned in event.ranges}
+        needed = [] if event.replay else [(planned.tp, f"planned {planned}") for planned in event.ranges]
+        needed += [
             (tp, f"committed {tp}={offset}")
             for tp, offset in event.offsets.items()
             if (*member, tp) not in replayed or (event.group, event.generation, tp) in owned
         ]
-        for tp, what in said:
-            if last is None or tp not in last.partitions:
-                problem = (
-                    f"{event.member} {what} in generation {event.generation}, in which {tp} was not assigned to it"
-                )
-                yield Violation(PLANNED_BY_OWNER, problem, (event,) if last is None else (last, event))
+        yield from _not_assigned(event, last, needed)
+
+
+def _not_assigned(
+    event: Event, last: Event | None, needed: Iterable[tuple[TopicPartition, str]]
+) -> Iterator[Violation]:
+    """Partitions that `event` needs, with the reason, and that its member's last assignment lacks."""
+    for tp, reason in needed:
+        if last is None or tp not in last.partitions:
+            problem = f"{event.member} {reason} in generation {event.generation}, in which {tp} was not assigned to it"
+            yield Violation(PLANNED_BY_OWNER, problem, (event,) if last is None else (last, event))
 
 
 def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.event_logs import Event, read_run
-from spark_kafka_group.tools.history import Commit, histories
+from spark_kafka_group.tools.history import Commit, History, histories
 from spark_kafka_group.tools.invariants import InDoubt, Unseen, Violation
 from spark_kafka_group.tools.observed_generations import Sight
 
 __all__ = ["Event", "Report", "verify"]
+
+F = TypeVar("F", Violation, InDoubt, Unseen)
 
 VIOLATED = 3
 SUMMARY = "check a run from the events its members wrote"
@@ -88,14 +90,7 @@ def verify(events: Iterable[Event], all_members: bool = True) -> Report:
     """
     events = tuple(events)
     partitions = histories(events)
-    sight = None if all_members else Sight(events)
-    findings: list[Violation | InDoubt | Unseen] = []
-    for of_events in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
-        findings += of_events(events)
-    for history in partitions.values():
-        findings += invariants.committed_as_planned(history)
-        findings += invariants.never_backward(history)
-        findings += invariants.one_after_another(history, sight)
+    findings = list(_findings(events, partitions.values(), None if all_members else Sight(events)))
     commits = [step for history in partitions.values() for step in history if isinstance(step, Commit)]
     return Report(
         events=len(events),
@@ -105,10 +100,25 @@ def verify(events: Iterable[Event], all_members: bool = True) -> Report:
         partitions=len(partitions),
         batches=len({(event.group, event.member, event.batch) for event in events if event.ranges}),
         records_committed=sum(commit.plan.range.size for commit in commits if commit.plan is not None),
-        in_doubt=tuple(found for found in findings if isinstance(found, InDoubt)),
-        violations=tuple(found for found in findings if isinstance(found, Violation)),
-        unseen=tuple(found for found in findings if isinstance(found, Unseen)),
+        in_doubt=_of(InDoubt, findings),
+        violations=_of(Violation, findings),
+        unseen=_of(Unseen, findings),
     )
+
+
+def _of(kind: type[F], findings: Iterable[object]) -> tuple[F, ...]:
+    return tuple(finding for finding in findings if isinstance(finding, kind))
+
+
+def _findings(
+    events: Collection[Event], partitions: Iterable[History], sight: Sight | None
+) -> Iterator[Violation | InDoubt | Unseen]:
+    for of_events in (invariants.one_owner, invariants.planned_by_owner, invariants.nothing_after_giving_back):
+        yield from of_events(events)
+    for history in partitions:
+        yield from invariants.committed_as_planned(history)
+        yield from invariants.never_backward(history)
+        yield from invariants.one_after_another(history, sight)
 
 
 # The command

@@ -217,12 +217,7 @@ class GroupAdmin:
             consumer.seek(kafka_tp, starts[tp])
         before: dict[TopicPartition, int] = {}
         deadline = 0.0
-        while True:
-            going = set(wanted.values()) - consumer.paused()
-            left = {tp: consumer.position(kafka_tp) for tp, kafka_tp in wanted.items() if kafka_tp in going}
-            left = {tp: position for tp, position in left.items() if position < ends[tp]}
-            if not left:
-                return
+        while left := self._before_their_ends(wanted, ends):
             if left != before:
                 before, deadline = left, time.monotonic() + self._timeout_ms / 1000
             elif time.monotonic() > deadline:
@@ -233,6 +228,14 @@ class GroupAdmin:
                 (tp, [_log_record(r) for r in polled.get(kafka_tp, ()) if r.offset < ends[tp]])
                 for tp, kafka_tp in wanted.items()
             ]
+
+    def _before_their_ends(
+        self, wanted: Mapping[TopicPartition, KafkaTopicPartition], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Positions of partitions that are neither paused nor at their ends."""
+        going = set(wanted.values()) - self._consumer.paused()
+        positions = {tp: self._consumer.position(kafka_tp) for tp, kafka_tp in wanted.items() if kafka_tp in going}
+        return {tp: position for tp, position in positions.items() if position < ends[tp]}
 
     def _log_offsets(self, tps: Collection[TopicPartition], lookup: Callable[..., Any]) -> dict[TopicPartition, Any]:
         if not tps:

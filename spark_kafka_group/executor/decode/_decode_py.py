@@ -247,6 +247,20 @@ class _Batch:
         return timestamp
 
 
+def _check_crc(data: memoryview, base_offset: int, stored_crc: int) -> None:
+    computed = crc32c(data[_CRC_FROM:])
+    if computed != stored_crc:
+        raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
+
+
+def _unpacked(codec: int, data: memoryview, base_offset: int, limit: int) -> memoryview:
+    """The records of a compressed record batch."""
+    try:
+        return memoryview(codecs.unpack(codec, data[_HEADER.size :], limit))
+    except MalformedError as problem:
+        raise MalformedError(problems.codec_failed(base_offset, str(problem))) from problem.__cause__
+
+
 class RecordBatchBuilder:
     """Rows as Python lists."""
 
@@ -372,7 +386,10 @@ class RecordBatchBuilder:
     def _begun(
         self, frame: _Frame, data: memoryview, start: int, end: int, aborted: AbortedTransactions | None
     ) -> _Batch | None:
-        """The record batch, or None when none of its rows is wanted."""
+        """The record batch, or None when none of its rows is wanted.
+
+        One function, as the compiled twin has it: which of several errors is raised depends on the order of the checks.
+        """
         base_offset, _, _, _, stored_crc, attributes, last_offset_delta, *rest = _HEADER.unpack_from(data)
         control, transactional = attributes & _CONTROL_BIT, attributes & _TRANSACTIONAL_BIT
         if base_offset >= end or (frame.next_offset <= start and not (control and aborted is not None)):
@@ -381,9 +398,7 @@ class RecordBatchBuilder:
         first_unread = max(start, base_offset)
         try:
             if self.check_crcs:
-                computed = crc32c(data[_CRC_FROM:])
-                if computed != stored_crc:
-                    raise MalformedError(problems.wrong_crc(base_offset, stored_crc, computed))
+                _check_crc(data, base_offset, stored_crc)
             transactions = aborted if producer_id >= 0 else None
             within_aborted = transactions is not None and transactions.reached(producer_id, frame.next_offset - 1)
             if transactions is None if control else within_aborted and transactional:
@@ -397,10 +412,7 @@ class RecordBatchBuilder:
             if codec not in (0, *codecs.NAMES):
                 raise MalformedError(problems.unknown_codec(base_offset, codec))
             if codec and (count or len(data) > _HEADER.size):
-                try:
-                    unpacked = memoryview(codecs.unpack(codec, data[_HEADER.size :], self.unpacked_limit))
-                except MalformedError as problem:
-                    raise MalformedError(problems.codec_failed(base_offset, str(problem))) from problem.__cause__
+                unpacked = _unpacked(codec, data, base_offset, self.unpacked_limit)
             if transactions is not None and control:
                 payload = data[_HEADER.size :] if unpacked is None else unpacked
                 if count and _is_abort(_Cursor(payload, 0, len(payload)), base_offset):

@@ -158,13 +158,7 @@ def _unwrap(wrapper: _Message, offset: int, builder: RecordBatchBuilder) -> Iter
         raise MalformedError(problems.unknown_codec(offset, wrapper.codec))
     if wrapper.value is None:
         raise MalformedError(f"the message at offset {offset} is compressed and has no value")
-    packed = wrapper.value
-    if wrapper.codec == codecs.LZ4 and wrapper.magic == 0:
-        packed = memoryview(codecs.mend_lz4_header(packed))
-    try:
-        unpacked = memoryview(codecs.unpack(wrapper.codec, packed, builder.unpacked_limit))
-    except MalformedError as problem:
-        raise MalformedError(problems.codec_failed(offset, str(problem))) from problem.__cause__
+    unpacked = _unpacked(wrapper, wrapper.value, offset, builder.unpacked_limit)
     last: int | None = None
     lowest, highest = MAX_OFFSET, -1
     for last, _ in _frames(unpacked, offset):
@@ -176,6 +170,15 @@ def _unwrap(wrapper: _Message, offset: int, builder: RecordBatchBuilder) -> Iter
     if base < 0 or base + lowest < 0 or base + highest > MAX_OFFSET:
         raise MalformedError(f"a message inside the one at offset {offset} has an impossible offset")
     return _inside(unpacked, offset, base, replace(wrapper, key=None, value=None), builder.check_crcs)
+
+
+def _unpacked(wrapper: _Message, packed: memoryview, offset: int, limit: int) -> memoryview:
+    if wrapper.codec == codecs.LZ4 and wrapper.magic == 0:
+        packed = memoryview(codecs.mend_lz4_header(packed))
+    try:
+        return memoryview(codecs.unpack(wrapper.codec, packed, limit))
+    except MalformedError as problem:
+        raise MalformedError(problems.codec_failed(offset, str(problem))) from problem.__cause__
 
 
 def _frames(unpacked: memoryview, offset: int) -> Iterator[tuple[int, memoryview]]:

@@ -93,14 +93,17 @@ def _ours(
     if refusal is None:
         lost = isinstance(error, NOT_A_MEMBER)
         return (MembershipLostError if lost else BrokerError)(f"{doing}: {type(error).__name__}: {error}")
-    told = f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}"
+    return _refused(f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}", reaction)
+
+
+def _refused(message: str, reaction: Reaction | None) -> GroupKafkaError:
     match reaction:
         case Reaction.FENCED:
-            return FencedError(told)
+            return FencedError(message)
         case Reaction.RETAKE | Reaction.JOIN_AS_NEW:
-            return MembershipLostError(f"{told}: {reaction.value}")
+            return MembershipLostError(f"{message}: {reaction.value}")
         case _:
-            return BrokerError(told)
+            return BrokerError(message)
 
 
 def _out_of_time(

@@ -136,15 +136,14 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def assign(self, cluster: Any, members: Sequence[Any]) -> dict[str, Any]:
         self._leading()
         known = [_member(self.name, member) for member in members]
-        found = {topic: cluster.partitions_for_topic(topic) for member in known for topic in member.topics}
-        partitions = {topic: frozenset(numbers) for topic, numbers in found.items() if numbers}
+        topics = {topic for member in known for topic in member.topics}
+        partitions = {t: frozenset(numbers) for t in topics if (numbers := cluster.partitions_for_topic(t))}
         assignment = _checked(self._strategy, known, partitions)
         waiting = {tp for member in known for tp in member.owned} if self.cooperative else set()
-        given = waiting.union(*assignment.values())
         self.view = LeaderView(
             members=len(known),
-            unknown_topics=frozenset(found.keys() - partitions.keys()),
-            unassigned_topics=frozenset(t for t in partitions if any((t, n) not in given for n in partitions[t])),
+            unknown_topics=frozenset(topics - partitions.keys()),
+            unassigned_topics=_unassigned(partitions, waiting.union(*assignment.values())),
         )
         return {
             member_id: ConsumerProtocolAssignment(0, by_topic(owned), b"") for member_id, owned in assignment.items()
@@ -156,6 +155,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     def forget(self) -> None:
         """Claim nothing at the next join: membership was lost, or the group has taken another strategy since."""
         self._last = Claim()
+
+
+def _unassigned(partitions: Mapping[str, Collection[int]], given: Collection[TopicPartition]) -> frozenset[str]:
+    """Topics with a partition that is not given to a member."""
+    return frozenset(topic for topic in partitions if any((topic, n) not in given for n in partitions[topic]))
 
 
 def _member(strategy: str, member: Any) -> GroupMember:
@@ -186,9 +190,25 @@ def _checked(
         raise MembershipError(
             f"{name} did not give TopicPartitions for each member id: {type(error).__name__}: {error}"
         ) from error
+    _check_can_be_given(name, result, members, partitions)
+    return {member.member_id: result.get(member.member_id, []) for member in members}
+
+
+def _check_can_be_given(
+    name: str,
+    assignment: Mapping[str, Sequence[TopicPartition]],
+    members: Sequence[GroupMember],
+    partitions: Mapping[str, Collection[int]],
+) -> None:
+    """Each partition exists, goes to one member, and that member subscribes to its topic.
+
+    Raises
+    ------
+    MembershipError
+    """
     subscribed = {member.member_id: member.topics for member in members}
     taken: dict[TopicPartition, str] = {}
-    for member_id, owned in result.items():
+    for member_id, owned in assignment.items():
         if member_id not in subscribed:
             raise MembershipError(f"{name} gave partitions to {member_id!r}, which is not a member of the group")
         for tp in owned:
@@ -199,4 +219,3 @@ def _checked(
             if tp in taken:
                 raise MembershipError(f"{name} gave {tp} twice: to {taken[tp]} and to {member_id}")
             taken[tp] = member_id
-    return {member_id: result.get(member_id, []) for member_id in subscribed}
