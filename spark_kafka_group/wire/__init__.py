@@ -4,8 +4,8 @@
 serves executors: kafka-python connects, agrees on versions and authenticates, then the socket is taken over in blocking
 mode, because kafka-python's transport receives 4 KiB at a time. ``client`` has kafka-python's connections mended.
 
-kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. What only the driver
-needs is imported when it asks for it.
+kafka-python's errors become errors of this package here; nothing of kafka-python leaves this room. Modules that only
+the driver needs are imported when it asks for them.
 """
 
 from __future__ import annotations

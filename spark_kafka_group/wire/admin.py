@@ -97,7 +97,7 @@ class GroupAdmin:
         return self._of_other_kind(group) if found == NO_GROUP else found
 
     def _of_other_kind(self, group: str) -> DescribedGroup:
-        """A group of neither protocol of consumers, such as a share group, or none."""
+        """A share group, another kind of group, or none: of neither protocol of consumers."""
         for found in self._listed(self.coordinator(group).id):
             if found.group_id == group and _kind(found) not in (CLASSIC, CONSUMER):
                 return DescribedGroup(found.group_state, _kind(found), found.protocol_type, "")
@@ -127,12 +127,13 @@ class GroupAdmin:
         return found
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as nobody, with an empty note, as Kafka's own tool does; refused while the group has members.
+        """Commit without membership and with empty metadata, as Kafka's own tool does; refused while the group has
+        members.
 
         Raises
         ------
         CommitError
-            With what Kafka said about which partitions.
+            With Kafka's error for each partition.
         """
         request = commit_request(group, offsets, "")
         doing = f"committing offsets of group {group}"
@@ -153,7 +154,7 @@ class GroupAdmin:
     # Logs
 
     def leaders(self, topics: Collection[str]) -> dict[TopicPartition, Node | None]:
-        """Partitions of those of `topics` that exist, and who leads each; None where nobody does."""
+        """Partitions of the `topics` that exist, and the leader of each; None for a partition without a leader."""
         cluster = self._manager.cluster
         cluster.set_topics(topics)
         self._retried(
@@ -272,7 +273,7 @@ class GroupAdmin:
 
 
 def _as_a_reader(poll: Callable[[], Any]) -> Any:
-    """What `poll` returns; a topic that it may not read takes the right to read it, and not only to look at it."""
+    """Call `poll`. An error about a topic names the right to read it: the right to describe it is not enough."""
     try:
         return poll()
     except kafka_errors.TopicAuthorizationFailedError as error:

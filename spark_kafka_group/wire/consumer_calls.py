@@ -1,4 +1,4 @@
-"""Calls of a consumer of kafka-python's: bounded, made again while that helps, and with its errors as ours."""
+"""Calls to kafka-python's consumer: bounded in time, retried where that helps, with its errors as ours."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from spark_kafka_group.wire.coordinator_responses import Answers
 
 
 class Calls:
-    """The driver's consumer, which has reached a broker, and what is called of it.
+    """The driver's consumer, connected to a broker, and calls to it.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Calls:
     Attributes
     ----------
     answers
-        What its coordinator was answered, if it has been listened to.
+        Answers to its coordinator, if :meth:`Answers.listen_to` was called.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class Calls:
         return ms_until(self._ends_at)
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """What `call` returns on kafka-python's loop, within kafka.request.timeout.ms; raises kafka-python's errors."""
+        """Run `call` on kafka-python's loop, within kafka.request.timeout.ms; raises kafka-python's errors."""
         return run_within(self.manager, min(self.options.connection.request_timeout_ms, self.left_ms), call)
 
     def refresh(self, timeout_ms: float) -> None:

@@ -1,4 +1,4 @@
-"""What brokers answer kafka-python's group coordinator, beyond what it passes on.
+"""Brokers' answers to kafka-python's group coordinator, as far as the coordinator does not pass them on.
 
 It retries most errors itself and in the end says only that time is up, raises the first error of a commit that failed
 for several partitions, and notes a heartbeat that is refused for good in its log and nowhere else.
@@ -50,7 +50,7 @@ class Refusal:
     error
         Kafka's name of it.
     request
-        What it was the answer to; None when that was not about groups.
+        The request that it answers; None when that was not about groups.
     topics
         The topics it is about, if it is about topics.
     failed, done
@@ -65,7 +65,7 @@ class Refusal:
 
     @property
     def reaction(self) -> Reaction | None:
-        """What the table says of it; None where it says nothing."""
+        """Its reaction in the table; None where the table has none."""
         return None if self.request is None else REACTIONS.get(self.error, {}).get(self.request)
 
     def describe(self, facts: Facts) -> str:
@@ -87,7 +87,7 @@ class Refusal:
 
 
 class Answers:
-    """What a coordinator of kafka-python is answered. Its I/O thread writes here, others read.
+    """Answers to a coordinator of kafka-python's. Its I/O thread writes here, others read.
 
     Attributes
     ----------
@@ -161,7 +161,7 @@ class Answers:
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """What a broker answered, if `error` is about an answer."""
+    """The broker's refusal, if `error` comes from one."""
     heard: Refusal | None = getattr(error, "refusal", None)
     if heard is not None or not isinstance(error, kafka_errors.BrokerResponseError):
         return heard
@@ -172,9 +172,9 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 
 def _refusal(error: Any, request: Request, response: Any) -> Refusal:
-    """What `error`, raised by the handler of a response, is about."""
+    """The refusal behind `error`, which the handler of a response raised."""
     if isinstance(error, kafka_errors.CommitFailedError):
-        error = error.args[0]  # what was answered
+        error = error.args[0]  # the answer
     codes = dict(_partition_codes(response)) if request in (Request.COMMIT, Request.OFFSET_FETCH) else {}
     return Refusal(
         name_of(type(error)),

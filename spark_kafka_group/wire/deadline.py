@@ -1,4 +1,4 @@
-"""One limit for all of an exchange: a limit for each read starts anew with each byte that comes."""
+"""One time limit for a whole exchange: a limit for each read would start again with each byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delivers records to topics from a thread of its own, so that nobody waits for brokers but who wants to.
+"""Delivers records to topics from a thread of its own, so that callers wait for brokers only in `flush`.
 
 One producer sends a record until it is acknowledged or refused. However often it does, the record keeps its sequence
 number, so a log has it once. It is given up when brokers that answer do not take it for a while; where outages are
@@ -29,7 +29,7 @@ SILENT_AFTER_S = 1.0
 GONE_AFTER_S = 5.0
 """A topic does not exist that brokers have not known for so long, whenever they were asked."""
 ASKED_WITHIN_S = 3.0
-"""Between two of their answers; after a longer silence they may have started anew, and not know all topics yet."""
+"""Between two answers of brokers. After a longer silence they may have restarted, and not know all topics yet."""
 CLOSED_WITHIN_S = 6.0
 
 
@@ -44,7 +44,7 @@ class _Letter:
     sent: bool = False
     """Then its partition is one that there is; before, its number is that of the partition it comes from."""
     told: bool = False
-    """Whether what came of it is said."""
+    """Whether its callback was called."""
 
 
 class Delivery:
@@ -68,7 +68,7 @@ class Delivery:
         self._closed = False
         self._gave_up = False
         self._producer: Producer | None = None
-        # Of the thread; what the producer hears it adds to the first two
+        # For the thread; the producer adds its results to the first two
         self._heard_s: dict[TopicPartition, float] = {}
         self._problems: dict[TopicPartition, BrokerError] = {}
         self._no_answer = BrokerError("no answer")
@@ -85,7 +85,7 @@ class Delivery:
         return None if self._producer is None else self._producer.last_failure
 
     def known(self) -> list[str]:
-        """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
+        """Addresses of brokers: those in the last metadata, else kafka.bootstrap.servers. No I/O."""
         told = [] if self._producer is None else self._producer.known()
         return told or self._options.connection.bootstrap_servers.split(",")
 
@@ -113,7 +113,7 @@ class Delivery:
             self._lock.wait_for(lambda: not self._under_way)
 
     def close(self) -> None:
-        """Give up what is not settled, and close connections. Harmless when repeated."""
+        """Give up records that are not settled, and close connections. Harmless when repeated."""
         self._closed = True
         self._give_up(BrokerError("closed before it was acknowledged"))
         self._handed_over.put(None)
@@ -138,7 +138,7 @@ class Delivery:
                     look_at = now + LOOKS_EVERY_S
         except BrokerError as error:
             self._give_up(error)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody else would hear of it
+        except BaseException as error:  # noqa: BLE001 - flush() raises it
             self._give_up(BrokerError(f"sending records: {type(error).__name__}: {error}"))
         finally:
             if self._outage is not None and not self._gave_up:
@@ -171,7 +171,7 @@ class Delivery:
             self._no_answer = BrokerError("no answer")
 
     def _hand_on(self, producer: Producer) -> None:
-        """Give the producer what is for topics that are known."""
+        """Give the producer the records for topics that are known."""
         waiting, self._waiting = self._waiting, []
         for letter in waiting:
             if letter.told:  # given up while this thread was connecting
@@ -197,7 +197,7 @@ class Delivery:
             self._heard_s[tp] = time.monotonic()
 
     def _look(self, now: float) -> None:
-        """See who is silent, and give up what has waited for too long.
+        """Note silent brokers, and give up records that have waited for too long.
 
         Raises
         ------
@@ -276,7 +276,7 @@ class Delivery:
     # Of several threads
 
     def _settle(self, letter: _Letter, error: BrokerError | None) -> None:
-        """Say what came of a record, unless that was said before."""
+        """Call a record's callback, unless it was called before."""
         with self._lock:
             if letter.told:
                 return

@@ -17,14 +17,14 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 NO_EPOCH = -1
-"""What stands for an epoch that is not known."""
+"""Stands for an unknown epoch."""
 
 VERSIONS_FROM = 3
 """Of OffsetForLeaderEpoch (Kafka 2.3): earlier ones want rights that consumers do not have."""
 
 
 class EpochAsked(NamedTuple):
-    """A leader epoch of which the end is asked for, of the leader that was elected as `current`."""
+    """A leader epoch whose end is looked up, on the leader that was elected as `current`."""
 
     epoch: int
     current: int

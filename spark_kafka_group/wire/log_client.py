@@ -74,11 +74,11 @@ class LogClient:
         self._calls.retried("looking for brokers", self._calls.refresh, timeout_ms)
 
     def brokers(self) -> list[str]:
-        """Addresses of the cluster's brokers, as it last told; no I/O."""
+        """Addresses of brokers in the last metadata; no I/O."""
         return sorted(f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers())
 
     def partitions(self, subscription: Subscription) -> set[TopicPartition]:
-        """What `subscription` names and exists, asked of the cluster now.
+        """Existing partitions of `subscription`, by new metadata.
 
         Raises
         ------
@@ -100,7 +100,7 @@ class LogClient:
         return self.known_partitions(subscription)
 
     def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
-        """What `subscription` names and exists, as the cluster last told; no I/O."""
+        """Existing partitions of `subscription` in the last metadata; no I/O."""
         cluster = self._manager.cluster
         if subscription.pattern is None:
             topics = subscription.named()
@@ -134,7 +134,7 @@ class LogClient:
         return {tp for tp in tps if tp.partition in (partitions_of(tp.topic) or ())}
 
     def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """Ids of topics as the cluster last told (KIP-516); those of brokers before Kafka 2.8 are not there. No I/O."""
+        """Ids of topics in the last metadata (KIP-516); brokers before Kafka 2.8 give none. No I/O."""
         ids = {topic: self._manager.cluster.topic_id(topic) for topic in topics}
         return {topic: str(topic_id) for topic, topic_id in ids.items() if topic_id is not None}
 
@@ -208,7 +208,7 @@ class LogClient:
         return self._log_offsets(asked, lookup, "looking up ends of leader epochs")
 
     def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Offset the next record will get, of each log, whatever kafka.isolation.level is; as :meth:`end_offsets`."""
+        """As :meth:`end_offsets`, with the offset of each log's next record for each kafka.isolation.level."""
         fetcher = self._consumer._fetcher
         configured, fetcher._isolation_level = fetcher._isolation_level, IsolationLevel.READ_UNCOMMITTED
         try:

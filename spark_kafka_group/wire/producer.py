@@ -57,7 +57,7 @@ class Producer:
     ----------
     attempt
         Called from a thread of the producer's after attempts that are made again. With it, that has no end, and the
-        caller says what is given up, by closing.
+        caller decides, by closing, which records are given up.
     speaks
         Whether it says so itself when no broker can be reached.
 
@@ -141,7 +141,7 @@ class Producer:
         Raises
         ------
         BrokerError
-            Also when there is no such topic: none is made.
+            Also when the topic does not exist: none is created.
         """
         cluster = self._producer._metadata
         deadline = time.monotonic() + self._request_timeout_ms / 1000
@@ -234,10 +234,10 @@ class Producer:
             accumulator._flushes_in_progress.decrement()
 
     def close(self) -> None:
-        """Drop what is not settled, and close connections. Harmless when repeated."""
+        """Drop records that are not settled, and close connections. Harmless when repeated."""
         if self._producer._closed:
             return
-        # What its own close() does, which gives up closing where something is not settled.
+        # As its own close(), which gives up closing where a record is not settled.
         sender = self._producer._sender
         sender.force_close()
         if threading.current_thread() is not sender:
@@ -295,7 +295,7 @@ def _go_on_after_refusals(manager: Any) -> None:
 
 
 def _ask_again_for_producer_id(manager: Any) -> None:
-    """Have a request for a producer id be made again if nobody answers: kafka-python takes silence for a refusal."""
+    """Repeat a request for a producer id that gets no answer: kafka-python takes silence for a refusal."""
     fail = manager.transition_to_fatal_error
 
     def failed(error: Exception) -> None:
@@ -352,5 +352,5 @@ def _ours(doing: str, topic: str, error: Exception) -> BrokerError:
             raise error
     except BrokerError as ours:
         return ours
-    except Exception as other:  # noqa: BLE001 - of whatever kind, the record is not known to be written
+    except Exception as other:  # noqa: BLE001 - after any error the record may not be written
         return BrokerError(f"{doing}: {type(other).__name__}: {other}")

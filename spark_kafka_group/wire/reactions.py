@@ -1,4 +1,4 @@
-"""What each of Kafka's errors does, in the answer to each request; and advice about those that stop a query.
+"""The reaction to each of Kafka's errors, by request; and advice about errors that stop a query.
 
 The errors of a member's requests are all in one table. Of other requests only those are listed that do something else
 than kafka-python's class for them says: retriable, or not.
@@ -15,7 +15,7 @@ import kafka.errors as kafka_errors
 
 
 class Request(Enum):
-    """What brokers are asked, by Kafka's name."""
+    """Requests to brokers, by Kafka's names."""
 
     FIND_COORDINATOR = "FindCoordinator"
     JOIN = "JoinGroup"
@@ -34,7 +34,7 @@ class Request(Enum):
 OF_A_MEMBER = (
     Request.FIND_COORDINATOR, Request.JOIN, Request.SYNC, Request.HEARTBEAT, Request.COMMIT, Request.OFFSET_FETCH,
 )  # fmt: skip
-"""What a member asks its coordinator, and how it finds it."""
+"""Requests of a member to its coordinator, and the lookup of the coordinator."""
 
 
 class Reaction(Enum):
@@ -146,7 +146,7 @@ def name_of(kind: Any) -> str:
 
 
 def reaction_to(error: BaseException | type[BaseException] | None, request: Request | None = None) -> Reaction:
-    """What an error of kafka-python's does, whether a broker has answered it or none has.
+    """The reaction to an error of kafka-python's, of a broker's answer or of none.
 
     Parameters
     ----------
@@ -225,12 +225,12 @@ ADVICE: Mapping[str, str] = {
         "the replicas of __consumer_offsets did not take the commit in time: see whether they are in sync"
     ),
 }
-"""What to change where an error stops a query, at once or when retrying took too long."""
+"""Advice where an error stops a query, at once or when retries took too long."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What advice speaks about: a query's own settings."""
+    """A query's settings that advice names."""
 
     group_id: str | None = None
     instance_id: str | None = None
@@ -240,12 +240,12 @@ class Facts:
 
 
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
-    """What to change about an error by Kafka's name; None where there is nothing to say.
+    """Advice about an error by Kafka's name; None where there is none.
 
     Parameters
     ----------
     request
-        Which request was answered so; None for one that is not about groups, such as Metadata.
+        The request that it answers; None for one that is not about groups, for example Metadata.
     topics
         The topics the error is about.
     """

@@ -119,7 +119,7 @@ class Outage:
         return with_reason(str(problem), failure)
 
     def answered(self, tps: Collection[TopicPartition]) -> None:
-        """Take note that a broker has answered for these partitions, whatever it said."""
+        """Note that a broker has answered for these partitions, also with an error."""
         if not self._missed:
             return
         self._missed.difference_update(tps)

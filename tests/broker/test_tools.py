@@ -84,7 +84,7 @@ class Consumer:
                 self.consumer.poll(timeout_ms=1000)  # long enough for a whole join
 
     def commit(self, topic, offsets, metadata=""):
-        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, metadata, -1) for p, o in group_records.items()}
+        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, metadata, -1) for p, o in offsets.items()}
         with self._turn:
             self.consumer.commit(wanted)
 
@@ -116,7 +116,7 @@ def transaction(kafka, topic, group, offsets, commit):
     try:
         producer.init_transactions()
         producer.begin_transaction()
-        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in group_records.items()}
+        wanted = {KafkaTopicPartition(topic, p): OffsetAndMetadata(o, "", -1) for p, o in offsets.items()}
         producer.send_offsets_to_transaction(wanted, consumer.group_metadata())
         producer.commit_transaction() if commit else producer.abort_transaction()
     finally:

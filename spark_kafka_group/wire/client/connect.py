@@ -1,4 +1,4 @@
-"""What driver and executors share: settings of a connection, limits, and kafka-python's errors as ours."""
+"""Settings of connections, time limits, and kafka-python's errors as ours, for driver and executors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ T = TypeVar("T")
 
 RETRY_BACKOFF_S = 0.1
 LARGEST_BATCH = 128 * 1024 * 1024
-"""Bytes that one record batch may have, whatever the fetch options say, so that a large record still gets through."""
+"""Bytes that one record batch may have even where fetch options say less, so that a large record still arrives."""
 
 OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
 NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
-"""What kafka-python raises before it sends a commit."""
+"""Errors that kafka-python raises before it sends a commit."""
 OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
     UnsupportedError: UnsupportedVersionError,
     UnresolvedError: BrokerError,
@@ -61,13 +61,13 @@ def translated(
     Parameters
     ----------
     doing
-        What was being done, for the text.
+        The action, for the error's text.
     answers
-        What a coordinator was answered meanwhile, where errors that may pass are retried until time is over.
+        The coordinator's answers meanwhile, where errors that may pass are retried until the limit.
     limit
-        The option that says when it is.
+        The option that sets the limit.
     failure
-        Says how the last connection failed, for when it is.
+        Returns why the last connection failed, for the text at the limit.
     """
     if answers is not None:
         answers.forget()
@@ -109,7 +109,7 @@ def _refused(message: str, reaction: Reaction | None) -> GroupKafkaError:
 def _out_of_time(
     doing: str, error: Exception, answers: Answers | None, limit: str, failure: Callable[[], str | None]
 ) -> BrokerTimeoutError:
-    """With what was answered last, or why nothing was."""
+    """With the last answer, or the reason why none came."""
     last = answers and answers.last_described()
     if last:
         answered = answers.last.error if answers is not None and answers.last is not None else None
@@ -119,7 +119,7 @@ def _out_of_time(
 
 
 def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
-    """What every connection needs, as kafka-python names it.
+    """Settings of every connection, by kafka-python's names.
 
     Raises
     ------

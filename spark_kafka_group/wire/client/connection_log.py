@@ -1,7 +1,7 @@
-"""Leaves kafka-python's lines about connections that failed to those who log at DEBUG: `reachability` says it once.
+"""Moves kafka-python's lines about failed connections to DEBUG: `reachability` warns once instead.
 
-It logs several for every attempt, ten a second in an outage. So it does, for each connection, about credentials in the
-clear, which `security_configs` says once. Other clients in the same process keep their lines.
+It logs several lines for each attempt: ten a second in an outage. It also warns for each connection about unencrypted
+credentials, of which `security_configs` warns once. Other clients in the same process keep their lines.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ ABOUT_CONNECTIONS = {
     "kafka.net.sasl.plain": ("Sending username and password in the clear",),
     "kafka.net.sasl.scram": ("Exchanging credentials in the clear",),
 }  # fmt: skip
-"""How the lines begin, before arguments are filled in."""
+"""The beginnings of those lines, by logger and before arguments are filled in."""
 
 PASSING = (
     kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError,
     kafka_errors.NodeNotReadyError, kafka_errors.Cancelled, OSError,
 )  # fmt: skip
-"""What a lost connection is told as. A line with any other error, as of a wrong password, stays."""
+"""Errors of lost connections. A line with another error, for example a wrong password, keeps its level."""
 
 _running = threading.local()
 
 
 @contextlib.contextmanager
 def about_ours() -> Iterator[None]:
-    """What is logged in this block is about this package's connections."""
+    """Lines that are logged in this block are about this package's connections."""
     _running.ours = True
     try:
         yield

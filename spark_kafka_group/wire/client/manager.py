@@ -1,8 +1,8 @@
 """kafka-python's connections, with reasons: why one could not be made, and what to change.
 
-kafka-python tries again after every failure until time is over, and then says only that it is. Here a failure that
-would come again, such as a wrong password or a certificate that is not trusted, ends the attempts at once, as
-AuthenticationException does in Java; what may pass is told when time is over.
+kafka-python tries again after every failure until the time limit, and then reports nothing but the limit. Here a
+failure that would recur, for example a wrong password or an untrusted certificate, ends the attempts at once, as
+AuthenticationException does in Java. A failure that may pass is reported at the time limit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ connection_log.install()
 COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
 
 SAY_AFTER_S = 3.0
-"""A first attempt that takes so long without an answer is no secret."""
+"""After this long without an answer to the first attempt there is a warning."""
 
 
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
@@ -41,7 +41,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     Parameters
     ----------
     resolved_before
-        Another client of the same query has reached the cluster: a name that is not found now is an outage, not a typo.
+        Another client of the same query has reached the cluster: a name without an address is an outage, not a typo.
     speaks
         As of :class:`Reach`.
     """
@@ -79,14 +79,14 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         self.cluster.refresh_metadata = refresh_now
 
-    def doubt(self, node_id: Any) -> None:
-        """Note that a broker is silent on a connection that is not this manager's: others are asked first."""
+    def note_silent(self, node_id: Any) -> None:
+        """Note that a broker is silent on a connection of another client: other brokers are asked first."""
         node = self.cluster.broker_metadata(node_id)
         if node is not None:
             self._away.add((node.host, node.port))
 
     def speak(self, speaks: bool) -> None:
-        """Have it be said, or not, when no broker can be reached."""
+        """Turn the warning that no broker can be reached on or off."""
         self._reach.speaks = speaks
 
     @property
@@ -142,7 +142,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     async def _do_bootstrap(self, deadline: float | None) -> Any:
         self._bootstrap = time.monotonic(), math.inf if deadline is None else deadline
-        late = self._net.call_later(SAY_AFTER_S, lambda: self._reach.nobody(self._everyone(), self._goes_on()))
+        late = self._net.call_later(SAY_AFTER_S, self._warn_unreachable)
         try:
             return await super()._do_bootstrap(deadline)
         except kafka_errors.KafkaTimeoutError as error:
@@ -154,13 +154,16 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             if not late.is_done:
                 self._net.cancel(late)
 
+    def _warn_unreachable(self) -> None:
+        self._reach.warn_unreachable(self._everyone(), self._goes_on())
+
     def _everyone(self) -> set[str]:
         """Addresses of all brokers that are known."""
         known = self.cluster.brokers() if self._bootstrap is None else ()
         return {f"{node.host}:{node.port}" for node in known or self.cluster.bootstrap_brokers()}
 
     def _goes_on(self) -> str:
-        """For how long it is tried."""
+        """How long attempts go on, for the warning."""
         if self._bootstrap is None:
             return "Attempts go on"
         began_s, ends_s = self._bootstrap

@@ -1,4 +1,4 @@
-"""Topics that are subscribed to and do not exist yet are asked for once a second, and without a word.
+"""Subscribed topics that do not exist yet are looked up once a second, without a log line for each.
 
 kafka-python asks again after retry.backoff.ms, for as long as a topic is missing, and logs an error each time.
 """
@@ -17,7 +17,7 @@ NOT_FOUND = "Topic %s not found in cluster metadata"
 
 
 def ask_seldom(consumer: KafkaConsumer) -> None:
-    """Make the metadata of `consumer` wait a second for topics that are missing, unless somebody asks for them."""
+    """Make the metadata of `consumer` wait a second for missing topics, unless a caller asks for them."""
     cluster = consumer._client._manager.cluster
     update_metadata, ttl = cluster.update_metadata, cluster.ttl
     missing = False
@@ -27,7 +27,7 @@ def ask_seldom(consumer: KafkaConsumer) -> None:
         update_metadata(metadata)
         errors = {topic.error_code for topic in metadata.topics} - {kafka_errors.NoError.errno}
         missing = errors == {kafka_errors.UnknownTopicOrPartitionError.errno}
-        if missing and cluster._future is None:  # nobody has asked meanwhile
+        if missing and cluster._future is None:  # no caller has asked meanwhile
             cluster._need_update = False
 
     def ttl_if_missing() -> float:

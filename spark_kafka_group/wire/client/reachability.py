@@ -1,4 +1,4 @@
-"""Whether brokers can be reached: said once when none can, and once when one can again."""
+"""Whether brokers can be reached: one warning when none can, and one when a broker can again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ log = logging.getLogger(__name__)
 
 
 class Reach:
-    """What one client's attempts to connect came to. For one thread.
+    """Results of one client's attempts to connect. For one thread.
 
     A connection that ends says nothing yet: the next attempt may work.
 
     Parameters
     ----------
     who
-        Whose brokers they are, for the text.
+        The client, for the text.
     speaks
-        False where the caller says it, and for a client next to another one of the same query, which meets the same.
+        False where the caller warns, and for a second client of a query, which meets the same outage.
 
     Attributes
     ----------
@@ -39,16 +39,16 @@ class Reach:
         self.none = False
 
     def failed(self, address: str, why: str, everyone: Collection[str], goes_on: str) -> None:
-        """Take note of an attempt that failed; `everyone` has the addresses that matter."""
+        """Note an attempt that failed; `everyone` has the addresses of all brokers."""
         if not self._failed:
             self._since_s = self._clock_s()
         self._failed[address] = why
         self.none = set(everyone) <= self._failed.keys()
         if self.none:
-            self.nobody(everyone, goes_on)
+            self.warn_unreachable(everyone, goes_on)
 
-    def nobody(self, everyone: Collection[str], goes_on: str) -> None:
-        """Say that none of `everyone` can be reached, unless that was said."""
+    def warn_unreachable(self, everyone: Collection[str], goes_on: str) -> None:
+        """Warn once that no broker of `everyone` can be reached."""
         if self._said or not self.speaks:
             return
         self._said = True
@@ -56,7 +56,7 @@ class Reach:
         log.warning("%s: no broker can be reached: %s. %s", self._who, printable(whys), goes_on)
 
     def reached(self, address: str) -> None:
-        """Take note of a connection that was made."""
+        """Note a connection."""
         self._failed.clear()
         self.none = False
         if self._said:

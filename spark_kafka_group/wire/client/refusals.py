@@ -18,22 +18,22 @@ PROTOCOL = "kafka.security.protocol"
 
 NO_ADDRESS = "this name has no address"
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
-"""Where nobody listens, no listener is of the wrong kind."""
+"""Errors without a listener, so that the listener's protocol is not in question."""
 
 
 class RefusedError(kafka_errors.KafkaError):  # type: ignore[misc]
-    """A connection that will not be made without changing something; the text says what."""
+    """Raised for a connection that fails until a user changes the setting that the text names."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class UnsupportedError(RefusedError):
-    """A broker of a version that cannot be read from."""
+    """Raised for a broker whose version is not supported."""
 
 
 class UnresolvedError(RefusedError):
-    """No name in kafka.bootstrap.servers has an address."""
+    """Raised when no name in kafka.bootstrap.servers has an address."""
 
 
 def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
@@ -91,7 +91,7 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
         return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
     if isinstance(error, kafka_errors.KafkaProtocolError) and not protocol.endswith("SSL"):
         with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
-        return f"what it answers is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
+        return f"its answer is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
     if isinstance(error, ssl.SSLError):
         return _why_no_tls(error, config)
     return None
@@ -106,8 +106,8 @@ def _why_no_tls(error: ssl.SSLError, config: Mapping[str, Any]) -> str | None:
     if "ALERT" in reason and any(word in reason for word in ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE")):
         return (
             f"the broker ended the TLS handshake ({reason}): it wants a client certificate that it trusts. Set "
-            f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed what is "
-            f"in it. Or no cipher suite or version of TLS is known to both"
+            f"kafka.ssl.keystore.location (or .key); a CA of the broker's truststore has to have signed the "
+            f"certificate in it. Or both sides have no cipher suite or version of TLS in common"
         )
     if "ALERT" in reason or ("VERSION" in reason and "NUMBER" not in reason) or "PROTOCOL" in reason:
         return (
@@ -115,7 +115,7 @@ def _why_no_tls(error: ssl.SSLError, config: Mapping[str, Any]) -> str | None:
             f"kafka.ssl.protocol and kafka.ssl.cipher.suites"
         )
     without = "SASL_PLAINTEXT" if config["security_protocol"].startswith("SASL_") else "PLAINTEXT"
-    return f"what it answers is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
+    return f"its answer is not TLS ({reason}): is it a listener for {PROTOCOL} {without}?"
 
 
 def _why_untrusted(error: ssl.SSLCertVerificationError) -> str:

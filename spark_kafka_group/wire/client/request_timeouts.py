@@ -1,8 +1,9 @@
-"""How long a broker may be silent before its connection is given up, by what it was asked.
+"""How long a broker may be silent before its connection is given up, by kind of request.
 
 kafka.request.timeout.ms would be the time of one request, and is as long as most calls may take with their retries. A
 cut network sends no RST, so a request to a broker that is gone would use all of it, and none would be left to ask the
-broker that took over. What a living broker answers at once is therefore given up sooner, and asked again elsewhere.
+broker that took over. A request that a live broker answers at once is therefore given up sooner, and sent to another
+broker.
 
 A broker that is slow, as under load, would be given up again and again. Each time it is waited for twice as long as
 before: who takes a new connection and greets is there, so a broker that is gone costs nothing by that.
@@ -16,7 +17,7 @@ from typing import Any
 import kafka.errors as kafka_errors
 
 ANY_BROKER = {"MetadataRequest", "FindCoordinatorRequest"}
-"""What every broker can answer, from memory."""
+"""Requests that every broker can answer, from memory."""
 
 ANY_BROKER_MS = 5_000.0
 
@@ -24,7 +25,7 @@ ONE_BROKER = {
     "HeartbeatRequest", "LeaveGroupRequest", "DescribeGroupsRequest", "ConsumerGroupDescribeRequest",
     "OffsetCommitRequest", "OffsetFetchRequest", "ListOffsetsRequest", "OffsetForLeaderEpochRequest",
 }  # fmt: skip
-"""What only the coordinator or a leader answers. A commit waits for replicas, 5 s unless the broker's
+"""Requests that only the coordinator or a leader answers. A commit waits for replicas, 5 s unless the broker's
 offsets.commit.timeout.ms says otherwise. JoinGroup and SyncGroup wait for other members, and are in neither set."""
 
 ONE_BROKER_MS, PART_OF_TIMEOUT = 10_000.0, 3
@@ -32,13 +33,13 @@ LONGER, PART_OF_SESSION = 2, 2 / 3
 """A broker that was given up is waited for so many times as long; for a heartbeat at most this part of a session."""
 LEAST_HEARTBEAT_MS = 1_000.0
 TCP_CONNECT_S = 5.0
-"""A SYN is sent three times in that time: whoever has not answered then is not there."""
+"""Time for three SYNs: a host that has answered none of them is not there."""
 
 
 def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: float | None) -> float:
     """How long an answer to `request` may take: never longer than kafka.request.timeout.ms.
 
-    A heartbeat has to be sent again before the session is over, whatever the timeout says.
+    A heartbeat has to be repeated before the session ends, even where the timeout is longer.
     """
     kind = type(request).__name__
     if kind in ANY_BROKER:
@@ -54,7 +55,7 @@ def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: flo
 def connecting_ms(setup_ms: float, session_timeout_ms: float | None, failed: int) -> float:
     """How long an attempt to connect to the coordinator may take, after so many that failed; at most `setup_ms`.
 
-    Heartbeats wait for it. A process that hangs takes connections, as its kernel does that, and greets nobody.
+    Heartbeats wait for it. The kernel of a process that hangs accepts connections, and the process answers none.
     """
     if session_timeout_ms is None:
         return setup_ms

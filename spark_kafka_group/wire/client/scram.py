@@ -1,7 +1,7 @@
 """SCRAM's first message of a server (RFC 5802), looked at before a proof of the password is sent.
 
-The proof is as hard to break as the server says: with one iteration whoever pretends to be a broker can try all the
-passwords it likes. Java's client refuses such a server, kafka-python's does not.
+The proof is as hard to break as the server says: with one iteration an impostor can try as many
+passwords as it likes. Java's client refuses such a server, kafka-python's does not.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ LEAST_ITERATIONS = 4096
 
 
 def why_not(message: bytes) -> str | None:
-    """What is wrong with a server's message; None if nothing is, or it is not the first one."""
+    """Why a server's first message is refused; None if it is right, or not the first one."""
     try:
-        # As kafka-python reads it, so that what is checked is what is used.
+        # As kafka-python reads it, so that the checked value is the used value.
         iterations = int(dict(pair.split("=", 1) for pair in message.decode().split(","))["i"])
     except (ValueError, KeyError):
         return None  # without a number of iterations kafka-python sends no proof

@@ -25,7 +25,7 @@ class TooLargeError(Exception):
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Leaves a redirect what it is, an answer without a token: following it would send credentials on."""
+    """Follows no redirect, as that would send credentials to another place: a redirect is an answer without a token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -39,9 +39,9 @@ def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> byt
     urllib.error.HTTPError
         An answer that is none of success; :func:`body` reads it.
     OSError
-        When nobody answers, or not all within this time.
+        When no complete answer comes within this time.
     http.client.HTTPException
-        When what is answered is not HTTP.
+        When the answer is not HTTP.
     TooLargeError
     """
     request = urllib.request.Request(url, data=form, headers=headers)
@@ -51,7 +51,7 @@ def post(url: str, form: bytes, headers: dict[str, str], within_s: float) -> byt
 
 
 def body(response: Any) -> bytes:
-    """What an answer has in it.
+    """The body of an answer.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def body(response: Any) -> bytes:
     found: bytes = response.read(LARGEST + 1)
     if len(found) > LARGEST:
         raise TooLargeError
-    if response.length:  # of what was announced, still to come
+    if response.length:  # announced bytes that have not come
         raise http.client.IncompleteRead(found, response.length)
     return found
 
@@ -139,7 +139,7 @@ def _connected(address: tuple[str, int], kind: Any, deadline: Deadline) -> socke
 
 
 def _addresses(host: str, port: int, deadline: Deadline) -> list[Any]:
-    """What a name stands for. The system's resolver knows no limit, so it is left alone when time is over."""
+    """The addresses of a name. The system's resolver has no time limit, so at the deadline its thread is abandoned."""
     found: queue.SimpleQueue[list[Any] | Exception] = queue.SimpleQueue()
 
     def look_up() -> None:

@@ -30,18 +30,18 @@ ENDPOINT_TIMEOUT_S = 10.0
 REFRESH_AT = 0.8
 """Part of a token's life after which another one is asked for, as in Kafka's Java client."""
 LONGEST_S = 100 * 365 * 86_400
-"""A token that is said to be valid for longer than a century is so by mistake, such as a date in place of a time."""
+"""A century. A longer lifetime of a token is a mistake, for example a date in place of a duration."""
 HANDLER = "kafka.sasl.login.callback.handler.class"
 ENDPOINT = "kafka.sasl.oauthbearer.token.endpoint.url"
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """As in RFC 6750, and as brokers read it."""
-NOT_A_TOKEN = "what is there is no token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
+NOT_A_TOKEN = "that is not a token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
 WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token; `lifetime_s` counts from when it was got, None where nobody says."""
+    """A token; `lifetime_s` counts from its arrival, None where it is unknown."""
 
     text: str
     lifetime_s: float | None
@@ -92,7 +92,7 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
     def _renew(self, asked_at: float) -> None:
         if self._failed is not None and asked_at < self._failed[0]:
-            # Another thread has asked while this one waited: whoever comes last would wait for all of them.
+            # Another thread has asked while this one waited. Without this the last thread would wait for all others.
             raise type(self._failed[1])(str(self._failed[1]))
         now = self._clock()
         try:
@@ -141,8 +141,8 @@ def _own(source: OwnTokens) -> Tokens:
 def _called(name: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 - whatever the user's class raises
-        # Its text is not shown: whoever makes tokens may well have them, or a password, in it.
+    except Exception as error:  # noqa: BLE001 - a user's class may raise anything
+        # Its text is not shown: it may have a token or a password in it.
         raise AuthenticationError(f"{name} raised {type(error).__name__}") from None
 
 
@@ -194,7 +194,7 @@ def _asked_for(source: ClientCredentials) -> Token:
     except http.client.InvalidURL:
         raise AuthenticationError(f"{ENDPOINT}: it is no URL that can be asked") from None
     except http.client.HTTPException as error:
-        raise BrokerError(f"{ENDPOINT}: no token: what it answers is not HTTP ({type(error).__name__})") from None
+        raise BrokerError(f"{ENDPOINT}: no token: its answer is not HTTP ({type(error).__name__})") from None
     except TooLargeError:
         raise AuthenticationError(
             f"{ENDPOINT}: its answer has more than {LARGEST} bytes: look whether the URL is right"
@@ -208,7 +208,7 @@ def _granted(answer: bytes) -> Token:
         token, lifetime_s = found["access_token"], found.get("expires_in")
         lifetime_s = None if lifetime_s is None else _seconds(lifetime_s)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuthenticationError(f"{ENDPOINT}: what it answers is no JSON with access_token and expires_in") from None
+        raise AuthenticationError(f"{ENDPOINT}: its answer is no JSON with access_token and expires_in") from None
     if not isinstance(token, str):
         raise AuthenticationError(f"{ENDPOINT}: access_token in its answer is no text")
     if lifetime_s is not None and not 0 <= lifetime_s <= LONGEST_S:
@@ -239,14 +239,14 @@ def _refusal(source: ClientCredentials, error: urllib.error.HTTPError) -> Broker
 
 
 def _error_of(source: ClientCredentials, error: urllib.error.HTTPError) -> str:
-    """The endpoint's own word for what is wrong, such as invalid_client; the rest of its answer is not shown."""
-    told = f"HTTP {error.code}"
+    """The endpoint's error code, for example invalid_client; the rest of its answer is not shown."""
+    message = f"HTTP {error.code}"
     try:
         answer: Any = json.loads(body(error))
         word = str(answer["error"])
     except (ValueError, KeyError, TypeError, OSError, RecursionError, http.client.HTTPException, TooLargeError):
-        return told
-    return f"{told} {word}" if WORD.fullmatch(word) and source.client_secret.text not in word else told
+        return message
+    return f"{message} {word}" if WORD.fullmatch(word) and source.client_secret.text not in word else message
 
 
 def _unsecured(source: UnsecuredToken) -> Token:

@@ -12,9 +12,9 @@ from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
 
 class LastWordsMixin:
-    """A transport that hands over what was received before a connection ended.
+    """A transport that passes on the bytes that arrived before a connection ended.
 
-    kafka-python's drops it, and with it a broker's reason for closing a connection: the refusal of a password.
+    kafka-python's drops them, and with them a broker's reason for closing: the refusal of a password.
     """
 
     _ended: Exception | None = None
@@ -26,9 +26,9 @@ class LastWordsMixin:
         return (data, None) if data else (b"", self._ended)
 
     def abort(self, error: Exception | None = None) -> None:
-        """Close at once. What a silent broker has not taken is thrown away.
+        """Close at once, and drop bytes that a silent broker has not taken.
 
-        Otherwise the system would go on sending it: 1. a commit is given up, and made through another connection,
+        Otherwise the kernel would go on sending them: 1. a commit is given up, and made through another connection,
         2. the next batch is committed, 3. the network is back, and the first commit arrives.
         """
         sock: socket.socket | None = self._sock  # type: ignore[attr-defined]
@@ -43,7 +43,7 @@ class TcpTransport(LastWordsMixin, KafkaTCPTransport):  # type: ignore[misc]
 
 
 class TlsTransport(LastWordsMixin, KafkaSSLTransport):  # type: ignore[misc]
-    """Waits for a TLS handshake no longer than for anything else, and closes its socket when there is none."""
+    """Applies the deadline to the TLS handshake too, and closes its socket when the handshake fails."""
 
     async def handshake_until(self, timeout_at: float | None) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Whether an error says that no broker has answered, or is an answer."""
+"""Whether an error means that no broker has answered, or is a broker's answer."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from spark_kafka_group.wire.client.refusals import UnresolvedError
 
 
 class AnswerError(ConnectionError):
-    """What came over a connection is no response to what was asked, so somebody is there."""
+    """Raised when the bytes of a connection are no response to the request, so that a host is there."""
 
 
 NO_ANSWER = (kafka_errors.RetriableError, kafka_errors.UnknownBrokerIdError, UnresolvedError)
-"""Causes; a name that has no address had one when the driver planned the task."""
+"""Causes. A name without an address had one when the driver planned the task."""
 
 
 def unreached(error: Exception) -> bool:
-    """Whether a broker could not be reached, or did not answer: that passes when it is back, however long it takes."""
+    """Whether a broker could not be reached, or did not answer. That passes once the broker is back."""
     if isinstance(error, (*LASTING, AnswerError)):
         return False
     if isinstance(error, OSError | BrokerTimeoutError):

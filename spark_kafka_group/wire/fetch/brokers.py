@@ -51,7 +51,7 @@ class Brokers:
             self._client._manager.speak(speaks)
 
     def known(self) -> list[str]:
-        """Addresses of the cluster's brokers, as it last told, or of kafka.bootstrap.servers; no I/O."""
+        """Addresses of brokers: those in the last metadata, else kafka.bootstrap.servers. No I/O."""
         told = [] if self._client is None else self._client.cluster.brokers()
         return sorted(
             f"{broker.host}:{broker.port}" for broker in told
@@ -161,7 +161,7 @@ class Brokers:
         """
         if isinstance(error, TimeoutError | BrokerTimeoutError):
             if self._client is not None:
-                self._client._manager.doubt(node_id)
+                self._client._manager.note_silent(node_id)
             connection = self._connections.get(node_id)
             if connection is not None:
                 self._patience_s[node_id] = min(

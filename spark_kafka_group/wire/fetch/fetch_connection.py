@@ -27,7 +27,7 @@ SHORTEST_S = 0.001
 KEPT = 1 << 20
 """Bytes of a connection's buffer that are kept, however small responses become."""
 USED_OF_LIFETIME = 0.85
-"""Part of an authentication's lifetime after which a connection is made anew, as Kafka's Java client authenticates."""
+"""Part of an authentication's lifetime after which a connection is replaced, as Kafka's Java client authenticates."""
 
 
 class FetchConnection:
@@ -100,7 +100,7 @@ class FetchConnection:
 
     @property
     def decrypted(self) -> int:
-        """Bytes that TLS has taken from the socket and nobody has read, so that no selector knows of them."""
+        """Decrypted bytes that are not read yet. The socket has them no longer, so a selector does not show them."""
         return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
 
     def send(
@@ -131,7 +131,7 @@ class FetchConnection:
         TimeoutError
             When nothing has come for too long, or not all of it within kafka.request.timeout.ms.
         OSError
-            When the connection is broken, or what came is no response.
+            When the connection is broken, or its bytes are no response.
         """
         began = time.monotonic()
         deadline = self._deadline()

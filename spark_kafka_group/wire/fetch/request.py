@@ -1,6 +1,6 @@
 """Fetch requests as bytes: kafka-python writes one of each shape, and the next ones differ in a few numbers of it.
 
-Writing it anew takes kafka-python a quarter of a millisecond and more, and a task sends one for every MiB.
+Writing a request takes kafka-python a quarter of a millisecond and more, and a task sends one for each MiB.
 """
 
 from __future__ import annotations

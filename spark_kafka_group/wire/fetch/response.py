@@ -1,4 +1,4 @@
-"""What a broker answers to a fetch, taken apart without copying records.
+"""A broker's answer to a fetch, taken apart without copying records.
 
 kafka-python's decoder copies the records of each partition, which costs as much as decoding them.
 """
@@ -29,13 +29,13 @@ class FetchError(NamedTuple):
     name: str
     """For texts, such as ``OffsetOutOfRangeError``."""
     reaction: Reaction
-    """What is done about it."""
+    """The reaction to it."""
     advice: str | None
-    """What to change about it, where there is something to say."""
+    """Advice for the user, if there is any."""
 
     @classmethod
     def of(cls, code: int, topic: str) -> FetchError:
-        """What Kafka's code of an error stands for."""
+        """The error of a code of Kafka's."""
         error = kafka_errors.for_code(code)
         told = advice(str(error.message), Request.FETCH, Facts(), [topic])
         return cls(error.__name__, reaction_to(error, Request.FETCH), told)
