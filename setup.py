@@ -1,7 +1,7 @@
 """Builds the one compiled module, the Cython decoder.
 
-A compiler that fails fails the build: an installation that silently fell back to the slow decoder would be found
-out only in production. ``SPARK_KAFKA_GROUP_NO_EXTENSION=1`` asks for pure Python; ``SPARK_KAFKA_GROUP_WERROR=1``
+A compiler that fails fails the build: an installation that silently fell back to the slow decoder would be noticed
+only in production. ``SPARK_KAFKA_GROUP_NO_EXTENSION=1`` asks for pure Python; ``SPARK_KAFKA_GROUP_WERROR=1``
 turns compiler warnings into errors (CI sets it).
 """
 

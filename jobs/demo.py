@@ -1,8 +1,8 @@
-"""`make demo`: a broker, a million events, a streaming query into parquet, and what the group looks like.
+"""`make demo`: a broker, a million events, a streaming query into parquet, and the group's state.
 
 Starts a Kafka broker of its own, sends order events with keys and headers into a topic of six partitions, and meanwhile
 streams them to parquet with jobs/stream_to_parquet.py through spark-submit. When all have arrived it stops the query
-and compares what was sent with what is in the files.
+and compares the sent events with the files.
 """
 
 import argparse

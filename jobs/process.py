@@ -25,7 +25,9 @@ from spark_kafka_group import Processed, RecordProcessor, submit
 
 def arguments() -> argparse.Namespace:
     parser = submit.parser(__doc__)
-    parser.add_argument("--handler", required=True, metavar="MODULE:FUNCTION", help="what handles a record")
+    parser.add_argument(
+        "--handler", required=True, metavar="MODULE:FUNCTION", help="the function that handles a record"
+    )
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
     parser.add_argument("--ordering", default="partition", choices=("partition", "key", "unordered"))
     parser.add_argument("--threads", type=int, default=16, help="handlers at once in a task (default: %(default)s)")
@@ -34,18 +36,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--stall-timeout-ms", type=int, default=300_000, help="a handler that takes longer has failed")
     parser.add_argument("--max-local-retries", type=int, default=3, help="tries at once (default: %(default)s)")
     parser.add_argument("--retry-topics", default="", metavar="MS,...", help="delays; topics are <topic>-retry-<ms>")
-    parser.add_argument("--dead-letter-topic", help="where records go after that, such as {topic}-dlt")
+    parser.add_argument("--dead-letter-topic", help="the topic for records after that, for example {topic}-dlt")
     parser.add_argument("--error-headers", default="connect", choices=("connect", "spring", "kip1191"))
     parser.add_argument(
         "--fatal", action="append", default=[], metavar="MODULE:CLASS", help="an exception that is not tried again"
     )
-    parser.add_argument("--available-now", action="store_true", help="handle what there is now, then end")
+    parser.add_argument("--available-now", action="store_true", help="handle all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
     return parser.parse_args()
 
 
 def named(text: str) -> Any:
-    """What module:name names, also in the working directory."""
+    """The object module:name, also from the working directory."""
     module, _, name = text.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
@@ -65,8 +67,8 @@ def ship(spark: SparkSession, handler: Callable[..., Any]) -> None:
             spark.addArtifacts(module.__file__, pyfile=True)
 
 
-def told(progress: StreamingQueryProgress) -> str:
-    """What a line says of a batch."""
+def described(progress: StreamingQueryProgress) -> str:
+    """The text about a batch for its line."""
     of = Processed.of(progress.observedMetrics["processing"])
     return (
         f"records {of.records:>8,}  done {of.done:>8,}  retried {of.retried:>6,}  dead {of.dead:>6,}  "
@@ -98,7 +100,7 @@ def main() -> None:
     ship(spark, handler)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = processor.start(spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger)
-    submit.follow(query, told)
+    submit.follow(query, described)
     spark.stop()
 
 

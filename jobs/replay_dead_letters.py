@@ -1,4 +1,4 @@
-"""Send dead letters back to the topics they came from. Without --send it only says what it would send.
+"""Send dead letters back to the topics they came from. Without --send it only counts the letters that it would send.
 
     spark-submit --properties-file conf/spark-defaults.conf jobs/replay_dead_letters.py \
         --bootstrap-servers localhost:9092 --topics orders-dlt \
@@ -25,8 +25,8 @@ from spark_kafka_group import group_batch, replay, submit
 
 
 def arguments() -> argparse.Namespace:
-    parser = submit.parser(__doc__, group="remembers what was sent (default: one for these filters)")
-    parser.add_argument("--origin", help="only letters that came from this topic, whatever topic they are in")
+    parser = submit.parser(__doc__, group="remembers the letters that were sent (default: one for these filters)")
+    parser.add_argument("--origin", help="only letters that came from this topic")
     parser.add_argument("--exception", help="only letters with this exception, with its module or without")
     parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
     parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")

@@ -21,7 +21,7 @@ def arguments() -> argparse.Namespace:
     parser = submit.parser(__doc__)
     parser.add_argument("--output", required=True, help="directory of parquet files")
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
-    parser.add_argument("--available-now", action="store_true", help="read what there is now, then end")
+    parser.add_argument("--available-now", action="store_true", help="read all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
     return parser.parse_args()
 
@@ -33,8 +33,8 @@ def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     return source.withColumns({"key": source.key.cast("string"), "value": source.value.cast("string")})
 
 
-def told(progress: StreamingQueryProgress) -> str:
-    """What a line says of a batch."""
+def described(progress: StreamingQueryProgress) -> str:
+    """The text about a batch for its line."""
     source = progress.sources[0]
     return (
         f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>11,.0f} rows/s  "
@@ -64,7 +64,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
         .trigger(**trigger)
         .start()
     )
-    submit.follow(query, told)
+    submit.follow(query, described)
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""Look into a consumer group from outside, set its offsets, or check what a run did.
+"""Look into a consumer group from outside, set its offsets, or check a run.
 
 Each command has its own --help. Exit codes: 0 when all is well, 1 when the
 command could not do it (one line on stderr says what to change), 2 for wrong
-arguments, 3 when verify found violations.
+arguments, 3 when verify reports violations.
 
   python -m spark_kafka_group describe --bootstrap-server HOST:PORT --group billing
 """

@@ -1,4 +1,4 @@
-"""What a query goes by in Kafka: the names of its group and its static member, and the notes in its commits."""
+"""A query's names in Kafka, of its group and its static member, and the metadata of its commits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def instance_id_of(configured: str | None, reader: str) -> str:
 
 
 def commit_note(reader: str, generation: int, batch: int | None = None, without: int | None = None) -> str:
-    """The metadata of a commit, by which a later start tells its own commits from others'.
+    """The metadata of a commit, by which a later start recognizes its own commits.
 
     `without` names a batch that the checkpoint says has read this partition, and that has not.
     """
@@ -29,7 +29,7 @@ def commit_note(reader: str, generation: int, batch: int | None = None, without:
 
 
 def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> str:
-    """The metadata that the query `reader` puts in the place of somebody else's: it goes on from there after `batch`.
+    """The metadata that the query `reader` writes over another client's: it goes on from there after `batch`.
 
     What the other one knew of the offset stays known: where it wrote that a batch went without the partition, or, with
     those that adopted the offset before, since when it has gone on from there.
@@ -42,9 +42,9 @@ def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> st
         if left_by is None:
             since = _since(writer)
         elif left_by.reader == reader and left_by.without > batch:
-            left_by = None  # that batch is going to be planned anew, with the partition
+            left_by = None  # that batch is going to be planned again, with the partition
     note = {"reader": reader, "generation": generation, "batch": batch, "adopted": batch}
-    return _json(note | {"left_by": left_by and left_by._asdict(), "since": _told(since)})
+    return _json(note | {"left_by": left_by and left_by._asdict(), "since": _metadata(since)})
 
 
 def correcting_note(reader: str, generation: int, batch: int, without: int | None, metadata: str | None) -> str:
@@ -57,7 +57,7 @@ def correcting_note(reader: str, generation: int, batch: int, without: int | Non
     return _json({"reader": reader, "generation": generation, "batch": batch, "without": without, "adopted": adopted})
 
 
-def _told(since: Mapping[str, Since]) -> dict[str, list[int]] | None:
+def _metadata(since: Mapping[str, Since]) -> dict[str, list[int]] | None:
     return {name: [number for number in had if number is not None] for name, had in since.items()} or None
 
 
@@ -99,10 +99,11 @@ class Writer(NamedTuple):
     since: Mapping[str, Since] = NO_ONE
 
     def is_own(self, reader: str, batch: int) -> bool:
-        """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, and nobody has moved it.
+        """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, and no other client has
+        moved it.
 
         A checkpoint that ends before the query went on from an adopted offset does not know that offset: for it, the
-        offset is still somebody else's.
+        offset is still another client's.
         """
         known = [self.adopted] if self.reader == reader else []
         known += [self.since[reader].adopted] if reader in self.since else []
@@ -110,7 +111,7 @@ class Writer(NamedTuple):
 
 
 def writer_of(metadata: str) -> Writer | None:
-    """The writer that a commit's metadata names; None when it was nobody of this project."""
+    """The writer that a commit's metadata names; None when it was not this project."""
     try:
         note = parsed(metadata)
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
@@ -172,7 +173,7 @@ def left_out(metadata: str, reader: str, batch: int) -> bool:
 
 
 def is_signed(metadata: str, reader: str) -> bool:
-    """Whether the note of the query `reader` is in this metadata, whoever's the offset was first."""
+    """Whether the note of the query `reader` is in this metadata, also over another client's offset."""
     writer = writer_of(metadata)
     return writer is not None and writer.reader == reader
 

@@ -1,12 +1,12 @@
-"""Headers that tell why a record is in a retry or dead-letter topic, in the words of those who read them.
+"""Headers that say why a record is in a retry or dead-letter topic, in the formats of their readers.
 
 Three dialects: ``connect`` (``DeadLetterQueueReporter``: UTF-8 texts), ``spring`` (``DeadLetterPublishingRecoverer``:
-big-endian integers) and ``kip1191`` (the brokers' own dead letters of share groups: UTF-8 texts). Whatever the dialect,
+big-endian integers) and ``kip1191`` (the brokers' own dead letters of share groups: UTF-8 texts). In each dialect
 Spring's ``retry_topic-`` headers count attempts. A hop replaces what the one before wrote, so headers do not grow, and
 topic, partition and offset stay those of the record's first topic.
 
-Whoever sends a record chooses its headers. Reading them never raises: what cannot be right says nothing. What can be
-right need not be true, so callers ask who may have written it.
+The sender of a record chooses its headers. Reading them never raises: an impossible value counts as missing. What can
+be right need not be true, so callers ask who may have written it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_TEXT = 8192
 """Characters that are kept of a message, its beginning, and of a stack trace, its end: headers count for a topic's
 max.message.bytes."""
 MOST_NAME = 500
-"""Characters of an exception's name; what is longer is none."""
+"""Most characters of an exception's name; a longer text is none."""
 DIGITS = re.compile(rb"[0-9]{1,19}")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 SOURCE = "groupkafka source"
@@ -98,10 +98,10 @@ class Reader:
 
 
 def _message_of(error: BaseException) -> str:
-    """What an exception says; a user's class may fail at saying it."""
+    """The text of an exception; a user's class may fail to give one."""
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001 - the record's failure counts, whatever its text does
+    except Exception as broken:  # noqa: BLE001 - the record's failure counts, with or without its text
         return f"<str() of this exception failed: {full_name(type(broken))}>"
 
 
@@ -164,7 +164,7 @@ def exception_of(headers: Headers) -> str | None:
 
 
 def handler_of(headers: Headers) -> str | None:
-    """What failed, where the headers name it: those of Connect do."""
+    """The handler that failed, where the headers name it, as those of Connect do."""
     value = last(headers, f"{CONNECT}class.name")
     return None if value is None else value.decode(errors="replace")
 
@@ -213,13 +213,13 @@ def _kip1191(origin: Origin, failure: Failure, reader: Reader, attempts: int) ->
 
 
 def _texts(prefix: str, origin: Origin, more: dict[str, str]) -> list[tuple[str, bytes | None]]:
-    """What :func:`origin_of` reads, and more, as UTF-8."""
+    """The headers that :func:`origin_of` reads, and more, as UTF-8."""
     where = {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
     return [(f"{prefix}{name}", text.encode(errors="replace")) for name, text in (where | more).items()]
 
 
 def _only(headers: Headers, name: str) -> bytes | None:
-    """Value of the header with this name; None where there are several, of which the sender may have added one."""
+    """Value of the header with this name; None where there are several, as the sender may have added one."""
     values = [value for key, value in headers if key == name]
     return values[0] if len(values) == 1 else None
 

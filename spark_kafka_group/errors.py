@@ -130,7 +130,7 @@ class ProcessingError(GroupKafkaError):
 
 
 class HandlerStalledError(GroupKafkaError):
-    """What a record fails with whose handler did not return within stall_timeout_ms."""
+    """The failure of a record whose handler did not return within stall_timeout_ms."""
 
 
 class DataLossError(GroupKafkaError):
@@ -139,7 +139,7 @@ class DataLossError(GroupKafkaError):
     Attributes
     ----------
     condition
-        Spark's name for what happened, such as ``PARTITIONS_DELETED``.
+        Spark's name of the condition, for example ``PARTITIONS_DELETED``.
     """
 
     def __init__(self, condition: str, problem: str) -> None:

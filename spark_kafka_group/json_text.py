@@ -1,4 +1,4 @@
-"""JSON that users, files and other members of a group give: read, or a ValueError that says what is wrong with it."""
+"""JSON that users, files and other members of a group give: read, or a ValueError with the reason."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def excerpt(value: object) -> str:
 
 
 def shortened(text: str) -> str:
-    """`text`, cut in the middle where nobody would read all of it in an error."""
+    """`text`, cut in the middle where it is too long for an error."""
     return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN // 2]}...{text[-LONGEST_SHOWN // 2 :]}"
 
 
@@ -76,7 +76,7 @@ def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _is_deep(value: object) -> bool:
-    """Whether a value is nested so deeply that whoever walks through it, or shows it, may run out of stack."""
+    """Whether a value is nested so deeply that walking through it, or showing it, may exhaust the stack."""
     level = [value]
     for _ in range(DEEPEST):
         level = [inner for outer in level if isinstance(outer, dict | list) for inner in _inside(outer)]

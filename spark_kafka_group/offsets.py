@@ -101,7 +101,7 @@ def positions_to_json(positions: Positions) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class GroupOffset:
-    """What Spark keeps of one micro-batch: where it ends, and which member of the group planned it.
+    """Spark's offset of one micro-batch: its ends, and the member of the group that planned it.
 
     Attributes
     ----------
@@ -155,7 +155,7 @@ class GroupOffset:
 
     @classmethod
     def from_json(cls, obj: object) -> GroupOffset:
-        """Read what :meth:`to_json`, or Spark's kafka source, wrote.
+        """Read the JSON of :meth:`to_json`, or of Spark's kafka source.
 
         Raises
         ------
@@ -224,7 +224,7 @@ class GroupOffset:
 
 
 def _readable(group: dict[str, Any]) -> bool:
-    """Whether what is under ``@group`` has the keys and types of this format."""
+    """Whether the value under ``@group`` has the keys and types of this format."""
     ids = group.get("topics", {})
     return (
         set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "left", "version"}

@@ -47,7 +47,7 @@ OTHER_KINDS = {
 
 @dataclass(frozen=True)
 class OffsetCommitted:
-    """A committed offset; what the layout of its version does not have is None."""
+    """A committed offset; a field that its version does not have is None."""
 
     group: str
     tp: TopicPartition
@@ -115,7 +115,7 @@ class OtherRecord:
 
 @dataclass(frozen=True)
 class Undecodable:
-    """Bytes that are not what their kind and version say; the group is None when it is the key that is broken."""
+    """Bytes that do not fit their kind and version; the group is None when the key is damaged."""
 
     group: str | None
     problem: str
@@ -126,7 +126,7 @@ Entry = OffsetCommitted | OffsetRemoved | GroupGeneration | GroupRemoved | Other
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a member told the leader: topics, and from version 1 on what it owned before and in which generation."""
+    """A member's subscription: topics, and from version 1 on its earlier partitions and their generation."""
 
     version: int
     topics: tuple[str, ...]
@@ -247,7 +247,7 @@ def _member(version: int, values: _Bytes) -> Member:
 
 
 class _Bytes:
-    """Kafka's primitive types, read one after the other; ValueError for whatever the bytes cannot be."""
+    """Kafka's primitive types, read one after the other; ValueError for impossible bytes."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

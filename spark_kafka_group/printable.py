@@ -1,10 +1,10 @@
-"""How text of others is shown: anybody may name and note anything in Kafka, also what steers a terminal."""
+"""Shows text of other clients: names and metadata in Kafka may have characters that control a terminal."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    r"""`text` with escapes for what breaks a line, steers a terminal or turns text round: ``\x1b``, ``\n``."""
+    r"""`text` with escapes for characters that break a line, control a terminal or reverse text: ``\x1b``, ``\n``."""
     return text if text.isprintable() else "".join(map(_shown, text))
 
 

@@ -1,4 +1,4 @@
-"""Dead letters back to where they came from; this is the public name of ``processing.replay``."""
+"""Sends dead letters back to the topics they came from; this is the public name of ``processing.replay``."""
 
 from spark_kafka_group.processing.replay import REFUSED, WANTED, Letters, Wanted, send_back, survey
 

@@ -1,4 +1,4 @@
-"""Names of the topics that records go to when their handler failed: Spring's, so that its applications find them."""
+"""Names of the topics for records whose handler failed: Spring's, so that its applications read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection
 RETRY = re.compile(r"(?P<topic>.+)-retry-(?P<delay_ms>[1-9][0-9]*)")
 TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 INTERNAL = "__"
-"""With it begin the names of Kafka's own topics, such as ``__consumer_offsets``, and those of many a vendor."""
+"""Names of Kafka's own topics begin with it, for example ``__consumer_offsets``, and those of many vendors."""
 
 
 def is_topic_name(text: str) -> bool:
@@ -27,7 +27,7 @@ def retry_topic(topic: str, delay_ms: int) -> str:
 
 
 def dead_letter_topic(topic: str) -> str:
-    """Where a record of `topic` ends that nobody tries again: ``orders-dlt``."""
+    """The topic for records of `topic` without a further attempt: ``orders-dlt``."""
     return f"{topic}-dlt"
 
 

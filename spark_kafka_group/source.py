@@ -100,7 +100,7 @@ class PushDownReader(GroupKafkaReader):
         from spark_kafka_group.driver.filters import understood
 
         if self._options.reading.interceptors:
-            return filters  # they may change what filters look at
+            return filters  # they may change the columns of filters
         self._filters = filters
         return understood(filters)[1]
 
@@ -133,7 +133,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if isinstance(limit, ReadAllAvailable):  # trigger(once=True)'s too, whatever the options say
+        if isinstance(limit, ReadAllAvailable):  # trigger(once=True) passes it too
             return self._started().latest_offset(start)
         # Spark's Python API has no limit of both kinds, so the options are asked.
         most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
@@ -169,7 +169,7 @@ def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[
 
 @cache
 def _keep_imports() -> None:
-    """After each task Spark's worker looks for garbage in all there is; of what the first one imported, none is."""
+    """Spark's worker collects garbage after each task. The modules of the first task are never garbage."""
     gc.freeze()
 
 

@@ -1,4 +1,4 @@
-"""What programs for spark-submit share; this is the public name of ``tools.submit``."""
+"""Functions for programs that spark-submit runs; this is the public name of ``tools.submit``."""
 
 from spark_kafka_group.tools.submit import follow, options, parser, session
 

@@ -1,4 +1,4 @@
-"""What crosses to the executors for one Spark task."""
+"""The input of one Spark task, sent to an executor."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ WINDOW_S = 30.0
 
 @dataclass(frozen=True)
 class Window:
-    """What fell into `WINDOW_S` seconds."""
+    """Durations within `WINDOW_S` seconds."""
 
     since_s: float
     count: int = 0

@@ -14,11 +14,11 @@ CLASS = re.compile(r"(?=.{1,1000}\Z)[\w-]+(\.[\w-]+)*:\w+", re.DOTALL)
 
 
 class Terminated(SystemExit):
-    """Raised in whatever runs in Spark's reader process when Spark ends it; another SystemExit is the user's own."""
+    """Raised in Spark's reader process when Spark ends it; another SystemExit is the user's own."""
 
 
 PASSED_ON = (KeyboardInterrupt, Terminated)
-"""What is no error of the user's code, whatever it interrupts there."""
+"""Exceptions that are no errors of the user's code, also when they interrupt it."""
 
 
 def load_class(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:

@@ -1,6 +1,6 @@
 """How many partitions of each topic each member gets: as even as can be, then with as few moves as can be.
 
-Partitions of one topic are alike here, but for who owned them: what matters is how many a member gets, and how many of
+Partitions of one topic differ here only by their owner: what counts is how many a member gets, and how many of
 those it keeps. That makes it a flow from topics to members. Its cost grows with the square of a member's load, and
 a little with each partition that moves. A flow is the cheapest when no cycle of exchanges makes it cheaper, so such
 cycles are looked for until there is none. The loads are then the most even there are, by every measure of evenness, and
@@ -28,7 +28,7 @@ def balanced(sizes: Mapping[str, int], subscribers: Mapping[str, Sequence[str]],
     subscribers
         Member ids of each topic, at least one. Their order, and that of the topics, decides between equals.
     owned
-        How many partitions of the topic each subscriber owned; those that nobody owned are in no count.
+        How many partitions of the topic each subscriber owned; partitions without an owner are in no count.
     """
     shares = _Shares(sizes, subscribers, owned)
     while shares.even_out_two():
@@ -39,7 +39,7 @@ def balanced(sizes: Mapping[str, int], subscribers: Mapping[str, Sequence[str]],
 
 
 class _Shares:
-    """Counts while they change, and each member's load. Everybody begins with what it owned."""
+    """Counts while they change, and each member's load. Each member begins with its own partitions."""
 
     def __init__(self, sizes: Mapping[str, int], subscribers: Mapping[str, Sequence[str]], owned: Counts) -> None:
         self._owned: Counts = {t: {m: owned.get(t, {}).get(m, 0) for m in subscribers[t]} for t in subscribers}
@@ -54,7 +54,7 @@ class _Shares:
             self._deal(topic, sizes[topic] - sum(self.counts[topic].values()))
 
     def _deal(self, topic: str, count: int) -> None:
-        """Give what nobody owned to whoever has least."""
+        """Give the partitions without an owner to the members with the fewest."""
         least = [(self._loads[member], index, member) for index, member in enumerate(self.counts[topic])]
         heapq.heapify(least)
         for _ in range(count):

@@ -64,7 +64,7 @@ def built_in(named: str) -> BuiltIn | None:
 
 
 def claims_of(strategy: str) -> Claims:
-    """Where members name what they own under a strategy, by its name in the group protocol."""
+    """Where members name their partitions under a strategy, by its name in the group protocol."""
     return BY_NAME[strategy].claims if strategy in BY_NAME else Claims.NONE
 
 

@@ -1,4 +1,4 @@
-"""What members say they own, and who is believed."""
+"""The partitions that members claim to own, and which claims count."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from spark_kafka_group.offsets import TopicPartition
 def holders(members: Iterable[GroupMember]) -> dict[TopicPartition, str | None]:
     """The member that holds each claimed partition; None where two claim it in one generation.
 
-    A member that missed a rebalance still claims what others have got since, so the highest generation is believed.
-    Two claims in one generation cannot both be true, and nobody knows which one is.
+    A member that missed a rebalance still claims partitions that others have got since, so the highest generation
+    counts. Of two claims in one generation at most one is true, and it is unknown which.
     """
     latest: dict[TopicPartition, int] = {}
     held: dict[TopicPartition, str | None] = {}

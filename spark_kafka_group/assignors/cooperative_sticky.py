@@ -1,4 +1,5 @@
-"""Strategy ``cooperative-sticky``: as ``sticky``, but nobody gets what another member still has (KIP-429)."""
+"""Strategy ``cooperative-sticky``: as ``sticky``, but no member gets a partition that another one still has
+(KIP-429)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class CooperativeSticky:
     ) -> dict[str, list[TopicPartition]]:
         """The sticky assignment without the partitions that are to move from a member that claims them.
 
-        That member sees that they are gone, gives them up and rejoins; in that round nobody claims them.
+        That member sees that they are gone, gives them up and rejoins; in that round no member claims them.
         """
         held = holders(members)
         return {

@@ -9,7 +9,7 @@ Arc = tuple[int, int, int]
 
 
 def negative_cycle(nodes: int, arcs: Sequence[Arc]) -> list[int] | None:
-    """The nodes of a cycle whose costs add up to less than nothing, in order; None if there is no such cycle."""
+    """The nodes of a cycle whose costs add up to less than 0, in order; None if there is none."""
     cost = [0] * nodes
     came_from: list[int | None] = [None] * nodes
     changed = True
@@ -20,7 +20,7 @@ def negative_cycle(nodes: int, arcs: Sequence[Arc]) -> list[int] | None:
                 cost[head] = cost[tail] + price
                 came_from[head] = tail
                 changed = True
-        # A cycle among the predecessors is one of negative cost; looked for each round, it is mostly found early.
+        # A cycle among the predecessors is one of negative cost; a check in each round mostly ends early.
         found = _cycle(came_from) if changed else None
         if found:
             return found

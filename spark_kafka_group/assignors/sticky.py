@@ -1,4 +1,5 @@
-"""Strategy ``sticky``: as even as can be, and of all such assignments one that moves the fewest partitions (KIP-54)."""
+"""Strategy ``sticky``: as even as possible, and of all even assignments one that moves the fewest partitions
+(KIP-54)."""
 
 from __future__ import annotations
 
@@ -12,14 +13,14 @@ from spark_kafka_group.offsets import TopicPartition
 
 
 class Sticky:
-    """What Kafka's ``StickyAssignor`` promises. Where that one stops at a good assignment, this one finds the best."""
+    """Kafka's ``StickyAssignor``, but with the best assignment where that one stops at a good one."""
 
     name = "sticky"
 
     def assign(
         self, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
     ) -> dict[str, list[TopicPartition]]:
-        """Members keep what they validly claim, as far as evenness lets them."""
+        """Members keep their valid claims, as far as evenness permits."""
         subscribers = {t: [m.member_id for m in found] for t, found in by_topic(members, partitions).items()}
         owned, free = _owned(subscribers, partitions, holders(members))
         counts = balanced(
@@ -39,7 +40,7 @@ def _owned(
     partitions: Mapping[str, Collection[int]],
     held: Mapping[TopicPartition, str | None],
 ) -> tuple[dict[str, dict[str, list[int]]], dict[str, list[int]]]:
-    """Partition numbers of each topic that each subscriber may keep, and those that are anybody's."""
+    """Partition numbers of each topic that each subscriber may keep, and those without an owner."""
     owned: dict[str, dict[str, list[int]]] = {topic: {m: [] for m in subscribers[topic]} for topic in subscribers}
     free: dict[str, list[int]] = {topic: [] for topic in subscribers}
     for topic, of_members in owned.items():
@@ -51,7 +52,8 @@ def _owned(
 
 
 def _dealt(owned: Mapping[str, list[int]], free: list[int], wanted: Mapping[str, int]) -> dict[str, list[int]]:
-    """Partitions of one topic, as many as wanted to each: first its own, then what is free or others give up."""
+    """Partitions of one topic, as many as wanted to each: first its own, then free ones and those that others give
+    up."""
     kept = {member: numbers[: wanted[member]] for member, numbers in owned.items()}
     given_up = [number for member, numbers in owned.items() for number in numbers[wanted[member] :]]
     rest = iter(sorted(free + given_up))

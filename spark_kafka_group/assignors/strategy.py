@@ -1,4 +1,4 @@
-"""What a strategy is given, and what it is."""
+"""The interface of an assignment strategy, and its input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ class GroupMember:
     Attributes
     ----------
     owned, generation
-        Partitions it says it owned, and the generation in which it got them; told under the sticky strategies only.
+        Partitions it claims to own, and the generation in which it got them; members send them under sticky strategies
+        only.
     """
 
     member_id: str

@@ -1,4 +1,4 @@
-"""Who subscribes to what, in the order in which Kafka deals."""
+"""Subscribers of topics, in the order in which Kafka assigns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch read that commits: the group moves on when, and only when, the work on its rows ended well."""
+"""A batch read that commits its end offsets if, and only if, the work on its rows succeeds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class GroupBatch:
     df
         The records; every action on it reads the same ones.
     ranges
-        What it reads of each partition this member owns, empty ranges included.
+        The ranges of this member's partitions, empty ranges included.
     generation
         Generation of the group it reads, and will commit, under.
     """
@@ -93,14 +93,14 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         check_named(parsed, client.partitions(parsed.reading.subscription))
         client.subscribe(parsed.reading.subscription)
         generation = client.join_first(client.join)
-        # Where it starts and what it commits is what others in the group go on from.
+        # Other members go on from this batch's start and commits.
         others = () if starting(parsed).group else others_in_group(client, generation, parsed.group.instance_id)
         committed = client.committed(generation.assignment) if starting(parsed).group or others else {}
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
         yield GroupBatch(_rows(spark, options, parsed, ranges), tuple(ranges), generation.id)
-        # With latest, where nothing was read is where the next batch has to begin, or none would ever begin.
+        # With latest the next batch has to begin at the ends of empty ranges too, or no batch would ever read a record.
         ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.reading.auto_offset_reset == "latest"}
         if ends:
             _commit(client, ends, epochs, group_id, generation.id, hooks)
@@ -126,8 +126,8 @@ def _checked(options: Options) -> str:
         raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
     if options.reading.push_down_predicate:
         raise OptionError(
-            "pushDownPredicate is not for group_batch: Spark may reuse what one action's filters narrowed in the next, "
-            "which would then miss records that are committed all the same"
+            "pushDownPredicate is not for group_batch: Spark may reuse the ranges that one action's filters "
+            "narrowed for the next action, which would then miss records that are committed all the same"
         )
     return options.group.id
 

@@ -1,4 +1,4 @@
-"""A batch read of the rows that pass a condition, which reads little more than these."""
+"""A batch read of the rows that pass a condition. It reads few other rows."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ FILTER_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 OWN_ERRORS = "spark_kafka_group.errors."
 
 _planning = threading.Lock()
-"""Held while Spark's setting, which is one for all threads of a session, is not the user's."""
+"""Held while this module overrides a setting of the session, which all its threads share."""
 
 
 def read_where(spark: SparkSession, options: Mapping[str, str], condition: str | Column) -> DataFrame:
-    """What ``spark.read.format("groupkafka").options(**options).load().where(condition)`` gives, read in less time.
+    """As ``spark.read.format("groupkafka").options(**options).load().where(condition)``, in less time.
 
     Comparisons of ``topic``, ``partition`` and ``offset`` with constants, and lower bounds of ``timestamp``, decide
     which offsets are read::
 
         read_where(spark, options, "topic = 'orders' and timestamp >= current_timestamp() - interval 10 seconds")
 
-    They are looked up once, now: every action on the DataFrame, and on others made of it, reads the same ones.
+    The offsets are looked up once, now: every action on the DataFrame, and on DataFrames made of it, reads the same.
 
     Parameters
     ----------
     options
         Those of a batch read.
     condition
-        As of ``DataFrame.where``; whatever is in it that cannot narrow what is read is evaluated on the rows.
+        As of ``DataFrame.where``. Spark evaluates the parts that cannot narrow the read on the rows.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
     """
     parsed = Options.parse(options)
     check_for_batch(parsed)
-    # Spark keeps what was narrowed for one query with the DataFrame that load() made, and gives it to the next one. So
-    # nobody gets a DataFrame that is narrowed by Spark itself.
+    # Spark keeps the narrowed ranges of one query with the DataFrame that load() made, and reuses them for the next
+    # query. So callers never get a DataFrame that Spark itself has narrowed.
     kept = {name: value for name, value in options.items() if name.lower() != "pushdownpredicate"}
     ranges = _planned_ranges(spark, kept, condition) if _can_tell(spark, parsed) else None
     if ranges is not None:
@@ -65,9 +65,9 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
 
 
 def _can_tell(spark: SparkSession, options: Options) -> bool:
-    """Whether Spark's plan for a condition is to be seen, and the condition is about what was read."""
+    """Whether Spark shows its plan for a condition, and the condition is about the records as they were read."""
     if options.reading.interceptors:
-        log.info("everything is read: interceptors may change what the condition looks at")
+        log.info("everything is read: interceptors may change the columns of the condition")
     elif not hasattr(spark, "_jsparkSession"):
         log.info("everything is read: Spark Connect does not show how a query is planned")
     else:
@@ -78,7 +78,7 @@ def _can_tell(spark: SparkSession, options: Options) -> bool:
 def _planned_ranges(
     spark: SparkSession, options: Mapping[str, str], condition: str | Column
 ) -> list[OffsetRange] | None:
-    """What Spark plans to read for `condition`; None where its plan does not tell."""
+    """The ranges that Spark plans to read for `condition`; None where its plan does not show them."""
     from pyspark.errors import AnalysisException
 
     read = spark.read.format("groupkafka").options(**options, pushDownPredicate="true")

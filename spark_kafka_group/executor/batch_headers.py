@@ -1,4 +1,4 @@
-"""Record batches by their headers, as far as these can be believed: where one ends, and what follows it."""
+"""Record batches by their headers, as far as these are plausible: where one ends, and the next one begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafka_group.offsets import TopicPartition
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
 _OFFSET = Struct(">q")
 _MAGIC_2 = b"\x02"
-_LENGTH_END = 12  # bytes before what the length counts
+_LENGTH_END = 12  # bytes before those that the length counts
 _MIN_LENGTH = {0: 14, 1: 22, 2: 49}
 _CONTROL_AT, _CONTROL_BIT = 22, 0b100000
 HEADER_BYTES = 61
@@ -69,7 +69,7 @@ def hidden(
 ) -> bool:
     """Whether bytes between two others may be an undamaged record batch with offsets from `first` on.
 
-    They may as well be part of a value. So that is no reason to read them, but one not to leave them out unasked.
+    They may be part of a value too. So this is no reason to read them, but a reason to ask before leaving them out.
     """
     between = bytes(records[position:target])
     magic_at = _FRAME.size
@@ -106,7 +106,7 @@ def impossible(scan: Scan, tp: TopicPartition, records: memoryview, position: in
 def ends_there(scan: Scan, tp: TopicPartition, records: memoryview, batch: Frame, largest: int) -> bool:
     """Whether `batch`, which cannot be read, ends where its header says: the next one is there, with the next offset.
 
-    As long as that is not so, what the header says of its length and its last offset is doubted.
+    Otherwise its length and its last offset in the header may be damaged.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def leading_to(
 ) -> Frame | None:
     """The first record batch behind byte `position` from which one header leads to the next, up to byte `target`.
 
-    That a record batch begins at `target` is known, so this is no accident: bytes in a record that look like a record
-    batch, as in a dead-letter topic, are not followed by one.
+    A record batch is known to begin at `target`, so the link is no accident: bytes of a value that look like a record
+    batch, as in a dead-letter topic, do not lead to one.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Partitions whose leaders are of other epochs than records were planned under, and send none (KIP-320).
+"""Partitions whose leaders have another epoch than the planned one, and so send no records (KIP-320).
 
 A leader of a later epoch says where the planned one ends in its log. One of an earlier epoch is elected first, or its
 broker does not know yet that another was. If neither changes, the topic was deleted and made again, and the log is
@@ -17,12 +17,12 @@ from spark_kafka_group.wire.reactions import Reaction
 
 
 class Elected(NamedTuple):
-    """What a partition's leader says.
+    """A leader's answer about the planned epoch.
 
     Attributes
     ----------
     planned
-        The epoch that records were planned under.
+        The epoch under which the records were planned.
     current
         The leader's own, or -1.
     end
@@ -36,7 +36,7 @@ class Elected(NamedTuple):
 
     @property
     def replaced(self) -> bool:
-        """Whether the log is another one than that of the planned epoch, which the leader has never heard of."""
+        """Whether the topic was recreated: the leader does not know the planned epoch."""
         return 0 <= self.current < self.planned and self.end is None
 
 
@@ -46,9 +46,9 @@ class Elections:
     Parameters
     ----------
     epochs
-        That records were planned under.
+        Under which the records were planned.
     doubted_for_s
-        How long leaders of earlier epochs are not believed.
+        How long a leader of an earlier epoch may be one that a broker does not know to be replaced.
     """
 
     def __init__(
@@ -66,7 +66,8 @@ class Elections:
         self._ask: set[TopicPartition] = set()
 
     def answered(self, tp: TopicPartition, reaction: Reaction | None) -> None:
-        """A leader has answered a request for records of a planned epoch, if with an error, with one to be met so."""
+        """A leader has answered a request for records of a planned epoch; `reaction` is that to its error, if it sent
+        one."""
         if reaction is not Reaction.LEADS_EARLIER:
             if self._ahead_since:
                 self._ahead_since.pop(tp, None)
@@ -76,11 +77,11 @@ class Elections:
             self._ask.add(tp)
 
     def unreached(self, tp: TopicPartition) -> None:
-        """A leader has not answered: what it said before is no longer for how long it has said so."""
+        """A leader has not answered, so its earlier answers count no longer."""
         self._ahead_since.pop(tp, None)
 
-    def told(self) -> list[Elected]:
-        """What leaders say that had to be asked; all at a time, as a broker that goes leaves many to others.
+    def ask_leaders(self) -> list[Elected]:
+        """Ask the leaders with other epochs, all in one round: a broker that leaves has many successors.
 
         Raises
         ------
@@ -90,5 +91,5 @@ class Elections:
             return []
         asked = {tp: self._epochs[tp] for tp in sorted(self._ask)}
         self._ask.clear()
-        found = self._brokers.epoch_ends(asked)
-        return [Elected(tp, asked[tp], current, end) for tp, (end, current) in found.items()]
+        ends = self._brokers.epoch_ends(asked)
+        return [Elected(tp, asked[tp], current, end) for tp, (end, current) in ends.items()]

@@ -31,17 +31,17 @@ from spark_kafka_group.wire.task_outage import Outage, outlived
 log = logging.getLogger(__name__)
 
 DELETED_AFTER_S = 5.0
-"""A partition missing for so long is gone, or for as long as reading may stall if that is less."""
+"""A partition that is missing for this long is gone; for less where reading may stall for less."""
 SILENT_AFTER_S = 3.0
-"""When a broker has sent neither records nor an error for this long, though the log goes on, damage is looked for;
-again after twice as long, and so on."""
+"""After this long without records or an error, though the log goes on, the caller looks for damage. The next time comes
+after twice as long."""
 SILENCE = (
     "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
     "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
 )
 
 _LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8  # within a record batch; what it counts follows
+_LENGTH_AT = 8  # within a record batch; the bytes that it counts follow
 
 
 class Chunk(NamedTuple):
@@ -57,7 +57,8 @@ class Chunk(NamedTuple):
     aborted: tuple[tuple[int, int], ...] = ()
     """Producer id and first offset of each transaction in them that was aborted."""
     problem: str | None = None
-    """Why what follows these record batches cannot be read; the partition is not read on unless the caller says so."""
+    """Why the bytes behind these record batches cannot be read; reading the partition ends unless the caller goes
+    on."""
     silent: bool = False
     """Whether the broker sends neither records nor an error, though the log goes on. That is no sign of damage; the
     caller may look for one (:meth:`Fetcher.go_on`), or else waits (:meth:`Fetcher.wait_on`)."""
@@ -97,7 +98,7 @@ class Fetcher:
         self._scan = scan
         self._largest = largest
         self._positions = {r.tp: r.start for r in ranges if r.size > 0}
-        self._starts: dict[TopicPartition, int] = {}  # of which rows are wanted, where that is not the position
+        self._starts: dict[TopicPartition, int] = {}  # first wanted offsets, where they are not the positions
         self._ends = {r.tp: r.end for r in ranges}
         self._epochs = dict(epochs)
         self._leaders: dict[TopicPartition, int] = {}
@@ -133,7 +134,7 @@ class Fetcher:
                 for chunk in self._next_response():
                     yield chunk
                     if not chunk.silent:
-                        self._last_progress = self._clock()  # what the caller took is not the brokers' time
+                        self._last_progress = self._clock()  # the caller's time is not the brokers'
                 if self._error is not None:
                     raise self._error
         finally:
@@ -145,15 +146,14 @@ class Fetcher:
         return MappingProxyType(self._epochs)
 
     def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
-        """Read a partition on from another position than the chunks handed out so far led to.
+        """Go on with a partition at another position than behind its chunks so far.
 
         Parameters
         ----------
         position
             Offset to ask for.
         start
-            Offset of the first row that is wanted of what the broker then sends; from the end of the partition's range
-            on nothing more is read.
+            Offset of the first wanted row from there on; from the end of the partition's range on no more is read.
         """
         self._positions.pop(tp, None)
         self._starts.pop(tp, None)
@@ -163,7 +163,7 @@ class Fetcher:
         self._last_progress = self._clock()
 
     def wait_on(self, chunk: Chunk) -> None:
-        """Ask again for what a broker is silent about.
+        """Ask again for an offset about which a broker is silent.
 
         Raises
         ------
@@ -287,7 +287,7 @@ class Fetcher:
         return chunks, refused
 
     def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
-        """What is to be handed out of a partition's part of a response; and whether it had an error that may pass."""
+        """The chunk of a partition's part of a response; and whether the part has an error that may pass."""
         tp, error = fetched.tp, fetched.error
         if tp in self._epochs:
             self._elections.answered(tp, None if error is None else error.reaction)
@@ -302,7 +302,7 @@ class Fetcher:
         return None, False
 
     def _advance(self, fetched: FetchedPartition) -> Chunk:
-        """Move the position past the fetched batches; the partition goes to the end of the queue (fairness)."""
+        """Move the position past the fetched batches. The partition goes to the end of the queue, for fairness."""
         tp, records = fetched.tp, fetched.records
         position, end = self._positions.pop(tp), self._ends[tp]
         start = self._starts.pop(tp, position)
@@ -310,7 +310,7 @@ class Fetcher:
         try:
             size, next_offset = self._scan(tp.topic, tp.partition, records)
         except CorruptRecordError as error:
-            # What is before it can be read all the same; the decoder tells what is wrong, and at which offset.
+            # The batches before it can be read. The decoder raises the error with its offset.
             return Chunk(tp, position, start, end, records, fetched.aborted, error.problem)
         if next_offset > fetched.high_watermark:
             beyond = self._beyond_log(fetched, end)
@@ -386,7 +386,7 @@ class Fetcher:
             )  # fmt: skip
 
     def _refused(self, tp: TopicPartition, error: FetchError) -> tuple[Chunk | None, bool]:
-        """As :meth:`_taken`, of a partition of which the broker sends nothing."""
+        """As :meth:`_taken`, of a part with an error."""
         match error.reaction:
             case Reaction.DAMAGED:
                 return self._unreadable(tp, f"the broker cannot read its own log there ({error})"), False
@@ -417,15 +417,15 @@ class Fetcher:
         return False
 
     def _compare_logs(self) -> None:
-        """Where leaders of other epochs were elected: whether their logs still have what was planned comes first."""
+        """Check first whether the logs of leaders with other epochs still have the planned records."""
         try:
-            told = self._elections.told()
+            answers = self._elections.ask_leaders()
         except LASTING:
             raise
         except BrokerError as error:
             self._last_problem = str(error)
             return
-        for elected in told:
+        for elected in answers:
             if elected.tp not in self._positions:
                 continue
             if elected.replaced:
@@ -435,10 +435,10 @@ class Fetcher:
                     f"{elected.current}: the log is another one",
                 )  # fmt: skip
             elif elected.current < 0 or elected.current > elected.planned:
-                self._led_anew(elected)
+                self._follow_later_leader(elected)
 
-    def _led_anew(self, elected: Elected) -> None:
-        """Read on from the log of a later leader, as far as it has what was planned."""
+    def _follow_later_leader(self, elected: Elected) -> None:
+        """Read on from the log of a later leader, as far as it has the planned records."""
         tp, end = elected.tp, elected.end
         self._epochs[tp] = elected.current
         if end is None or end >= self._ends[tp]:
@@ -461,7 +461,7 @@ class Fetcher:
         self._refresh = True
 
     def _lost(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
-        """Records of this task are gone: an error, or on with what is there, as failOnDataLoss says."""
+        """Records of this task are gone: raise, or go on with the remaining ones, as failOnDataLoss says."""
         position, end = self._positions[tp], self._ends[tp]
         go_on_at = min(go_on_at, end)
         cause = "retention, or the topic was deleted"
@@ -470,7 +470,7 @@ class Fetcher:
             self._positions[tp] = go_on_at
         else:
             del self._positions[tp]
-        self._last_progress = self._clock()  # what is left, if anything, has not been waited for
+        self._last_progress = self._clock()  # the remaining records have not been waited for
 
     def _report(
         self, tp: TopicPartition, condition: str, problem: str, cause: str, first: int, after: int | None = None
@@ -501,12 +501,12 @@ class Fetcher:
         """Wait for leaders: as long as brokers are away, or, if they answer, as for records."""
         if not tps:
             return
-        told = f"{where}{problem}"
+        message = f"{where}{problem}"
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
-            self._wait(told)
+            self._wait(message)
             return
-        self._last_problem = told
-        for tp in tps:  # what a leader said before it went is no longer for how long it has said so
+        self._last_problem = message
+        for tp in tps:  # the answers of a leader before the outage count no longer
             for since in (self._missing_since, self._ends_since, self._silent_since):
                 since.pop(tp, None)
             self._elections.unreached(tp)

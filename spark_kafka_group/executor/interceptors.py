@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def consumed(batches: Iterable[pa.RecordBatch], named: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """`batches` as the interceptors give them back, called in the order of their names.
+    """The results of the interceptors for `batches`, called in the order of their names.
 
     Raises
     ------

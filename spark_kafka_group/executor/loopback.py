@@ -19,9 +19,9 @@ _OPEN_FILES = Path("/proc/self/fd")
 
 
 def acknowledge_at_once() -> None:
-    """Acknowledge what Spark has sent so far, and send without delay; called when a task's reader has been unpickled.
+    """Acknowledge Spark's bytes so far, and send without delay. Called when a task's reader is unpickled.
 
-    The rest of the task can then follow. Linux only; elsewhere, and where there is no such connection, nothing happens.
+    The rest of the task can then follow. Works on Linux, where Spark connects by TCP, and does nothing elsewhere.
     """
     for descriptor in _spark_connections(os.getpid()):
         with suppress(OSError), _borrowed(descriptor) as connection:
@@ -49,7 +49,7 @@ def _spark_connections(pid: int) -> tuple[int, ...]:
 
 @contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """The socket of a descriptor that is somebody else's, and stays as it is; OSError when it is no socket."""
+    """The socket of a descriptor that Spark owns; detached afterwards. OSError when it is no socket."""
     blocking = os.get_blocking(descriptor)
     borrowed = socket.socket(fileno=descriptor)
     try:

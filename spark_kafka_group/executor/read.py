@@ -28,13 +28,13 @@ ARROW_BATCH_BYTES = 4 * 1024 * 1024
 
 
 def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
-    """Records of the task's ranges, as interceptors left them; small partitions share a RecordBatch.
+    """Records of the task's ranges after the interceptors; small partitions share a RecordBatch.
 
     Parameters
     ----------
     outlives
-        Whether brokers that are away are waited for, as streams do, up to maxBrokerOutage if that is set; else up to
-        kafkaConsumer.pollTimeoutMs.
+        Whether the task waits for brokers that are away, as streams do, up to maxBrokerOutage if that is set; else up
+        to kafkaConsumer.pollTimeoutMs.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[p
     BrokerError, InterceptorError
     """
     brokers = brokers_for(options)
-    brokers.speak(not outlives)  # who waits says it for itself
+    brokers.speak(not outlives)  # a task that waits warns of outages itself
     batches = records(task, options, brokers, outage=Outage(options, brokers) if outlives else None)
     return consumed(batches, options.reading.interceptors) if options.reading.interceptors else batches
 
@@ -61,7 +61,7 @@ def records(
     Parameters
     ----------
     others
-        Makes connections of their own for whoever looks for a way on after a record batch that cannot be read.
+        Makes connections for the search behind a record batch that cannot be read.
     outage
         Waits for brokers that are away; None where that is an error once reading stalls.
     """

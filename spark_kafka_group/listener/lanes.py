@@ -1,4 +1,4 @@
-"""Jobs that are due at some time: those of one lane one after the other, those of different lanes at once."""
+"""Jobs with a due time: those of one lane run one after the other, lanes run at once."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Lanes(Generic[K, V]):
         self._name = name
         self._changed = threading.Condition()
         # Below: under that lock.
-        self._waiting: dict[K, tuple[float, V]] = {}  # when due, what
+        self._waiting: dict[K, tuple[float, V]] = {}  # when due, and the job
         self._running: dict[K, V] = {}
         self._threads: dict[K, threading.Thread] = {}
         self._closed = False
 
     def put(self, key: K, job: V, after_s: float) -> None:
-        """Have `job` run so much later, in place of the one that waits in this lane."""
+        """Run `job` after `after_s`, in place of the job that waits in this lane."""
         with self._changed:
             if self._closed:
                 return
@@ -46,19 +46,19 @@ class Lanes(Generic[K, V]):
             self._changed.notify_all()
 
     def hurry(self, which: Callable[[K], bool]) -> None:
-        """What waits in these lanes is due now."""
+        """Make the waiting jobs of these lanes due now."""
         with self._changed:
             self._waiting |= {key: (NOW, job) for key, (_, job) in self._waiting.items() if which(key)}
             self._changed.notify_all()
 
     def settle(self, timeout_s: float) -> list[V]:
-        """Wait until nothing runs and nothing has been hurried that still waits; returns those that are left."""
+        """Wait until running and hurried jobs have ended; returns those that have not."""
         with self._changed:
             self._changed.wait_for(lambda: not self._unsettled(), timeout_s)
             return self._unsettled()
 
     def close(self, timeout_s: float) -> None:
-        """Run nothing any more, and wait for what runs. Harmless when repeated."""
+        """Run no more jobs, and wait for the running ones. Harmless when repeated."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""Commits of batches of which Spark tells the user's process earlier than the source, and numbers of its queries.
+"""Commits of batches as soon as Spark's listeners hear of them, before the source does; and numbers of queries.
 
 Spark tells a source that batch N has succeeded when it asks for batch N+1: at the next trigger. It posts a
 QueryProgressEvent about batch N as soon as the batch is in its commit log, and a QueryTerminatedEvent after the last of
@@ -55,7 +55,7 @@ class GroupKafkaListener(StreamingQueryListener):
             query = writer.trigger(once=True).start()
             query.awaitTermination()
 
-    Spark's events arrive some time after what they tell of: leaving the block waits for them. In a program that runs
+    Spark's events arrive some time after their batches: leaving the block waits for them. In a program that runs
     on, ``listener = GroupKafkaListener(spark).attach()`` and, at its end, ``listener.close()``.
 
     A failure to commit is a warning in the log, and never an error of the query: the source commits at its next trigger
@@ -120,7 +120,7 @@ class GroupKafkaListener(StreamingQueryListener):
         # Below: under that lock.
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
-        self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, what a RecordProcessor did
+        self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, the numbers of a RecordProcessor
         self._closed = False
         self._commits = Commits(self._changed, self._runs, after_ms / 1000, self._export)
 
@@ -157,7 +157,7 @@ class GroupKafkaListener(StreamingQueryListener):
         -------
         dict
             Of each query its groupkafka sources, in the order of ``sources`` in its progress. The numbers are those of
-            the query's last trigger that Spark told of: of every micro-batch, and while there is no data every ten
+            the query's last trigger that Spark has reported: of every micro-batch, and while there is no data every ten
             seconds (``spark.sql.streaming.noDataProgressEventInterval``). Ages are as of now.
         """
         now_ms = time.time() * 1000
@@ -179,7 +179,7 @@ class GroupKafkaListener(StreamingQueryListener):
         self.close()
 
     def flush(self, timeout_s: float = CLOSE_WITHIN_S) -> bool:
-        """Commit now what is known, and everything of queries that have ended.
+        """Commit all waiting batches now, and those of queries that have ended.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class GroupKafkaListener(StreamingQueryListener):
         return not self._unflushed(timeout_s)
 
     def _unflushed(self, timeout_s: float) -> list[str]:
-        """As :meth:`flush`; returns what could not be done in time, as text."""
+        """As :meth:`flush`; returns texts about the commits that were not done in time."""
         deadline = time.monotonic() + timeout_s
         with self._changed:
             seen = set(self._runs)
@@ -261,7 +261,7 @@ class GroupKafkaListener(StreamingQueryListener):
             self._note(progress, source, own)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Without new data Spark tells of progress nowhere but in the query itself."""
+        """Without new data Spark shows progress only in the query itself."""
         try:
             query = self._session.streams.get(str(event.id))
             progress = None if query is None else query.lastProgress

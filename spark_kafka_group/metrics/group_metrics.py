@@ -14,7 +14,7 @@ from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_from_
 
 GAUGE, COUNTER = "gauge", "counter"
 OBSERVED = "processing"
-"""Name of what handlers did in a micro-batch, in ``observedMetrics`` of its progress."""
+"""Name of the handlers' numbers of a micro-batch, in ``observedMetrics`` of its progress."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Metric:
     unit, doc
         For people.
     key
-        Where the progress has it, or what it is worked out from.
+        Its key in the progress, or the key that it is computed from.
     """
 
     name: str
@@ -209,7 +209,7 @@ METRICS = (
         "timestampMs",
     ),
 )
-"""What there is of a query; what handlers did is in ``observedMetrics["processing"]`` of its progress."""
+"""The numbers of a query; those of handlers are in ``observedMetrics["processing"]`` of its progress."""
 
 HANDLED = frozenset(("done", "retried", "dead", "triesAgain", "stalled", "mostInFlight", "oldestCellMs", "latencyMs"))
 """Keys of those that only queries of a RecordProcessor have."""
@@ -234,7 +234,7 @@ PARTITION_METRICS = (
     ),
     Metric("log-end-offset", GAUGE, "offset", "The end of the log, as last looked up.", "latestOffset"),
 )
-"""What there is of each of its partitions."""
+"""The numbers of each of its partitions."""
 
 
 @dataclass(frozen=True)
@@ -264,9 +264,9 @@ class GroupMetrics:
     query
         The query's name, or its id if it has none.
     group, member, role, strategy
-        Of the consumer group; empty where the query's progress has not told yet, as after a replayed batch.
+        Of the consumer group; empty where the progress does not have it yet, as after a replayed batch.
     values
-        Numbers by the names of :data:`METRICS`; None is what is not known, or has not happened (lately).
+        Numbers by the names of :data:`METRICS`; None is unknown, or has not happened (lately).
     partitions
         Numbers by the names of :data:`PARTITION_METRICS`, of each assigned partition.
     """
@@ -285,12 +285,12 @@ class GroupMetrics:
 
 
 def handled(before: Mapping[str, float | None], observed: Mapping[str, Any]) -> dict[str, float | None]:
-    """What handlers of a query did, by metric, after another micro-batch.
+    """The numbers of a query's handlers, by metric, after another micro-batch.
 
     Parameters
     ----------
     before
-        What this gave for the micro-batch before; empty before the first.
+        The result for the micro-batch before; empty before the first.
     observed
         ``observedMetrics["processing"]``, whose values are None when the micro-batch had no records.
     """
@@ -316,11 +316,11 @@ def metrics_of(
     Parameters
     ----------
     latest
-        What the query's last progress has for the source under ``latestOffset``; empty if it has nothing.
+        The source's ``latestOffset`` in the query's last progress; empty if it has none.
     listeners
-        What the listener has committed since that source began.
+        The listener's commits since that source began.
     handlers
-        What :func:`handled` gave for the query's last micro-batch.
+        The result of :func:`handled` for the query's last micro-batch.
     """
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)

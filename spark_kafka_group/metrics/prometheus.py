@@ -36,7 +36,7 @@ def prometheus_name(name: str) -> str:
 
 
 class Exporter:
-    """Shows what it is told, and how many commits the listener made, from :meth:`start` to :meth:`close`.
+    """Shows numbers of queries, and the listener's commits, from :meth:`start` to :meth:`close`.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Exporter:
     Raises
     ------
     ImportError
-        With what to do, when prometheus_client is not there.
+        With advice, when prometheus_client is not installed.
     ValueError
         When the port cannot be one.
     """

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 MOST_CONNECTIONS = 16
 """Open at a time. One more, and the oldest ends: clients that open connections and ask nothing keep no scrape away."""
 CONNECTION_S = 10.0
-"""How long a connection lasts, whatever goes on in it. A scrape that takes longer has timed out in Prometheus."""
+"""The longest life of a connection. A scrape that takes longer has timed out in Prometheus."""
 LOOK_EVERY_S = 0.2
 
 
@@ -80,7 +80,7 @@ class ScrapedPort(TCPServer):
         while self._open:
             self._end(next(iter(self._open)))
 
-    # What TCPServer calls, in the serving thread
+    # Called by TCPServer, in the serving thread
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer a connection in a thread of its own."""
@@ -120,7 +120,7 @@ class ScrapedPort(TCPServer):
             self._end(request)
 
     def _end(self, request: socket.socket) -> None:
-        """Close a connection; whatever its thread waits for in it fails at once."""
+        """Close a connection; a read or write of its thread fails at once."""
         answering, _ = self._open.pop(request)
         with contextlib.suppress(OSError):  # the client has gone
             request.shutdown(socket.SHUT_RDWR)

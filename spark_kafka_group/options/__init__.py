@@ -1,9 +1,9 @@
-"""Every option of the source, once: name, type, default and what it does.
+"""Every option of the source, once: name, type, default and effect.
 
 Names are Spark's where Spark's kafka source has the option, and ``kafka.`` plus the consumer's where Kafka has it.
 They are case-insensitive, as in Spark. All are checked when ``load()`` is called, before any network call.
 
-Tasks unpickle this and parse nothing, so that what only parsing needs is imported where it is used.
+Tasks unpickle this and parse nothing, so modules that only parsing needs are imported where they are used.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class Options(ClientOptions):
 
     @property
     def client(self) -> ClientOptions:
-        """What the clients are made with, without what is read and in which group."""
+        """The options of clients, without those of the group and of the records to read."""
         return ClientOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ClientOptions)})
 
     def value(self, name: str) -> Any:
-        """What the option of this name is."""
+        """The value of the option with this name."""
         section, field = DECLARED[name.lower()]
         return getattr(getattr(self, section), field.name)
 

@@ -96,7 +96,7 @@ class Bound:
         return {TopicPartition(topic, partition) for topic, partition, _ in self.named if partition is not None}
 
     def positions(self) -> Iterator[tuple[str, Position]]:
-        """Every position that is named, and for what."""
+        """Every named position, with its topic or partition."""
         if self.every is not None:
             yield "all partitions", self.every
         for topic, partition, position in sorted(self.named, key=str):

@@ -1,4 +1,4 @@
-"""Contradictions between options, and names in them that mean nothing here; found before any network call."""
+"""Contradictions between options, and names in them without a meaning here; checked before any network call."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerD
 
 
 def check_for_batch(options: Options) -> None:
-    """Refuse what only a stream can have, and starts that a batch read cannot have.
+    """Refuse options of streams, and starts that a batch read cannot have.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What every client of a cluster is made with, whatever it is for."""
+"""The options of every client of a cluster."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from spark_kafka_group.security import option_values as security
 
 @dataclass(frozen=True, repr=False)
 class Connection(Section):
-    """Brokers, sockets, and how long is waited for what."""
+    """Brokers, sockets and timeouts."""
 
     bootstrap_servers: str = option(
         "kafka.bootstrap.servers", parsing.servers, "Brokers to ask for the cluster: `host:port`, comma-separated.",
@@ -105,6 +105,6 @@ class Connection(Section):
     )  # fmt: skip
 
     def passed_on(self) -> dict[str, Any]:
-        """What kafka-python takes as it is, by its own names."""
+        """Values that kafka-python takes unchanged, by its own names."""
         values = {field.name: getattr(self, field.name) for field in fields(self) if field.metadata["passed_on"]}
         return {name: value.text if isinstance(value, Secret) else value for name, value in values.items()}

@@ -46,7 +46,7 @@ def section_table(section: str) -> str:
 
 
 def refused_table() -> str:
-    """Settings of Kafka's clients that are errors, by the reason, which says what to do."""
+    """Settings of Kafka's clients that are errors, by the reason, which has the advice."""
     names: dict[str, list[str]] = {}
     for name, reason in UNSUPPORTED.items():
         names.setdefault(reason, []).append(f"`{name}`")

@@ -11,7 +11,7 @@ READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
 @dataclass(frozen=True, repr=False)
 class Fetching(Section):
-    """What fetch requests ask for, and how long for: the same on the driver, on executors and in tools."""
+    """Sizes and waits of fetch requests: the same on the driver, on executors and in tools."""
 
     min_bytes: int = option(
         "kafka.fetch.min.bytes", integer(1), "A broker answers a fetch when it has this much.", default=1

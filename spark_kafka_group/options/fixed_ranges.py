@@ -8,13 +8,13 @@ from collections.abc import Collection, Mapping
 from spark_kafka_group.offsets import OffsetRange, positions_to_json
 
 REPLACED = ("subscribe", "assign", "starting", "ending", "kafka.group.")
-"""How options begin that say what is read."""
+"""Beginnings of the names of options that choose records."""
 
 
 def fix_ranges(options: Mapping[str, str], ranges: Collection[OffsetRange]) -> dict[str, str]:
     """`options` changed so that they read `ranges`, of which there must be one, and nothing else.
 
-    Whatever happens to other partitions of the same topics is of no concern then, and the group is not asked.
+    Other partitions of the same topics, and the group's offsets, then have no effect.
     """
     partitions: dict[str, list[int]] = {}
     for r in ranges:

@@ -1,4 +1,4 @@
-"""What makes a query a member of its consumer group."""
+"""Options of a query's membership in its consumer group."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def name(raw: str) -> str:
 
 
 def buffer_bytes(raw: str) -> int | None:
-    """Size of a socket's buffer; None, which Kafka writes as -1, is what the system gives."""
+    """Size of a socket's buffer; None, which Kafka writes as -1, is the system's default."""
     size = integer(-1)(raw)
     if size == 0:
         raise ValueError(f"must be -1 (the system's) or between 1 and {INT32_MAX}")
@@ -135,7 +135,7 @@ def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyT
     Parameters
     ----------
     refused
-        Offsets that cannot be meant, and what is wrong with them.
+        Offsets that are refused, with the reason.
     """
     expected = f'must be {", ".join(words)} or JSON like {{"topicA": {{"0": 23, "1": -2}}, "topicB": "latest"}}'
 

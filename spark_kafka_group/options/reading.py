@@ -1,4 +1,4 @@
-"""What is read, from where to where, in which micro-batches and tasks, and as what."""
+"""Options of reading: topics, starts and ends, micro-batches, tasks and columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ONE_OF_THREE = "one of `subscribe`, `subscribePattern` and `assign`"
 
 @dataclass(frozen=True, repr=False)
 class Reading(Section):
-    """Topics, starts and ends, limits, columns, and what becomes of records that are gone or corrupt."""
+    """Topics, starts and ends, limits, columns, and the handling of missing and corrupt records."""
 
     topics: tuple[str, ...] = option(
         "subscribe", parsing.topics, "Topics to read, comma-separated.",
@@ -191,7 +191,7 @@ class Reading(Section):
 
     @property
     def subscription(self) -> Subscription:
-        """What is read, whichever of the three options said it, retry topics included."""
+        """The subscription, by any of the three options, retry topics included."""
         delays = self.retry_delays_ms
         of = [topic for topic in self.topics if delay_of(topic, delays) is None] if delays else []
         topics = dict.fromkeys((*self.topics, *(retry_topic(topic, delay) for topic in of for delay in delays)))

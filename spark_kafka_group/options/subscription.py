@@ -1,4 +1,4 @@
-"""What a query reads: topics, topics by pattern, or partitions."""
+"""The subscription of a query: topics, topics by pattern, or partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from spark_kafka_group.retry_topics import dead_letter_topic, delay_of, main_top
 
 @dataclass(frozen=True)
 class Subscription:
-    """One of three ways to say what is read; the first two take part in group management.
+    """One of three kinds of subscription; the first two take part in group management.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Subscription:
     pattern
         A regular expression to find in topics' names (`subscribePattern`); internal topics never match.
     partitions
-        Partitions by name (`assign`): no membership, nobody else gets or takes them.
+        Partitions by name (`assign`): without membership, so no other member gets or takes them.
     delays_ms
         Delays of retry topics (`retryTopics`) that are read too: those of `topics` are among these, and those of topics
         that the pattern finds need not be found by it. Dead-letter topics of what it finds are not read then.
@@ -63,7 +63,7 @@ class Subscription:
         return set(self.topics) | {tp.topic for tp in self.partitions}
 
     def missing(self, existing: Collection[TopicPartition]) -> list[str]:
-        """What was named and does not exist: topics, or partitions where those were named."""
+        """Named topics, or named partitions, that do not exist."""
         if self.manual:
             return sorted(map(str, self.partitions - set(existing)))
         return sorted(set(self.topics) - {tp.topic for tp in existing})

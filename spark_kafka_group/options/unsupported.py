@@ -39,7 +39,7 @@ _KEYSTORE = "take kafka.ssl.keystore.location: a PEM file with private key and c
 _JAAS = "take kafka.sasl.jaas.config"
 
 UNSUPPORTED = {
-    # What is read, and when it is committed
+    # Records to read, and commits
     "kafka.key.deserializer": _NO_DESERIALIZERS,
     "kafka.value.deserializer": _NO_DESERIALIZERS,
     "kafka.enable.auto.commit": _NO_AUTO_COMMIT,
@@ -139,7 +139,7 @@ UNSUPPORTED = {
     "kafka.sasl.kerberos.ticket.renew.jitter": _NO_KERBEROS,
     "kafka.sasl.kerberos.ticket.renew.window.factor": _NO_KERBEROS,
 }
-"""Options by their names in lower case, and the reason, which says what to do."""
+"""Options by their names in lower case, and the reason, which has the advice."""
 
 INTERNAL = "kafka.internal."
 

@@ -1,4 +1,4 @@
-"""How long to wait before a handler gets a record again: exponential, with jitter (KIP-580)."""
+"""The pause before a handler gets a record again: exponential, with jitter (KIP-580)."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class Backoff:
     max_ms: float
 
     def seconds(self, retry: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
-        """Pause before a retry, the first of which is 1."""
+        """Pause before a retry; the first retry is 1."""
         doubled = min(self.max_ms, self.first_ms * 2.0 ** min(retry - 1, 64))
         return min(self.max_ms, doubled * uniform(1 - JITTER, 1 + JITTER)) / 1000

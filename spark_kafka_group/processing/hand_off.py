@@ -27,7 +27,7 @@ class HandOff:
     Parameters
     ----------
     outlives
-        As of :class:`Delivery`: what has to wait for brokers waits there, and holds up no handler.
+        As of :class:`Delivery`: records wait for brokers there, and hold up no handler.
     """
 
     def __init__(self, settings: Settings, task: int, outlives: bool = False) -> None:
@@ -40,7 +40,7 @@ class HandOff:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[HandOff]:
-        """In this block; leaving it drops what is not acknowledged, of which the work has ended by then."""
+        """Open in this block. Leaving it drops records that are not acknowledged; the work has ended by then."""
         try:
             yield self
         finally:
@@ -58,7 +58,7 @@ class HandOff:
         if topic is None:
             raise ProcessingError(
                 f"{record}: the handler {self._settings.handler_name} failed: {failure.exception}: {failure.message}. "
-                f"Nothing is committed. Set dead_letter_topic, and such records go there"
+                f"Nothing is committed. Set dead_letter_topic, and records like it go there"
             )
         origin, made = history_of(record, self._settings)
         attempts = made + 1

@@ -1,4 +1,4 @@
-"""One Spark task: records in as Arrow, handlers called, what came of it out as a few rows."""
+"""One Spark task: takes records as Arrow, calls handlers, and returns counts as a few rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = (
 def handle(
     batches: Iterable[pa.RecordBatch], handler: Callable[[Record], Any], settings: Settings
 ) -> Iterator[pa.RecordBatch]:
-    """Give each record to the handler, and say what came of them once all are done or handed on.
+    """Give each record to the handler, and return counts once all are done or handed on.
 
     Raises
     ------
@@ -45,10 +45,10 @@ def handle(
         workers = workers_for(queue, handler, settings.threads, settings.stall_timeout_ms)
         with workers.running():
             queue.put(chain.from_iterable(map(records_of, batches)))
-    yield _told(queue, workers.latencies())
+    yield _counts(queue, workers.latencies())
 
 
-def _told(queue: WorkQueue, latencies: Latencies) -> pa.RecordBatch:
+def _counts(queue: WorkQueue, latencies: Latencies) -> pa.RecordBatch:
     import pyarrow as pa
 
     counts = queue.counts

@@ -1,4 +1,4 @@
-"""Durations in buckets, each at most an eighth wider than what is in it: as HdrHistogram has them."""
+"""Durations in buckets, as in HdrHistogram: a bucket is at most an eighth as wide as its values."""
 
 from __future__ import annotations
 

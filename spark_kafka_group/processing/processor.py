@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Processed:
-    """What came of the records of a batch: each is done, or was handed to a retry topic or a dead-letter topic.
+    """How the records of a batch ended: each is done, or was handed to a retry topic or a dead-letter topic.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class RecordProcessor:
     ----------
     handler
         A function of a :class:`Record`, or an ``async def``; sent to executors, so it has to be picklable. A record is
-        done when it returns, whatever it returns, and has failed when it raises an Exception.
+        done when it returns, with any result, and has failed when it raises an Exception.
     ordering
         ``partition``: records of a partition one after the other; ``key``: records of a partition with the same key
         one after the other; ``unordered``.
@@ -94,18 +94,18 @@ class RecordProcessor:
         on; a coroutine is cancelled. Sending its record to another topic does not count.
     max_local_retries, retry_backoff_ms
         How often a record is tried again at once, and the pauses: the first, doubled for each further one, and the
-        longest. With an order, what comes after the record waits.
+        longest. With an order, the records behind it wait.
     retry_topics
         Delays in milliseconds. A record that still fails goes to ``<topic>-retry-<delay>`` of the first, from there to
         that of the second, and so on. The source's option ``retryTopics`` reads them.
     dead_letter_topic
         Where records go after that; ``{topic}`` in it is the record's first topic. Without one the query stops.
     error_headers
-        Words in which such records say what happened: ``connect``, ``spring`` or ``kip1191``.
+        The format of the headers that describe the failure: ``connect``, ``spring`` or ``kip1191``.
     fatal
         Exceptions that make a record a dead letter at once.
     options
-        The source's, for what it needs to write to those topics: brokers and security.
+        The source's, for brokers and security: needed to write to those topics.
 
     Raises
     ------
@@ -147,14 +147,14 @@ class RecordProcessor:
         ):
             raise OptionError(
                 f"retry_topics is {list(retry_topics)} and the source's retryTopics "
-                f"{list(parsed.reading.retry_delays_ms)}: what is sent to the ones has to be read from the others"
+                f"{list(parsed.reading.retry_delays_ms)}: the query has to read the topics that failed records go to"
             )
         _check_picklable(handler, self._settings)
 
     def start(self, df: DataFrame, checkpoint: str, *, query_name: str | None = None, **trigger: Any) -> StreamingQuery:
         """Start a stream.
 
-        What came of each micro-batch is in its progress: ``Processed.of(progress.observedMetrics["processing"])``.
+        The counts of each micro-batch are in its progress: ``Processed.of(progress.observedMetrics["processing"])``.
 
         Parameters
         ----------

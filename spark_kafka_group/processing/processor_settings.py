@@ -16,7 +16,7 @@ TOPIC = "{topic}"
 
 @dataclass(frozen=True)
 class Settings:
-    """See :class:`RecordProcessor` for what each means.
+    """:class:`RecordProcessor` explains each.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Dead letters back to where they came from."""
+"""Sends dead letters back to the topics they came from."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ NOWHERE = Origin("", -1, -1, -1, -1)
 
 @dataclass(frozen=True)
 class Letters:
-    """So many dead letters with something in common.
+    """A number of dead letters with the same origin, exception and outcome.
 
     Attributes
     ----------
     topic, exception
-        Where they came from, and the class of what their handler raised; None if their headers do not say.
+        Their origin, and the class of their handler's exception; None if their headers do not say.
     outcome
         ``wanted``, or why they stay: ``filtered``, ``not a dead letter`` (its headers do not say where it came from),
-        ``unreadable batch`` (what option onCorruptRecord left out, which is not a record), ``internal topic`` (its
-        headers name one of Kafka's own), ``dead letters of that topic go elsewhere`` (than where it was found, and
-        nobody has named the topic), ``retry topic that does not exist``.
+        ``unreadable batch`` (option onCorruptRecord left it out; it is not a record), ``internal topic`` (its headers
+        name one of Kafka's own), ``dead letters of that topic go elsewhere`` (its headers name a topic whose dead
+        letters go to another topic, and the caller has not named it), ``retry topic that does not exist``.
     """
 
     topic: str | None
@@ -61,7 +61,7 @@ class Wanted:
     Attributes
     ----------
     topic
-        Where they came from. None: the topic whose dead letters go to where a letter was found, and its retry topics.
+        Their origin. None: the topic whose dead letters go to the topic of the letter, and its retry topics.
     exception
         Name of the exception's class, with its module or without.
     """
@@ -83,7 +83,7 @@ class Wanted:
 
 
 def survey(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list[Letters]:
-    """What there is, without sending anything.
+    """Count the letters, without sending any.
 
     Parameters
     ----------

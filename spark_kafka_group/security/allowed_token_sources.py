@@ -1,6 +1,6 @@
 """Which places tokens may come from, as Kafka 4 has its system property for it.
 
-An option is a text that somebody else may have given: it should not make each node send secrets in the clear, or hand
+An option may come from another person: it should not make each node send secrets in the clear, or hand
 the files of its disk to brokers.
 """
 
@@ -15,7 +15,7 @@ VARIABLE = "SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS"
 
 
 def check(url: str) -> None:
-    """Refuse a URL that is not https, unless whoever runs this process has allowed it.
+    """Refuse a URL that is not https, unless the environment of this process allows it.
 
     Raises
     ------

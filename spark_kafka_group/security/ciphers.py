@@ -10,14 +10,14 @@ from spark_kafka_group.json_text import shortened
 
 TLS13 = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256")
 NO_SUITE = "TLS_EMPTY_RENEGOTIATION_INFO_SCSV"
-"""Java lists it among the suites; OpenSSL always sends what it says."""
+"""Java lists it among the suites; OpenSSL always sends this signal."""
 SUITE = re.compile(
     r"TLS_(RSA|DHE_RSA|ECDHE_RSA|ECDHE_ECDSA)_WITH_(AES_(128|256)_(CBC|GCM)_SHA\d*|CHACHA20_POLY1305_SHA256)"
 )
 
 
 def openssl_name(suite: str) -> str | None:
-    """``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``; None for what has none."""
+    """``TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA`` is ``ECDHE-RSA-AES128-SHA``; None for a suite without a name there."""
     named = SUITE.fullmatch(suite)
     if named is None:
         return None
@@ -27,7 +27,7 @@ def openssl_name(suite: str) -> str | None:
 
 
 def use(context: ssl.SSLContext, suites: tuple[str, ...]) -> str | None:
-    """Let `context` offer these suites only; returns what is wrong with them, if anything is.
+    """Let `context` offer these suites only; returns why they are refused, if they are.
 
     Without a suite of TLS 1.3 among them that version is not spoken, as in Java, and the other way round.
     """

@@ -1,4 +1,4 @@
-"""Contradictions between security settings, found before any network call."""
+"""Contradictions between security settings, checked before any network call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check(security: Security) -> None:
 
 
 def _store_problem(security: Security) -> str | None:
-    """What is wrong with how stores are given, which are a file or PEM in the options themselves."""
+    """Why a store is refused: it has to be a file, or PEM in the options themselves."""
     trusted, key, chain = "ssl.truststore.certificates", "ssl.keystore.key", "ssl.keystore.certificate.chain"
     given = set(security.given_with("ssl."))
     for location, inside in (("ssl.truststore.location", trusted), ("ssl.keystore.location", key)):

@@ -1,4 +1,4 @@
-"""Who a connection says it is: what Kafka's ``sasl.*`` settings and the login module's options amount to."""
+"""Credentials of a connection, from Kafka's ``sasl.*`` settings and the login module's options."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class UnsecuredToken:
-    """A token without signature, for development: brokers take it unless they were told better."""
+    """A token without signature, for development: brokers accept it unless they are configured otherwise."""
 
     claims: tuple[tuple[str, str | float | tuple[str, ...]], ...]
     lifetime_s: float
@@ -79,7 +79,7 @@ Credentials = UserPassword | ClientCredentials | TokenFile | UnsecuredToken | Ow
 
 
 def credentials(security: Security) -> Credentials:
-    """What to authenticate with.
+    """The credentials to authenticate with.
 
     Raises
     ------
@@ -221,7 +221,7 @@ def _unsecured(module: LoginModule) -> UnsecuredToken:
             if kind == "NumberClaim_":
                 claims[name] = _number(module, f"{CLAIM}{kind}{name}", value)
             else:
-                # The first character is what separates the items.
+                # The first character separates the items.
                 claims[name] = value if kind == "StringClaim_" else tuple(value[1:].split(value[:1])) if value else ()
     principal = module.get(f"{CLAIM}PrincipalClaimName") or "sub"
     if not isinstance(claims.get(principal), str):

@@ -4,8 +4,8 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="alice" password="say \\"hi\\"";
 
-An error says where something is wrong, and never what stands there: where quotes are missing, a word is a part of a
-password. Names of options and classes are told by where they begin, unless they are Kafka's own.
+An error gives the place of a mistake and never the text there: where quotes are missing, a word is a part of a
+password. Of names of options and classes it shows the beginning, and the whole name only of Kafka's own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ QUOTES = 'values are in double quotes, with \\" and \\\\ for " and \\ in them'
 
 @dataclass(frozen=True)
 class LoginModule:
-    """A login module and its options, all of which count as secret."""
+    """A login module and its options, which are all secret."""
 
     name: str
     options: tuple[tuple[str, Secret], ...] = ()

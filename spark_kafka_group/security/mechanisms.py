@@ -8,7 +8,7 @@ LOGIN_MODULES = "org.apache.kafka.common.security"
 
 
 class Mechanism:
-    """What all have.
+    """The interface of a mechanism.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Mechanism:
     looks_first
         Whether the broker's first message is looked at before anything is answered.
     seen
-        What who listens can do, where nothing is encrypted.
+        An eavesdropper's chance without encryption, for a warning.
     """
 
     name: str
@@ -48,10 +48,10 @@ class Scram(Mechanism):
 
     login_module = f"{LOGIN_MODULES}.scram.ScramLoginModule"
     looks_first = True
-    seen = "can look for the password that fits what is sent"
+    seen = "can look for the password that fits the exchange"
 
     def user(self, username: str, password: Secret) -> dict[str, str]:
-        """As of :class:`Mechanism`, with what RFC 5802 wants of names, which kafka-python leaves out."""
+        """As of :class:`Mechanism`, with the escapes of names in RFC 5802, which kafka-python leaves out."""
         return super().user(username.replace("=", "=3D").replace(",", "=2C"), password)
 
 

@@ -27,7 +27,7 @@ def secret(raw: str) -> Secret:
 
 
 def location(raw: str) -> str:
-    """The path of a file. What cannot be one is not shown: it may be a key that belongs in another option."""
+    """The path of a file. A text that cannot be one is not shown: it may be a key that belongs in another option."""
     path = raw.strip()
     if not path:
         raise ValueError("must not be empty")
@@ -127,7 +127,7 @@ def proxy(raw: str) -> Secret:
 
 
 def _url(raw: str, *schemes: str) -> SplitResult:
-    """The parts of a URL; errors of urllib, which have the text of what is wrong, do not get out."""
+    """The parts of a URL; errors of urllib, which have the text in them, are not passed on."""
     url = raw.strip()
     try:
         parts = urlsplit(url)

@@ -1,6 +1,6 @@
 """Certificates and keys in files: PEM and PKCS12 are read, JKS is refused with the line that converts it.
 
-What a file is shows in its first bytes. Java's default type, JKS, means nothing: Java reads PKCS12 under that name too.
+The first bytes show the type of a file. Java's default type, JKS, means nothing: Java reads PKCS12 under that name too.
 """
 
 from __future__ import annotations

@@ -19,15 +19,15 @@ VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3
 
 
 def client_context(security: Security) -> ssl.SSLContext:
-    """What connections are encrypted with. Reads the stores.
+    """The TLS context of connections. Reads the stores.
 
     Raises
     ------
     OptionError
-        When a file cannot be read, a password is wrong, or what is in them does not fit together.
+        When a file cannot be read, a password is wrong, or key and certificate do not match.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    # As in Java, whatever is in the truststore is trusted, also a certificate that another one has signed.
+    # As in Java, each certificate of the truststore is trusted, also one that another has signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.check_hostname = security.ssl_endpoint_identification_algorithm == "https"
     _choose_versions(context, security)
@@ -45,7 +45,7 @@ def client_context(security: Security) -> ssl.SSLContext:
 
 
 def _choose_versions(context: ssl.SSLContext, security: Security) -> None:
-    # As in Kafka, ssl.protocol is the newest that is spoken whatever ssl.enabled.protocols says.
+    # As in Kafka, ssl.protocol is the newest version even where ssl.enabled.protocols has newer ones.
     newest = VERSIONS.get(security.ssl_protocol, ssl.TLSVersion.TLSv1_3)
     versions = [VERSIONS[name] for name in security.ssl_enabled_protocols if VERSIONS[name] <= newest]
     if not versions:
@@ -114,7 +114,7 @@ def _present(context: ssl.SSLContext, pair: KeyPair, given_as: str) -> None:
 
 @contextlib.contextmanager
 def _as_file(data: bytes) -> Iterator[str]:
-    """A path for what Python's ssl takes from files only; in memory where the system can do that."""
+    """A path for data that Python's ssl takes from files only; in memory where the system has that."""
     if Path("/proc/self/fd").is_dir() and hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key")
         try:

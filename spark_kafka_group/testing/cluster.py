@@ -40,16 +40,16 @@ class KafkaCluster:
     properties
         Settings of every node, over the ones below.
     directory
-        Where data, settings and logs go, and where they are found again by the next cluster with this directory and as
+        For data, settings and logs, which the next cluster reuses with this directory and as
         many nodes; a temporary directory, removed by :meth:`stop`, if not given.
     ports
         Client ports, one a node; free ones if not given.
     version
-        Kafka's, from 2.8 on. In 2.8 and 3.0 to 3.2 what runs without ZooKeeper was an early version: 2.8 has neither
+        Kafka's, from 2.8 on. In 2.8 and 3.0 to 3.2 the mode without ZooKeeper was an early version: 2.8 has neither
         producer ids, and so no transactions, nor partitions that are added.
     listeners
-        More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. What they need
-        besides, such as certificates, is in `properties`, as ``listener.name.mtls.…``.
+        More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. Their other
+        settings, for example certificates, are in `properties`, as ``listener.name.mtls.…``.
     """
 
     def __init__(
@@ -286,7 +286,7 @@ class KafkaCluster:
         return {(tp.topic, tp.partition): (o.offset, o.metadata) for tp, o in found.items() if o.offset >= 0}
 
     def consumer_groups(self, *arguments: str) -> str:
-        """What Kafka's own kafka-consumer-groups prints."""
+        """The output of Kafka's own kafka-consumer-groups."""
         tool = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
         if self._line < WITH_ITS_OWN_TOOLS:
             tool = "kafka.admin.ConsumerGroupCommand"
@@ -310,22 +310,22 @@ class KafkaCluster:
                 time.sleep(0.1)
 
     def run_tool(self, main_class: str, *arguments: str) -> str:
-        """Run one of Kafka's tools; returns what it prints.
+        """Run one of Kafka's tools; returns its output.
 
         Raises
         ------
         RuntimeError
-            When it fails, with what it says.
+            When it fails, with its output.
         """
         module = "kafka_2.13" if main_class.startswith("kafka.") else "kafka-tools"
         command = [java(), "-Xmx512m", "-cp", str(jars(module, self.version) / "*"), main_class, *arguments]
         try:
-            told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_WITHIN_S)
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_WITHIN_S)
         except subprocess.TimeoutExpired as error:
             raise RuntimeError(f"{main_class} has not ended in {TOOL_WITHIN_S:.0f} s") from error
-        if told.returncode:
-            raise RuntimeError(f"{main_class} failed:\n{(told.stdout + told.stderr)[-2000:]}")
-        return told.stdout
+        if done.returncode:
+            raise RuntimeError(f"{main_class} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        return done.stdout
 
 
 def _settings(nodes: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What kafka-consumer-groups prints, as values."""
+"""The output of kafka-consumer-groups, as values."""
 
 from __future__ import annotations
 

@@ -40,10 +40,10 @@ def java() -> str:
         raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer")
     if not command:
         raise RuntimeError("Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME")
-    told = _version_of(command)
-    version = re.search(r'version "(\d+)', told)
+    output = _version_of(command)
+    version = re.search(r'version "(\d+)', output)
     if version is None or int(version[1]) < 17:
-        raise RuntimeError(f"Kafka and Spark need Java 17 or newer, but {command} says: {told.splitlines()[:1]}")
+        raise RuntimeError(f"Kafka and Spark need Java 17 or newer, but {command} says: {output.splitlines()[:1]}")
     return command
 
 
@@ -75,7 +75,7 @@ def jars(module: str, version: str = VERSION) -> Path:
     Raises
     ------
     RuntimeError
-        When the download fails, with the end of what Ivy said.
+        When the download fails, with the end of Ivy's output.
     """
 
     def retrieve_all(parts: Path) -> None:
@@ -85,12 +85,12 @@ def jars(module: str, version: str = VERSION) -> Path:
 
 
 def once(target: Path, make: Callable[[Path], None]) -> Path:
-    """`target`, made on this machine by whoever needs it first.
+    """`target`, made by the first process on this machine that needs it.
 
     Parameters
     ----------
     make
-        Called with an empty folder; what it leaves in ``lib`` there becomes `target`.
+        Called with an empty folder; its ``lib`` becomes `target` afterwards.
     """
     if target.exists():
         return target
@@ -134,12 +134,12 @@ def _pyspark_jar(pattern: str) -> Path:
 
 
 def retrieve(organisation: str, module: str, version: str, parts: Path, *more: str, attempts: int = ATTEMPTS) -> None:
-    """Download a module and what it needs into ``lib`` in the folder `parts`; `more` are options of Ivy.
+    """Download a module and its dependencies into ``lib`` in the folder `parts`; `more` are options of Ivy.
 
     Raises
     ------
     RuntimeError
-        When the download fails, with the end of what Ivy said.
+        When the download fails, with the end of Ivy's output.
     """
     command = [
         java(), "-jar", str(_pyspark_jar("ivy-*.jar")),
@@ -148,15 +148,15 @@ def retrieve(organisation: str, module: str, version: str, parts: Path, *more: s
     ]  # fmt: skip
     for attempt in range(attempts):
         try:
-            told = subprocess.run(
+            output = subprocess.run(
                 command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=ATTEMPT_S
             )
         except subprocess.TimeoutExpired:
             said = f"nothing came in {ATTEMPT_S:.0f} s"
         else:
-            if told.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
+            if output.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
                 return
-            said = told.stdout[-2000:]
+            said = output.stdout[-2000:]
         if attempt < attempts - 1:
             time.sleep(PAUSE_S * 2**attempt)
     raise RuntimeError(f"downloading {module} {version} failed:\n{said}")

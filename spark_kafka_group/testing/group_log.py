@@ -44,7 +44,7 @@ def decode(key: bytes, value: bytes | None) -> OffsetCommitted | GroupGeneration
     Raises
     ------
     ValueError
-        When the bytes are no such record.
+        When the bytes are of another kind.
     """
     entry = offsets_topic.decode(key, value)
     match entry:
@@ -67,7 +67,7 @@ def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | Gr
     Raises
     ------
     TimeoutError
-        When the brokers do not hand out what they say they have.
+        When brokers do not send records that they report.
     """
     from kafka import KafkaConsumer
     from kafka.structs import TopicPartition

@@ -31,7 +31,7 @@ KILL_ON_HANGUP = 'read line || kill -9 "$0"'
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports on which nobody listens now."""
+    """Ports without a listener now."""
     ports: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         with socket.socket() as sock:
@@ -67,7 +67,7 @@ class Node:
 
     @property
     def log(self) -> Path:
-        """What the node says."""
+        """The node's log."""
         return self.directory / "broker.log"
 
     @property
@@ -81,7 +81,7 @@ class Node:
             return sock.connect_ex(("127.0.0.1", self._port)) == 0
 
     def check_port(self) -> None:
-        """Say at once what Kafka takes half a minute to say: that somebody else listens on the port.
+        """Fail at once if another process listens on the port; Kafka takes half a minute for it.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The connection that a command's arguments ask for."""
+"""A command's connection to the cluster, by its arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
     Raises
     ------
     ToolError
-        When the arguments are wrong, or nobody answers.
+        When the arguments are wrong, or no broker answers.
     BrokerError
     """
     given = {

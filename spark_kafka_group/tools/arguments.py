@@ -9,10 +9,10 @@ from typing import Any
 from spark_kafka_group.options import parsing
 
 Commands = Any
-"""What ``ArgumentParser.add_subparsers`` returns."""
+"""The result of ``ArgumentParser.add_subparsers``."""
 
 CLIENT_OPTIONS = ("client.id", "request.timeout.ms", "security.protocol", "sasl.", "ssl.")
-"""What a connection takes, by the names of Kafka's consumer; with a dot at the end, all that begin so."""
+"""Settings of a connection, by the names of Kafka's consumer; a dot at the end stands for all that begin so."""
 
 
 def add_command(commands: Commands, name: str, summary: str, description: str) -> argparse.ArgumentParser:

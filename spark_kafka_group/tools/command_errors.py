@@ -6,7 +6,7 @@ from spark_kafka_group.errors import GroupKafkaError
 
 
 class ToolError(GroupKafkaError):
-    """Raised when a command cannot do what it was asked to; the text says what to change."""
+    """Raised when a command fails; the text says what to change."""
 
 
 class UsageError(ToolError):

@@ -1,4 +1,4 @@
-"""``describe``: who is in a group, how far it is behind, and who wrote what it has committed."""
+"""``describe``: the members of a group, its lag, and the writers of its commits."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class MemberRow:
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """A partition of the group; None is what nobody knows: nothing committed, no such log, nobody's."""
+    """A partition of the group; None is unknown: without a commit, a log, an owner."""
 
     tp: TopicPartition
     current_offset: int | None
@@ -68,7 +68,7 @@ class PartitionRow:
 
 @dataclass(frozen=True)
 class GroupReport:
-    """A group at one moment; the problem says what could not be found out, as of a topic one may not read."""
+    """A group at one moment; the problem names facts that are missing, for example for want of a right."""
 
     group: str
     state: str
@@ -114,7 +114,7 @@ def look(
     Raises
     ------
     ToolError
-        When there is no such group, or it is not one of consumers.
+        When the group does not exist, or is not one of consumers.
     BrokerError
     """
     described = admin.describe(group)

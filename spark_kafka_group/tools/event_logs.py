@@ -1,4 +1,4 @@
-"""What members of a group say they did: an event a line of JSON, read from files and merged by time.
+"""Events that members of a group wrote, a line of JSON each, read from files and merged by time.
 
 ::
 
@@ -10,7 +10,7 @@
     {..., "event": "moved", "positions": {"orders": {"0": {"from": 180, "to": 40, "why": "..."}}}}
     {..., "event": "stopped"}
 
-The time of a commit is best taken before the commit is sent: whoever goes on from it does so later than that.
+The time of a commit is best taken before the commit is sent: a member that goes on from it does so later.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Event:
-    """One line. What does not belong to its kind is empty; ``where`` is the file and the line."""
+    """One line. Fields of other kinds are empty; ``where`` is the file and the line."""
 
     time_ms: float
     kind: str
@@ -91,7 +91,7 @@ def parse(line: str, where: str = "") -> Event:
     Raises
     ------
     ValueError
-        With what is wrong about it.
+        With the reason.
     """
     obj = parsed(line)
     if not isinstance(obj, dict):

@@ -1,4 +1,4 @@
-"""``offsets``: what the coordinator has written about a group, record by record."""
+"""``offsets``: the coordinator's records of a group, one by one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.formatting import NOTHING, instant, partitions, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
-SUMMARY = "show what the coordinator has written about a group"
+SUMMARY = "show the coordinator's records of a group"
 DESCRIPTION = f"""\
 Decodes the group's records in {OFFSETS_TOPIC}: first the partition that
 has them and the node that leads it, which is the group's coordinator, then a
@@ -96,7 +96,7 @@ def locate(admin: GroupAdmin, group: str) -> Located:
     Raises
     ------
     ToolError
-        When the cluster has no offsets topic, or nobody leads the partition.
+        When the cluster has no offsets topic, or the partition has no leader.
     BrokerError
     """
     leaders = admin.leaders([OFFSETS_TOPIC])
@@ -105,13 +105,13 @@ def locate(admin: GroupAdmin, group: str) -> Located:
     tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
     leader = leaders[tp]
     if leader is None:
-        raise ToolError(f"nobody leads {tp}, so group {group} has no coordinator: start the brokers that hold it")
+        raise ToolError(f"{tp} has no leader, so group {group} has no coordinator: start the brokers that hold it")
     start, end = admin.log_ranges([tp])[tp]
     return Located(tp, leader, start, end)
 
 
 def read(admin: GroupAdmin, group: str, located: Located) -> Iterator[Written]:
-    """Everything about a group in the order of the log, and what may be about it as its key cannot be read."""
+    """All records of a group in the order of the log, and those whose key cannot be read."""
     for record in admin.read(located.tp, located.start, located.end):
         entry = offsets_topic.decode(record.key, record.value)
         if entry.group in (group, None):
@@ -224,7 +224,7 @@ def _member_json(generation: GroupGeneration, member: Member) -> dict[str, Any]:
 
 
 def _protocol(generation: GroupGeneration, member: Member) -> dict[str, Any]:
-    """What the group's protocol says of a member; its bytes mean something only where that is the consumers'."""
+    """A member's data in the group's protocol, which is known only for groups of consumers."""
     if generation.protocol_type != "consumer":
         return {"problem": f"subscription and assignment of protocol type {generation.protocol_type}, not decoded"}
     try:

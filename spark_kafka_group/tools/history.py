@@ -1,4 +1,4 @@
-"""What happened to one partition of one group, in order: what was planned, what was committed, who was moved where."""
+"""The history of one partition of one group: plans, commits and moves, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Commit:
-    """A committed offset, and what its member had planned that ends there, under the same generation, if anything."""
+    """A committed offset, and the planned range that it ends, if its member planned one in the same generation."""
 
     event: Event
     tp: TopicPartition

@@ -1,4 +1,4 @@
-"""What must hold in every run of a group, whoever joins, leaves or dies: each invariant is a function of its own.
+"""Invariants of every run of a group, also when members join, leave or die: each is a function.
 
 The first three look at events in order of time, the others at the history of one partition.
 """
@@ -26,7 +26,7 @@ ONE_AFTER_ANOTHER = "one after another"
 
 @dataclass(frozen=True)
 class Violation:
-    """What did not hold, and the events that prove it."""
+    """A broken invariant, and the events that prove it."""
 
     invariant: str
     problem: str
@@ -35,7 +35,7 @@ class Violation:
 
 @dataclass(frozen=True)
 class InDoubt:
-    """A planned range whose commit nobody tells, though ranges after it were committed.
+    """A planned range without a commit event, though later ranges were committed.
 
     The broker may have had the commit, and the member died before it wrote the event.
     """
@@ -56,7 +56,7 @@ class Unseen:
 
 
 def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
-    """No partition is assigned to two members in one generation of a group, but where nobody has membership."""
+    """No partition is assigned to two members in one generation of a group, except where members have no membership."""
     owners: dict[tuple[str, int, TopicPartition], Event] = {}
     for event in events:
         if event.kind != "assigned" or event.generation == WITHOUT_MEMBERSHIP:
@@ -69,10 +69,10 @@ def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
 
 
 def planned_by_owner(events: Iterable[Event]) -> Iterator[Violation]:
-    """What a member plans, and what it commits, is of partitions assigned to it in its generation.
+    """A member plans and commits only partitions that are assigned to it in its generation.
 
-    A batch that is read again after a crash is as the checkpoint says, whoever owns its partitions now. It may be
-    committed for partitions that no member owns.
+    A batch that is read again after a crash is as the checkpoint says, even if other members own its partitions now. It
+    may be committed for partitions that no member owns.
     """
     assigned: dict[tuple[str, str, int], Event] = {}
     owned: set[tuple[str, int, TopicPartition]] = set()
@@ -107,7 +107,7 @@ def _not_assigned(
 def nothing_after_giving_back(events: Iterable[Event]) -> Iterator[Violation]:
     """A member plans nothing of a partition from when it was revoked or lost until it is assigned again.
 
-    But for a batch that is read again after a crash.
+    Except for a batch that is read again after a crash.
     """
     gone: dict[tuple[str, str, TopicPartition], Event] = {}
     for event in events:
@@ -167,7 +167,7 @@ def one_after_another(history: History, sight: Sight | None = None) -> Iterator[
     Parameters
     ----------
     sight
-        What the events can tell of; everything if not given, as all members wrote some.
+        The generations that the events cover; all if not given, as all members wrote events.
     """
     last: Commit | None = None
     moved: dict[str, int] = {}
@@ -181,7 +181,7 @@ def one_after_another(history: History, sight: Sight | None = None) -> Iterator[
             if last is not None and step.plan is not None:
                 found = _follows(last, step, step.plan, moved.get(step.event.member), pending)
                 yield from found if sight is None else _as_seen(found, sight, last, step, step.plan)
-            # Whoever planned this range knew what became of the ones planned before.
+            # The planner of this range knew how the ranges before it ended.
             if step.plan in pending:
                 pending = pending[pending.index(step.plan) + 1 :]
             last = step
@@ -211,7 +211,7 @@ def _follows(
 def _as_seen(
     found: Iterable[Violation | InDoubt], sight: Sight, last: Commit, commit: Commit, plan: Plan
 ) -> Iterator[Violation | InDoubt | Unseen]:
-    """What was found between two commits, by who could know."""
+    """The finding about a gap between two commits."""
     generations = last.event.generation, commit.event.generation
     forward = plan.range.start > last.offset
     for finding in found:

@@ -1,4 +1,4 @@
-"""Which generations of a group the members that wrote events can tell of, partition by partition."""
+"""The generations of a group that the events of its members cover, by partition."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_kafka_group.tools.event_logs import Event
 
 
 class Sight:
-    """Who wrote events knows what became of a partition in generations in which it owned it, and in no other.
+    """A member that wrote events covers a partition in the generations in which it owned it, and in no other.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Sight:
                     self._partitions[event.group, tp.topic].add(tp)
 
     def lost(self, group: str, tp: TopicPartition, after: int, before: int) -> bool:
-        """Whether somebody who wrote no events may have owned a partition between two generations.
+        """Whether a member without events may have owned a partition between two generations.
 
         Of a group that was deleted, and made again with generations from 1, nothing is known.
         """

@@ -15,18 +15,18 @@ MALFORMED = re.compile(r"(?<!\\)(\\\\)*\\u(?![0-9a-fA-F]{4})")
 LINE_END = re.compile(r"\r\n|\n|\r")
 BLANKS = " \t\f"
 NAME = re.compile(r"[a-z]+(\.[a-z]+)+|[a-z]+([A-Z][a-z]+)+")
-"""What is a setting's name rather than half a secret."""
+"""The shape of a setting's name; another text may be half a secret."""
 MOST_SHOWN = 10
 ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
-    """Settings of a properties file. Errors say where something is wrong, and not what stands there: it may be secret.
+    """Settings of a properties file. Errors give the place of a mistake, and not its text: it may be secret.
 
     Parameters
     ----------
     known
-        Settings that have an effect, whatever the case of their letters; ending in ``.``, all that begin so.
+        Settings that have an effect, in any case; a name that ends in ``.`` stands for all that begin so.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
             raise OptionError(f"{path}:{number}: this line is not name=value")
         name, value = (_unescaped(part, f"{path}:{number}") for part in setting.groups())
         if not _is_known(name, known):
-            said = name if NAME.fullmatch(name) else "what this line sets"
+            said = name if NAME.fullmatch(name) else "the setting of this line"
             shown = ", ".join(f"{one}*" if one.endswith(".") else one for one in known)
             only = f", only {shown} are" if len(known) <= MOST_SHOWN else ""
             raise OptionError(f"{path}:{number}: {said} is not supported{only}: remove it")
@@ -63,7 +63,7 @@ def _is_known(name: str, known: Collection[str]) -> bool:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines that are no comments, those that end in a backslash with what follows; and the number each begins at."""
+    """Lines that are no comments, those that end in a backslash joined with the next; and the number each begins at."""
     began, joined = 0, ""
     for number, line in enumerate(LINE_END.split(text), start=1):
         stripped = line.lstrip(BLANKS)

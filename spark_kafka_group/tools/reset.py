@@ -58,7 +58,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Change:
-    """What a partition is set to; the note says why it is not what was asked for."""
+    """The new offset of a partition; the note says why it is not the requested one."""
 
     tp: TopicPartition
     current: int | None
@@ -107,9 +107,9 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the changes, after having made them if told so."""
+    """Make the changes if --execute is given, and print them."""
     if args.execute and not (args.topics or args.all_topics):
-        raise UsageError("--execute needs --topic TOPIC[:N,N...] or --all-topics: say what is to be written")
+        raise UsageError("--execute needs --topic TOPIC[:N,N...] or --all-topics: name the partitions to write")
     with connect(args) as admin:
         check_idle(admin, args.group)
         changes = plan(admin, args.group, args.target, args.topics)
@@ -144,7 +144,7 @@ def check_idle(admin: GroupAdmin, group: str) -> None:
 
 
 def plan(admin: GroupAdmin, group: str, target: Target, scopes: Collection[Scope] | None) -> list[Change]:
-    """What every partition would be set to, in order; all that the group has committed where no scopes are given.
+    """The new offset of every partition, in order; of all committed partitions where no scopes are given.
 
     Raises
     ------
@@ -165,7 +165,7 @@ def plan(admin: GroupAdmin, group: str, target: Target, scopes: Collection[Scope
 
 
 def execute(admin: GroupAdmin, group: str, changes: Sequence[Change]) -> None:
-    """Commit, after having looked again that nobody has joined.
+    """Check again that the group has no members, and commit.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def execute(admin: GroupAdmin, group: str, changes: Sequence[Change]) -> None:
     try:
         admin.commit(group, {change.tp: change.new for change in changes})
     except CommitError:
-        check_idle(admin, group)  # somebody joined just now: names them
+        check_idle(admin, group)  # a member joined just now: the error names it
         raise
 
 
@@ -217,7 +217,7 @@ def _existing(admin: GroupAdmin, tps: Sequence[TopicPartition]) -> list[TopicPar
         raise ToolError(f"there is no {', '.join(gone)}: name those that exist with --topic; nothing was written")
     dead = [str(tp) for tp in tps if leaders[tp] is None]
     if dead:
-        raise ToolError(f"nobody leads {', '.join(dead)}: start the brokers that hold them; nothing was written")
+        raise ToolError(f"{', '.join(dead)} have no leader: start the brokers that hold them; nothing was written")
     return list(tps)
 
 

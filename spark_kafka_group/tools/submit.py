@@ -1,4 +1,4 @@
-"""What programs for spark-submit share: those in jobs/, and perhaps your own."""
+"""Functions for programs that spark-submit runs: those in jobs/, and your own."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def session(name: str) -> SparkSession:
-    """Spark, with Unix domain sockets to its Python workers unless it was told otherwise: small tasks are quicker."""
+    """Spark, with Unix domain sockets to its Python workers unless its configuration says otherwise: small tasks are
+    quicker."""
     builder = SparkSession.builder.appName(name)
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         SparkContext._ensure_initialized()
-        # From here on SparkConf has what spark-submit was told.
+        # From here on SparkConf has spark-submit's configuration.
         builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
     return builder.getOrCreate()
 
 
 def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
-    """The arguments that say what is read.
+    """The arguments that choose brokers, group, topics and options.
 
     Parameters
     ----------
     doc
-        The program's docstring, whose first line says what it does.
+        The program's docstring, whose first line describes it.
     group
         Help for ``--group`` where it may be left out.
     """
@@ -57,14 +58,15 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
         "--options-file",
         type=Path,
         metavar="FILE",
-        help="a Java properties file with options of the source, such as kafka.sasl.jaas.config; --option goes before",
+        help="a Java properties file with options of the source, for example kafka.sasl.jaas.config; --option takes "
+        "precedence",
     )
     return made
 
 
 def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
-    """The source's options that the arguments of :func:`parser` stand for; ``--option`` goes before ``--options-file``,
-    and that before `more`.
+    """The source's options by the arguments of :func:`parser`. ``--option`` takes precedence over ``--options-file``,
+    which takes precedence over `more`.
 
     Raises
     ------
@@ -74,10 +76,10 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     named = {
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
     }  # fmt: skip
-    found: dict[str, tuple[str, str]] = {}
+    by_name: dict[str, tuple[str, str]] = {}
     for name, value in (*named.items(), *more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)):
-        found[name.lower()] = name, value  # whatever the case of its letters, it is one option
-    return dict(found.values())
+        by_name[name.lower()] = name, value  # names that differ in case are one option
+    return dict(by_name.values())
 
 
 def _of_file(path: Path | None) -> dict[str, str]:
@@ -94,13 +96,13 @@ def _pair(option: str) -> tuple[str, str]:
     return name, value
 
 
-def follow(query: StreamingQuery, told: Callable[[StreamingQueryProgress], str]) -> None:
+def follow(query: StreamingQuery, described: Callable[[StreamingQueryProgress], str]) -> None:
     """Print a line for each micro-batch with records until the query ends; Ctrl-C stops it.
 
     Parameters
     ----------
-    told
-        What a line says behind the numbers of batch and generation.
+    described
+        Returns the rest of a line, behind the numbers of batch and generation.
     """
     seen: set[int] = set()
     try:
@@ -111,6 +113,6 @@ def follow(query: StreamingQuery, told: Callable[[StreamingQueryProgress], str])
                 if progress.batchId not in seen and progress.numInputRows:
                     seen.add(progress.batchId)
                     generation = json.loads(progress.sources[0].endOffset)[GROUP_KEY]["generation"]
-                    print(f"batch {progress.batchId:>5}  generation {generation:>5}  {told(progress)}", flush=True)
+                    print(f"batch {progress.batchId:>5}  generation {generation:>5}  {described(progress)}", flush=True)
     except KeyboardInterrupt:
         query.stop()

@@ -1,4 +1,4 @@
-"""``verify``: whether a run kept what a consumer group promises, told from the events its members wrote."""
+"""``verify``: whether a run kept the promises of a consumer group, by the events of its members."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VIOLATED = 3
 SUMMARY = "check a run from the events its members wrote"
 DESCRIPTION = """\
 Merges files of events by time (a JSON object a line, as option eventLog makes
-a query write them), and checks what must hold whoever joined, left or died:
+a query write them), and checks what must hold when members join, leave or die:
 
   one owner                  no partition is assigned to two members in one
                              generation
@@ -56,7 +56,7 @@ The exit code is 3 when something is violated.
 
 @dataclass(frozen=True)
 class Report:
-    """What a run did, and what of it should not have been."""
+    """Counts of a run, and its violations."""
 
     events: int
     groups: int
@@ -129,13 +129,15 @@ def add_to(commands: Commands) -> None:
     parser = add_command(commands, "verify", SUMMARY, DESCRIPTION)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
     parser.add_argument(
-        "--all-members", action="store_true", help="the files are of all members: what they do not tell did not happen"
+        "--all-members",
+        action="store_true",
+        help="the files are of all members: an event that they lack did not happen",
     )
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what a run did, and what was wrong with it."""
+    """Print a run's counts and violations."""
     found = read_run(args.files)
     report = verify(found.events, args.all_members)
     lines = _json_lines(report, found.remarks) if args.json else _text_lines(report, found.remarks)
@@ -146,12 +148,12 @@ def run(args: argparse.Namespace) -> int:
 def _text_lines(report: Report, remarks: Iterable[str]) -> list[str]:
     lines = [f"note: {remark}" for remark in remarks]
     lines += [
-        f"in doubt: {found.plan.event.member} planned {found.plan.range} and nobody tells of its commit "
+        f"in doubt: {found.plan.event.member} planned {found.plan.range} and no event has its commit "
         f"({_lines_of((found.plan.event, found.followed_by))})"
         for found in report.in_doubt
     ]
     lines += [
-        f"unseen: who read {found.range}, if anybody, wrote no events ({_lines_of(found.proof)})"
+        f"unseen: the reader of {found.range}, if there was one, wrote no events ({_lines_of(found.proof)})"
         for found in report.unseen
     ]
     lines += [

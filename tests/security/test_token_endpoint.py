@@ -70,7 +70,7 @@ def test_a_redirect_is_not_followed_and_said(status):
 @pytest.mark.parametrize(
     ("answer", "error", "told"),
     [
-        (f"{HUSH}\r\n\r\n", BrokerError, r"what it answers is not HTTP \(BadStatusLine\)"),
+        (f"{HUSH}\r\n\r\n", BrokerError, r"its answer is not HTTP \(BadStatusLine\)"),
         ("", BrokerError, "no token: Remote end closed connection"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", BrokerError, r"is not HTTP \(IncompleteRead\)"),
         ("HTTP/1.1 200 OK\r\n" + "X: y\r\n" * 101 + "\r\n", BrokerError, r"is not HTTP \(HTTPException\)"),

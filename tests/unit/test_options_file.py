@@ -46,7 +46,7 @@ def test_options_come_from_a_file_and_those_of_the_command_line_go_before(file):
     ("text", "told"),
     [
         (f"{HUSH}\n", "client.properties:1: this line is not name=value"),
-        (f"\n{HUSH}=\n", "client.properties:2: what this line sets is not supported: remove it"),
+        (f"\n{HUSH}=\n", "client.properties:2: the setting of this line is not supported: remove it"),
         ("security.protocol=SSL\n", "client.properties:1: security.protocol is not supported"),
         ("maxTask=3\n", "client.properties:1: maxTask is not supported"),
         ("\udcff", "it is no text in UTF-8"),

@@ -570,7 +570,7 @@ def test_the_command_prints_a_summary_and_ends_with_0(tmp_path, capsys):
     assert main(["verify", str(write(tmp_path / "run", good().events))]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0] == (
-        f"in doubt: b planned orders-1[12,20) and nobody tells of its commit ({tmp_path}/run:16, {tmp_path}/run:19)"
+        f"in doubt: b planned orders-1[12,20) and no event has its commit ({tmp_path}/run:16, {tmp_path}/run:19)"
     )
     summary, verdict = out[1:]
     assert summary == (
@@ -595,7 +595,7 @@ def test_the_command_prints_what_is_unseen_unless_all_members_wrote(tmp_path, ca
     path = write(tmp_path / "run", shared_with_a_neighbour().events)
     assert main(["verify", str(path)]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == (f"unseen: who read orders-1[5,9), if anybody, wrote no events ({path}:3, {path}:7, {path}:8)")
+    assert out[0] == (f"unseen: the reader of orders-1[5,9), if there was one, wrote no events ({path}:3, {path}:7, {path}:8)")
     assert out[1].endswith("0 records in doubt, 1 with 4 unseen")
     assert out[2] == "no violations"
     assert main(["verify", "--json", str(path)]) == 0

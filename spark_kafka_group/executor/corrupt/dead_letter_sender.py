@@ -16,7 +16,8 @@ NEXT_OFFSET = "groupkafka.next.offset"
 
 
 class DeadLetters:
-    """Sends what a task left out to ``<topic>-dlt``, one by one; that of a retry topic to that of the topic it is of.
+    """Sends the record batches that a task left out to ``<topic>-dlt``, one by one; those of a retry topic to its main
+    topic's.
 
     The value of a record is the bytes of the record batch; the key is null. Its headers are those of Kafka Connect's
     dead letters, with the first offset that was not read, and :data:`NEXT_OFFSET`.
@@ -33,12 +34,12 @@ class DeadLetters:
         self._delivery: Delivery | None = None
 
     def send(self, left_out: LeftOut) -> None:
-        """Send what was left out; returns when all in-sync replicas have it.
+        """Send one; returns when all in-sync replicas have it.
 
         Raises
         ------
         BrokerError
-            When there is no such topic, or it does not take the record.
+            When the topic does not exist, or does not take the record.
         """
         tp, error = left_out.tp, left_out.error
         origin = Origin(tp.topic, tp.partition, left_out.first, -1, -1)

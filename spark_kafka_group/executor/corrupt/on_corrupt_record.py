@@ -1,12 +1,12 @@
-"""onCorruptRecord: what is done about a record batch that cannot be read, and where reading goes on after it.
+"""onCorruptRecord: leaves out a record batch that cannot be read, and goes on after it.
 
-What is left out begins at the first offset that was not read and ends where the next record batch begins that can be
-found. Most often that is the next one in the same response: where the header of the bad batch leads to one with the
-offset that it says, both are right. Otherwise the broker is asked (``search``).
+The gap begins at the first offset that was not read, and ends where the next record batch begins. Most often that is
+the next batch of the same response: where the header of the damaged batch leads to a batch with the expected offset,
+both headers are right. Otherwise ``search`` asks the broker.
 
-A broker that is silent, with neither records nor an error, says nothing about its log. Where it was silent about some
-of what would be left out, the damage and the next record batch have to be seen in the bytes of one response, with all
-that is in between. Until then the task waits.
+A silent answer, with neither records nor an error, proves nothing about the log. Where the broker was silent about a
+part of the gap, the task waits until the bytes of one response show the damage, the next record batch, and all in
+between.
 """
 
 from __future__ import annotations
@@ -35,24 +35,22 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ADVICE = (
-    "Set onCorruptRecord=skip to go on after what cannot be read, or deadLetter to keep its bytes in a topic as well"
-)
+ADVICE = "Set onCorruptRecord=skip to go on after it, or deadLetter to keep its bytes in a topic as well"
 ASKED_AGAIN = 3
-"""How often a broker that has nothing for an offset may change its mind, before what it has nothing for is left out."""
+"""How often the task asks again for an offset without records, before the offset is left out."""
 LONGEST_PAUSE_S = 5.0
-"""Between two searches for the way on, while the broker is silent."""
+"""Longest pause between two searches for the next record batch, while the broker is silent."""
 
 
 class Remedy:
-    """What one task does about record batches that cannot be read.
+    """Handles the record batches of one task that cannot be read.
 
     Parameters
     ----------
     largest
         Most bytes that a record batch may have.
     connect
-        Makes the connections over which the way on is looked for.
+        Makes the connections of the search.
     outage
         Waits for brokers that are away; None where that is an error.
     """
@@ -83,7 +81,7 @@ class Remedy:
         self._asked_again: dict[tuple[TopicPartition, int], int] = {}
         self._looked_back: set[tuple[TopicPartition, int]] = set()
         self._searched: set[tuple[TopicPartition, int]] = set()
-        self._read_to: dict[TopicPartition, int] = {}  # where the last that was left out ended
+        self._read_to: dict[TopicPartition, int] = {}  # where the last gap ended
         self._ranges = 0
         self._offsets = 0
 
@@ -316,7 +314,7 @@ class Remedy:
             raise BrokerTimeoutError(
                 f"{damage.tp}: offset {damage.first} cannot be read: {damage.error.problem}. For {waited_s:.0f} s "
                 f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for an offset "
-                f"behind it, so it is not known what can be read there, and nothing is left out. {SILENCE}"
+                f"behind it, so it is not known which records can be read there, and none is left out. {SILENCE}"
             )
 
     def _go_on_behind(self, chunk: Chunk, batch: batch_headers.Frame) -> None:

@@ -4,8 +4,8 @@ A broker finds an offset by its index, which has an entry for every few kilobyte
 (``log.index.interval.bytes``), and from there on by hopping from header to header. So an offset before the next entry
 leads to the damage again, to an error or to nothing, and one behind it does not.
 
-An answer with neither records nor an error says nothing, as tiered storage that is slow gives it too. So whoever asks
-is told when there was one, and may ask for the log's bytes instead.
+An answer with neither records nor an error proves nothing, as slow tiered storage gives it too. So
+:attr:`Search.unanswered` shows that there was one, and the caller may look at the log's bytes instead.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
 from spark_kafka_group.wire.task_outage import Outage, outlived
 
 WIDE_BYTES = 8 << 20
-"""Of a log that are asked for to see what is in it: a record batch of usual size, and up to the next index entry."""
+"""Bytes of a log to look at: a record batch of usual size, and the log up to the next index entry."""
 ROWS_AT_A_TIME_BYTES = 1 << 20
-"""Of the rows of a record batch that is only to be seen to be undamaged."""
+"""Bytes of rows at a time, while a record batch is only checked for damage."""
 ATTEMPTS = 5
-"""How often a question is sent that was not answered, or with an error that may pass."""
+"""How often a request is sent that gets no answer, or an error that may pass."""
 
 
 class LeaderChangedError(Exception):
@@ -53,7 +53,7 @@ class Found(NamedTuple):
     start: int
     """Its first offset."""
     header: bytes
-    """Its first bytes, by which it is known again."""
+    """Its first bytes, which identify it."""
 
 
 def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Found | None:
@@ -61,8 +61,8 @@ def first_found(first: int, end: int, look: Callable[[int], Found | None]) -> Fo
 
     Looks ahead in steps that double, then narrows: about twice as often, at most, as there are binary digits in the
     number of offsets. Where `look` finds the record batch that holds an offset, it is taken to do so for all offsets
-    behind it. One that begins behind the offset asked for is the answer only if nothing is found before it: there may
-    be a gap, as compaction leaves them, or what is in between is passed over.
+    behind it. A batch that begins behind the offset asked for is the result only if there is none before it: in between
+    may be a gap of compaction, or batches that the broker passes over.
     """
     best: Found | None = None
 
@@ -145,7 +145,7 @@ class Search:
         Raises
         ------
         BrokerError, ReadError, LeaderChangedError
-            When brokers do not answer, or not because of what is in their logs; nothing is known then.
+            When brokers do not answer, or with an error that is not about their logs.
         """
         self.unanswered = False
 
@@ -185,7 +185,7 @@ class Search:
         return len(self._fetched(self._brokers, tp, offset).records) > 0
 
     def before(self, tp: TopicPartition, offset: int) -> int | None:
-        """An offset before this one for which the broker sends the record batch that holds it, and so what follows.
+        """An offset before this one for which the broker sends the record batch that holds it, and so the bytes behind.
 
         Where the header after a record batch is damaged, a broker sends it for its first offset only.
         """
@@ -222,7 +222,7 @@ class Search:
         batch = batch_headers.at(self._twin.scan, tp, records, 0)
         if batch is None or batch.base_offset < least or batch.next_offset <= offset:
             return None
-        # What begins behind the offset asked for may be bytes that only look like a header.
+        # Bytes behind the offset asked for may only look like a header.
         if batch.base_offset > offset and not self.intact(tp, records[: batch.end]):
             return None
         # The offset of a message that wraps others, before message format v2, is that of the last one inside.
@@ -230,7 +230,7 @@ class Search:
         return Found(offset, start, bytes(records[: min(batch.end, batch_headers.HEADER_BYTES)]))
 
     def _fetched(self, brokers: Brokers, tp: TopicPartition, offset: int) -> FetchedPartition:
-        """What a broker sends for an offset: at least one record batch, or nothing, for whatever reason."""
+        """A broker's answer for an offset: at least one record batch, or no records."""
         problem = "no answer"
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -252,7 +252,7 @@ class Search:
         raise BrokerError(f"looking in {tp} for a record batch from offset {offset} on: {problem}")
 
     def _is_answer(self, partition: FetchedPartition, offset: int) -> bool:
-        """Whether this says what is there; else the leader is looked up anew.
+        """Whether the answer is about the log; else the leader is looked up again.
 
         Raises
         ------
@@ -277,7 +277,7 @@ class Search:
                 return False
 
     def _sent(self, brokers: Brokers, tp: TopicPartition, offset: int) -> list[FetchedPartition]:
-        """What the leader sends; after an error it is looked up anew."""
+        """The leader's answer; after an error the leader is looked up again."""
         node_id = None
         refresh, self._refresh = self._refresh, True
         try:

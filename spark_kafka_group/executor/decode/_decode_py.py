@@ -1,4 +1,4 @@
-"""The readable twin of the decoder. ``contract`` says what it does."""
+"""The readable twin of the decoder; ``contract`` has its interface."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from spark_kafka_group.executor.decode.topics import TopicColumn
 from spark_kafka_group.schema import HEADER, arrow_schema
 
 _FRAME = Struct(">qiib")  # offset, length, (leader epoch in v2, CRC in v0 and v1), magic
-_LENGTH_END = 12  # bytes before what the length counts
+_LENGTH_END = 12  # bytes before those that the length counts
 _MIN_LENGTH = {**legacy.MIN_LENGTH, 2: 49}
 _HEADER = Struct(">qiibIhiqqqhii")  # of a record batch of magic 2, up to its records
 _LAST_OFFSET_DELTA = Struct(">i")
@@ -134,7 +134,7 @@ def _read_record(cursor: _Cursor, header_limit: int | None) -> _Record:
     """Read one record; its headers too, unless there is no limit for them."""
     length = cursor.length(0)
     end_of_batch, cursor.end = cursor.end, cursor.position + length
-    cursor.byte()  # attributes, of which none is in use
+    cursor.byte()  # attributes; none is in use
     timestamp_delta = cursor.varlong()
     offset_delta = cursor.varint()
     key = cursor.nullable()
@@ -180,7 +180,7 @@ class _Frame(NamedTuple):
 
 
 def _read_frame(topic: str, partition: int, view: memoryview, position: int, start: int) -> _Frame | None:
-    """What scan and append need of the record batch at `position`; None when it is cut off."""
+    """The record batch at `position`, for scan and append; None when it is cut off."""
     if len(view) - position < _FRAME.size:
         return None
     base_offset, length, _, magic = _FRAME.unpack_from(view, position)

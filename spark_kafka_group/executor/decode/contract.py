@@ -1,9 +1,9 @@
-"""What both twins of the decoder fulfil, and the numbers they share.
+"""The interface of both twins of the decoder, and the numbers they share.
 
 ``_decode_py`` is the readable twin, ``_decode_c`` the quick one. For the same bytes they give the same rows or the
 same error text; a property test feeds both the same generated and mutated bytes. Message format v2 is decoded by each
 twin for itself; codecs (``codecs``), message formats v0 and v1 (``legacy``), the topic column (``topics``), keys of
-headers (``text``) and the wording of errors (``problems``) are shared, and so is what is known of aborted transactions
+headers (``text``) and the wording of errors (``problems``) are shared, and so is the state of aborted transactions
 (``isolation``).
 """
 
@@ -119,7 +119,7 @@ class RecordBatchBuilder(Protocol):
             The records field of one partition in a FetchResponse: record batches of magic 2, messages of magic 0
             and 1, or a mix of them.
         position
-            Byte of `records` to begin at: 0, or what an earlier call returned.
+            Byte of `records` to begin at: 0, or the result of an earlier call.
         start, end
             Offsets wanted.
         aborted

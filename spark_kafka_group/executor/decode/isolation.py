@@ -1,4 +1,4 @@
-"""Which transactions of a fetch response were aborted: what hides their records, for both twins.
+"""Aborted transactions of a fetch response, whose records both twins hide.
 
 The rules are those of Kafka's ``CompletedFetch``: a response names the aborted transactions that overlap its records,
 each by its producer and its first offset. From there on the producer's transactional batches are hidden, up to its next
@@ -39,5 +39,5 @@ class AbortedTransactions:
         return producer_id in self._aborting
 
     def ended(self, producer_id: int) -> None:
-        """An ABORT marker: what the producer writes next is another transaction."""
+        """An ABORT marker: the producer's next records belong to another transaction."""
         self._aborting.discard(producer_id)

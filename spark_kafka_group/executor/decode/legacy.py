@@ -23,7 +23,7 @@ from spark_kafka_group.executor.decode.contract import (
 )
 from spark_kafka_group.executor.decode.problems import MalformedError
 
-MIN_LENGTH = {0: 14, 1: 22}  # what follows offset and length, with empty key and value
+MIN_LENGTH = {0: 14, 1: 22}  # bytes after offset and length, with empty key and value
 
 _ENTRY = Struct(">qi")  # offset, length
 _HEAD = Struct(">IbB")  # CRC, magic, attributes
@@ -44,11 +44,11 @@ class _Message:
 
 
 Row = tuple[int, _Message, bool]
-"""Offset, what becomes the row, and whether it is the last of its entry."""
+"""Offset, message, and whether it is the last of its entry."""
 
 
 class Messages:
-    """What is left of the messages of one entry. It holds no bytes of the response."""
+    """The messages of one entry that are not taken yet. It holds no bytes of the response."""
 
     def __init__(
         self, topic: str, partition: int, rows: Iterator[Row], first_unread: int, start: int, end: int
@@ -207,7 +207,7 @@ def _inside(unpacked: memoryview, offset: int, base: int, wrapper: _Message, che
 
 
 def _inherit(message: _Message, wrapper: _Message, offset: int) -> _Message:
-    """What a message inside a compressed one takes from that: type of timestamp, and the time of a log append."""
+    """A message inside a compressed one inherits its type of timestamp, and the time of a log append."""
     if message.codec:
         raise MalformedError(f"the message at offset {offset} is compressed inside a compressed one")
     if message.magic == 0:

@@ -1,11 +1,11 @@
-"""The wording of what can be wrong with bytes from a broker, once for both twins."""
+"""Error texts about bytes from a broker, once for both twins."""
 
 from __future__ import annotations
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT, HEADER_COST
 
-# What can be wrong with a record of message format v2; the numbers are the compiled twin's too.
+# Problems of a record of message format v2; the compiled twin has the same numbers.
 SHORT, OVERLONG, NEGATIVE, LEFTOVER, OFFSET_DELTA, TIMESTAMP, TOO_MANY = range(1, 8)
 
 _RECORD = {
@@ -76,7 +76,7 @@ def last_offset(base_offset: int) -> str:
 def wrong_crc(base_offset: int, stored: int, computed: int) -> str:
     return (
         f"the batch at offset {base_offset} is damaged: its CRC is {computed:#010x} and its header says "
-        f"{stored:#010x}. Set kafka.check.crcs=false to read what is left of it"
+        f"{stored:#010x}. Set kafka.check.crcs=false to read the rest of it"
     )
 
 
@@ -93,8 +93,8 @@ def record_count(base_offset: int, count: int) -> str:
 
 
 def marker_size(base_offset: int, size: int) -> str:
-    told = "none" if size < 0 else f"one of {size} bytes"
-    return f"the control batch at offset {base_offset} must have a key of at least 4 bytes, and has {told}"
+    count = "none" if size < 0 else f"one of {size} bytes"
+    return f"the control batch at offset {base_offset} must have a key of at least 4 bytes, and has {count}"
 
 
 def marker_version(base_offset: int, version: int) -> str:

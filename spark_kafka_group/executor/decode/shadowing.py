@@ -32,7 +32,7 @@ def _sources(folder: Path) -> dict[str, bytes]:
 
 
 def why_not_built() -> str:
-    """What to change so that records are not decoded in Python, for an error or a warning."""
+    """Advice for an error or a warning, so that records are not decoded in Python."""
     tree, elsewhere = HERE.parents[2], built_elsewhere()
     if not (tree / "setup.py").is_file():
         return "install spark-kafka-group where there is a C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION"
