@@ -60,8 +60,8 @@ def java_version() -> str:
 
 @functools.cache
 def _version_of(command: str) -> str:
-    told = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
-    return "".join(line for line in told.splitlines(keepends=True) if not line.startswith("Picked up "))
+    output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("Picked up "))
 
 
 def jars(module: str, version: str = VERSION) -> Path:

@@ -595,7 +595,8 @@ def test_the_command_prints_what_is_unseen_unless_all_members_wrote(tmp_path, ca
     path = write(tmp_path / "run", shared_with_a_neighbour().events)
     assert main(["verify", str(path)]) == 0
     out = capsys.readouterr().out.splitlines()
-    assert out[0] == (f"unseen: the reader of orders-1[5,9), if there was one, wrote no events ({path}:3, {path}:7, {path}:8)")
+    lines = f"{path}:3, {path}:7, {path}:8"
+    assert out[0] == f"unseen: the reader of orders-1[5,9), if there was one, wrote no events ({lines})"
     assert out[1].endswith("0 records in doubt, 1 with 4 unseen")
     assert out[2] == "no violations"
     assert main(["verify", "--json", str(path)]) == 0
