@@ -113,25 +113,39 @@ def batch_ranges(
     behind = {tp: offset for tp, offset in at_latest.items() if offset > ends.get(tp, 0)}
     logs = _log_ends(client, behind)
     existing = starts.keys() & ends.keys() - (behind.keys() - logs.keys())
-    ranges, moved = [], set(cut)
-    for tp in sorted(tps):
-        if tp not in existing:
-            losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
-        elif tp not in behind:
-            ranges.append(_range(options, OffsetRange(tp, starts[tp], ends[tp]), named))
-        elif starts[tp] > logs[tp]:
-            losses.report(
-                "COULD_NOT_READ_OFFSET_RANGE",
-                f"{tp}: the group's committed offset is {starts[tp]}, and the log ends at {ends[tp]}: its end was lost",
-            )
-            moved.add(tp)
-            ranges.append(OffsetRange(tp, ends[tp], ends[tp]))
-        else:
-            ranges.append(OffsetRange(tp, starts[tp], starts[tp]))  # records before it are not stable yet
-    return ranges, frozenset(moved)
+    for tp in sorted(tps - existing):
+        losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
+    beyond = {tp: starts[tp] for tp in behind.keys() & existing}
+    lost = _lost(beyond, ends, logs, losses)
+    bounds = {
+        tp: (ends[tp] if tp in lost else at,) * 2 for tp, at in beyond.items()
+    }  # records there are not stable yet
+    ranges = [OffsetRange(tp, *bounds.get(tp, (starts[tp], ends[tp]))) for tp in sorted(existing)]
+    return [_checked(options, r, named) for r in ranges], frozenset(cut) | lost
 
 
-def _range(options: Options, r: OffsetRange, named: Mapping[TopicPartition, int]) -> OffsetRange:
+def _lost(
+    beyond: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    logs: Mapping[TopicPartition, int],
+    losses: DataLoss,
+) -> set[TopicPartition]:
+    """Partitions that start `beyond` the end of the read, and also beyond the end of the log.
+
+    Raises
+    ------
+    DataLossError
+    """
+    lost = {tp for tp, start in beyond.items() if start > logs[tp]}
+    for tp in sorted(lost):
+        losses.report(
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"{tp}: the group's committed offset is {beyond[tp]}, and the log ends at {ends[tp]}: its end was lost",
+        )
+    return lost
+
+
+def _checked(options: Options, r: OffsetRange, named: Mapping[TopicPartition, int]) -> OffsetRange:
     """`r`; empty where the log does not reach an end that options name, which has been reported."""
     if r.end < r.start <= named.get(r.tp, r.end):
         return r._replace(start=r.end)

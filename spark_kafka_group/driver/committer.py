@@ -124,11 +124,7 @@ class Committer:
             raise
 
     def correct(
-        self,
-        offsets: Mapping[TopicPartition, int],
-        generation: int,
-        batch: int,
-        without: int | None = None,
+        self, offsets: Mapping[TopicPartition, int], generation: int, batch: int, without: int | None = None
     ) -> set[TopicPartition]:
         """Commit where this query stands, which is not the end of a batch. Without offsets nothing is sent.
 
@@ -153,12 +149,7 @@ class Committer:
         if not offsets:
             return set()
         committed = self._client.committed(offsets)
-        newer = self._newer(offsets, committed)
-        if newer:
-            log.info(
-                "group %s: generation %d: left as committed meanwhile: %s",
-                self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(newer.items())),
-            )  # fmt: skip
+        newer = self._newer(offsets, committed, generation)
         by_note: dict[str, dict[TopicPartition, int]] = {}
         for tp, offset in offsets.items():
             group = committed.get(tp)
@@ -172,14 +163,20 @@ class Committer:
         return set(newer)
 
     def _newer(
-        self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed]
+        self, offsets: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, Committed], generation: int
     ) -> dict[TopicPartition, int]:
         """The group's offsets that are neither those known nor those that are to be committed."""
-        return {
+        newer = {
             tp: group.offset
             for tp, group in committed.items()
             if group.offset not in (self.in_group.get(tp), offsets[tp])
         }
+        if newer:
+            log.info(
+                "group %s: generation %d: left as committed meanwhile: %s",
+                self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(newer.items())),
+            )  # fmt: skip
+        return newer
 
     def adopt(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> set[TopicPartition]:
         """Put this query's note on offsets that others wrote, and from which it goes on after `batch`.
