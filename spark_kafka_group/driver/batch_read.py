@@ -109,19 +109,22 @@ def batch_ranges(
     starts = _starts(options, client, tps, committed, others, cut)
     ending = (options.reading.ending or Bound("endingOffsets", every=LATEST)).of(tps)
     ends, named = _ends(options, client, ending, losses)
-    at_latest = {tp: at.offset for tp, at in committed.items() if ending[tp] == LATEST and tp not in cut}
-    behind = {tp: offset for tp, offset in at_latest.items() if offset > ends.get(tp, 0)}
+    at_latest = {tp: group.offset for tp, group in committed.items() if ending[tp] == LATEST and tp not in cut}
+    behind = _beyond(at_latest, ends)
     logs = _log_ends(client, behind)
     existing = starts.keys() & ends.keys() - (behind.keys() - logs.keys())
     for tp in sorted(tps - existing):
         losses.report("PARTITIONS_DELETED", f"{tp} was deleted while it was looked up")
     beyond = {tp: starts[tp] for tp in behind.keys() & existing}
     lost = _lost(beyond, ends, logs, losses)
-    bounds = {
-        tp: (ends[tp] if tp in lost else at,) * 2 for tp, at in beyond.items()
-    }  # records there are not stable yet
-    ranges = [OffsetRange(tp, *bounds.get(tp, (starts[tp], ends[tp]))) for tp in sorted(existing)]
+    stand = {tp: ends[tp] if tp in lost else at for tp, at in beyond.items()}  # records there are not stable yet
+    ranges = [OffsetRange(tp, stand.get(tp, starts[tp]), stand.get(tp, ends[tp])) for tp in sorted(existing)]
     return [_checked(options, r, named) for r in ranges], frozenset(cut) | lost
+
+
+def _beyond(offsets: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Those of `offsets` that are beyond the end of the read, or of a log that is gone."""
+    return {tp: offset for tp, offset in offsets.items() if offset > ends.get(tp, 0)}
 
 
 def _lost(
