@@ -14,8 +14,8 @@ class Standing:
     """Where a query stands, and how its partitions have changed.
 
     `StreamDriver` has one lock, and every field is read and changed under it: Spark's thread holds it in each of its
-    calls, the thread between triggers while it settles. Only stop() goes without: that thread has ended then. Each
-    field says what changes it, and when.
+    calls, the thread between triggers while it settles. Only stop() goes without, after it has waited a second for that
+    thread: a query must end, whatever brokers do. Each field says what changes it, and when.
     """
 
     proven: GroupOffset
