@@ -14,14 +14,12 @@ from __future__ import annotations
 import re
 import struct
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_group.retry_topics import is_topic_name
 
-DIALECTS = ("connect", "spring", "kip1191")
 CONNECT, SPRING, KIP1191, RETRY = "__connect.errors.", "kafka_dlt-", "__dlq.errors.", "retry_topic-"
-PREFIXES = (CONNECT, SPRING, KIP1191, RETRY)
 ATTEMPTS = f"{RETRY}attempts"
 ORIGINAL_TIMESTAMP = f"{RETRY}original-timestamp"
 BACKOFF_TIMESTAMP = f"{RETRY}backoff-timestamp"
@@ -125,12 +123,12 @@ def origin_of(headers: Headers, here: Origin) -> Origin:
     They cannot where one of them is there twice, the topic is no name of one, or a number is below 0 or beyond Kafka's
     types. Whether they are true is the caller's matter.
     """
-    for prefix, number in ((CONNECT, _of_digits), (KIP1191, _of_digits), (f"{SPRING}original-", _of_bytes)):
-        topic = _topic(_only(headers, f"{prefix}topic"))
-        partition = number(_only(headers, f"{prefix}partition"), 4)
-        offset = number(_only(headers, f"{prefix}offset"), 8)
+    for dialect in TABLE:
+        topic = _topic(_only(headers, f"{dialect.origin}topic"))
+        partition = dialect.number(_only(headers, f"{dialect.origin}partition"), 4)
+        offset = dialect.number(_only(headers, f"{dialect.origin}offset"), 8)
         if topic is not None and partition is not None and offset is not None:
-            kind = _timestamp_type(_only(headers, f"{prefix}timestamp-type"))
+            kind = _timestamp_type(_only(headers, f"{dialect.origin}timestamp-type"))
             return Origin(topic, partition, offset, _first_timestamp(headers, here), kind)
     return here
 
@@ -147,7 +145,7 @@ def handed_on(
     due_ms
         When the next one is to be made; None when none is.
     """
-    said = {"connect": _connect, "spring": _spring, "kip1191": _kip1191}[dialect](origin, failure, reader, attempts)
+    said = BY_NAME[dialect].write(origin, failure, reader, attempts)
     counted = [(ORIGINAL_TIMESTAMP, _big_integer(origin.timestamp_ms)), (ATTEMPTS, struct.pack(">i", attempts + 1))]
     if due_ms is not None:
         counted.append((BACKOFF_TIMESTAMP, _big_integer(due_ms)))
@@ -156,8 +154,8 @@ def handed_on(
 
 def exception_of(headers: Headers) -> str | None:
     """The class of the exception that the headers name, whichever dialect they are of; KIP-1191 names none."""
-    for name in (f"{CONNECT}exception.class.name", f"{SPRING}exception-fqcn"):
-        text = _text(last(headers, name))
+    for dialect in TABLE:
+        text = _text(last(headers, f"{dialect.prefix}{dialect.exception}")) if dialect.exception else None
         if text and len(text) <= MOST_NAME and text.isprintable():
             return text
     return None
@@ -260,3 +258,38 @@ def _first_timestamp(headers: Headers, here: Origin) -> int:
 def _big_integer(number: int) -> bytes:
     """As Java's BigInteger.toByteArray: the fewest bytes of its two's complement, big-endian."""
     return number.to_bytes((number if number >= 0 else ~number).bit_length() // 8 + 1, signed=True)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """The headers that one kind of reader expects.
+
+    Attributes
+    ----------
+    prefix
+        Of all of its headers, and of nobody else's.
+    origin
+        What ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first record follow.
+    number
+        Reads partition and offset, as an integer of so many bytes; None for what cannot be one.
+    exception
+        The name, behind `prefix`, of the header with the exception's class; None where there is none.
+    """
+
+    name: str
+    prefix: str
+    origin: str
+    number: Callable[[bytes | None, int], int | None]
+    write: Callable[[Origin, Failure, Reader, int], list[tuple[str, bytes | None]]]
+    exception: str | None = None
+
+
+TABLE = (
+    Dialect("connect", CONNECT, CONNECT, _of_digits, _connect, "exception.class.name"),
+    Dialect("kip1191", KIP1191, KIP1191, _of_digits, _kip1191),
+    Dialect("spring", SPRING, f"{SPRING}original-", _of_bytes, _spring, "exception-fqcn"),
+)
+"""In the order in which headers of a record are looked for."""
+BY_NAME = {dialect.name: dialect for dialect in TABLE}
+DIALECTS = tuple(BY_NAME)
+PREFIXES = (*(dialect.prefix for dialect in TABLE), RETRY)

@@ -19,7 +19,6 @@ from spark_kafka_group.security.contradictions import check as check_security
 if TYPE_CHECKING:
     from spark_kafka_group.options import Options
 
-STRATEGIES = ("range", "roundrobin", "sticky", "cooperative-sticky")
 LONGEST_TOPIC = 249
 
 log = logging.getLogger(__name__)

@@ -221,7 +221,7 @@ def test_a_quiet_query_plans_a_record_as_soon_as_it_is_due_and_asks_seldom_until
     while (end := driver.latest_offset(start)) == start:
         triggers += 1
         time.sleep(0.01)  # as Spark does between triggers
-    assert 0 <= now_ms() - due_ms < 500
+    assert 0 <= now_ms() - due_ms < 20_000  # by itself it would look after a minute
     assert triggers > 10
     assert times.calls == 1
     assert ends.calls <= 2
