@@ -96,7 +96,7 @@ class LogClient:
             if cluster.unauthorized_topics:
                 raise kafka_errors.TopicAuthorizationFailedError(cluster.unauthorized_topics)
 
-        self._again_and_again(doing, refresh)
+        self._in_attempts(doing, refresh)
         return self.known_partitions(subscription)
 
     def known_partitions(self, subscription: Subscription) -> set[TopicPartition]:
@@ -235,14 +235,14 @@ class LogClient:
                 raise kafka_errors.RequestTimedOutError(*error.args) from None
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
-        return self._again_and_again(f"{doing} of {_named(tps)}", look_up) if tps else {}
+        return self._in_attempts(f"{doing} of {_named(tps)}", look_up) if tps else {}
 
-    def _again_and_again(self, doing: str, call: Callable[[float], T]) -> T:
+    def _in_attempts(self, doing: str, call: Callable[[float], T]) -> T:
         """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""
 
         def attempt() -> T:
-            found: T = self._calls.retried(doing, call, self._options.connection.request_timeout_ms, REQUEST_TIMEOUT)
-            return found
+            result: T = self._calls.retried(doing, call, self._options.connection.request_timeout_ms, REQUEST_TIMEOUT)
+            return result
 
         for _ in range(self._options.fetching.offset_retries - 1):
             try:

@@ -279,7 +279,8 @@ class Producer:
 def _go_on_after_refusals(manager: Any) -> None:
     """Fail a record batch that was refused, and no other: to kafka-python's idempotent producer any refusal is fatal.
 
-    Nothing was written, and a partition has one batch under way at a time, so the next one takes its sequence numbers.
+    1. A batch takes sequence numbers, and is refused. 2. No record of it was written. 3. The partition has one batch
+    under way at a time, so the next batch takes the numbers of step 1, and the broker sees no gap.
     """
     classify = manager.classify_batch_error
 
@@ -295,7 +296,11 @@ def _go_on_after_refusals(manager: Any) -> None:
 
 
 def _ask_again_for_producer_id(manager: Any) -> None:
-    """Repeat a request for a producer id that gets no answer: kafka-python takes silence for a refusal."""
+    """Repeat a request for a producer id that gets no answer.
+
+    1. The broker of an InitProducerId goes away. 2. kafka-python takes its silence for a refusal, and fails all
+    records, those of other brokers too. Here it goes back to the state in which it asks another broker.
+    """
     fail = manager.transition_to_fatal_error
 
     def failed(error: Exception) -> None:
@@ -309,7 +314,7 @@ def _ask_again_for_producer_id(manager: Any) -> None:
 
 
 def _rest_while_connecting(sender: Any) -> None:
-    """kafka-python looks all the time whether a connection is made; an event wakes it anyway."""
+    """Pause while a connection is being made: kafka-python polls for it, though an event wakes it."""
     connect, send = sender._client.maybe_connect, sender._send_producer_data
     connecting = False
 

@@ -416,7 +416,7 @@ class TestStrategies:
         topic = topic_with(kafka, numbered(6, 2), partitions=2)
         driver = driver_of(kafka, topic, group, **{"kafka.partition.assignment.strategy": "recorders:First"})
         assert driver.latest_offset(driver.initial_offset(), None)[topic] == {"0": 3}
-        assert f"partitions of {topic} are read by nobody" in caplog.text
+        assert f"no member reads all partitions of {topic}" in caplog.text
 
     def test_topics_that_only_others_read_are_dealt_at_once(self, kafka, group, query_of, neighbour_of):
         mine = topic_with(kafka, numbered(2, 2), partitions=2)

@@ -1,8 +1,9 @@
-"""Lookups of log offsets that answer for all partitions they were asked for: those without a leader are waited for.
+"""Lookups of log offsets that wait for partitions without a leader, so that they answer for all partitions.
 
-kafka-python leaves such partitions out where others have leaders, and its callers take that for "no such record". Of a
-partition that has another leader by now it asks the old one, again and again, without a pause, until its metadata
-is renewed for another reason.
+Two races that kafka-python loses: 1. one of several partitions has no leader, 2. kafka-python leaves it out of the
+lookup, 3. its caller reads the gap in the result as "no record is as new". And: 1. a partition gets another leader,
+2. kafka-python asks the old one, 3. that answers NOT_LEADER_OR_FOLLOWER, 4. kafka-python asks it again, without a
+pause, until its metadata is renewed for another reason.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
         by_node = fetcher._group_list_offset_requests(timestamps)
         if sum(map(len, by_node.values())) < len(timestamps):
             raise kafka_errors.StaleMetadata
-        found, again = await send(timestamps)
-        if again:  # these brokers do not lead, or do not know the topic
+        offsets, unanswered = await send(timestamps)
+        if unanswered:  # these brokers do not lead, or do not know the topic
             cluster.request_update()
             await fetcher._manager._net.sleep(fetcher.config["retry_backoff_ms"] / 1000)
-        return found, again
+        return offsets, unanswered
 
     async def look_up_or_say_why(timestamps: Mapping[Any, int], timeout_ms: float | None = None) -> Any:
         try:

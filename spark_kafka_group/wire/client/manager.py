@@ -70,8 +70,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         refresh = self.cluster.refresh_metadata
 
         async def refresh_now(node_id: Any = None) -> None:
-            # kafka-python takes the answer of a request that is under way, which may have been sent before topics were
-            # set, or to a broker that is not to be asked.
+            # 1. A Metadata request is under way. 2. The caller sets topics, or wants another broker's answer. 3.
+            # kafka-python hands it the answer to the request of step 1, which has not these topics. So that request
+            # ends first.
             if self.cluster.metadata_refresh_in_progress:
                 with contextlib.suppress(kafka_errors.KafkaError):
                     await self.cluster._refresh_future

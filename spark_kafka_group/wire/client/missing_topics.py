@@ -32,15 +32,15 @@ def ask_seldom(consumer: KafkaConsumer) -> None:
 
     def ttl_if_missing() -> float:
         left_ms = AGAIN_MS - (time.monotonic() * 1000 - cluster._last_refresh_ms)
-        told: float = ttl()
-        return max(0.0, min(told, left_ms)) if missing else told
+        usual_ms: float = ttl()
+        return max(0.0, min(usual_ms, left_ms)) if missing else usual_ms
 
     cluster.update_metadata, cluster.ttl = update, ttl_if_missing
 
 
-def said_already(record: logging.LogRecord) -> bool:
-    """A filter of kafka-python's logger: who subscribes has said which topics are missing."""
+def logged_already(record: logging.LogRecord) -> bool:
+    """A filter of kafka-python's logger: the driver logs missing topics once itself."""
     return record.msg != NOT_FOUND
 
 
-logging.getLogger("kafka.cluster").addFilter(said_already)
+logging.getLogger("kafka.cluster").addFilter(logged_already)

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 G = TypeVar("G", Generation, Generation | None)
 
 LEAVE_MS = 500
-"""So long the last request may take, whatever those before it have used up."""
+"""Time for the last request, even where those before it have used up the limit."""
 WITHOUT_MEMBERSHIP = (
     "without membership nothing can be committed while the group has members. Take another kafka.group.id, or "
     "subscribe instead of assign"
@@ -114,7 +114,7 @@ class GroupClient(LogClient):
     def committed(
         self, tps: Collection[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, Committed]:
-        """What the group has committed; a partition without a committed offset is not in the result.
+        """Committed offsets; a partition without one is not in the result.
 
         Raises
         ------
@@ -122,7 +122,7 @@ class GroupClient(LogClient):
             Also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
         """
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        found = self._calls.retried(
+        committed = self._calls.retried(
             f"looking up committed offsets of group {self._group_id}",
             lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
             timeout_ms,
@@ -131,13 +131,13 @@ class GroupClient(LogClient):
             TopicPartition(tp.topic, tp.partition): Committed(
                 o.offset, o.metadata or "", NO_EPOCH if o.leader_epoch is None else o.leader_epoch
             )
-            for tp, o in found.items()
+            for tp, o in committed.items()
         }
 
     # Membership
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Say what :meth:`join` subscribes to, or which partitions are read without joining. Sends nothing."""
+        """Set the subscription of :meth:`join`, or the partitions to read without joining. Sends nothing."""
         self._manual = subscription.manual
         if subscription.manual:
             self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
@@ -150,7 +150,7 @@ class GroupClient(LogClient):
             self._consumer.subscribe(sorted(subscription.topics))
 
     def join(self) -> Generation:
-        """Be a member: join, or rejoin when the group rebalances, and take the assignment.
+        """Join, or rejoin when the group rebalances, and take the assignment.
 
         Waits for the group's other members as any consumer does: as long as the most patient of them lets the group
         wait, which may be longer than this query's own kafka.max.poll.interval.ms.
@@ -167,7 +167,7 @@ class GroupClient(LogClient):
         while (joined := self.join_within(min(ms_until(deadline), at_once_ms))) is None:
             refused = self._answers.last_described()
             if self._coordinator.coordinator_unknown():
-                self._find_coordinator()  # or brokers that are away would be taken for slow members
+                self._find_coordinator()  # else brokers that are away would look like slow members
             if time.monotonic() < deadline:
                 continue
             if refused is not None:
@@ -183,16 +183,18 @@ class GroupClient(LogClient):
     def join_first(self, join: Callable[[], G]) -> G:
         """Join, by :meth:`join` or :meth:`join_within`, in a process that has just started.
 
-        A static member that comes back within its session is given its old assignment, whatever has changed since:
-        topics have more partitions, or it subscribes to others. It is told that another member leads, too: the answer
-        names the member it replaces. The broker knows better. Asked again, it starts a new generation for a leader,
-        which assigns anew; a follower gets the current one, unless its words differ from those it came back with.
+        A static member that comes back within its session may own too little: 1. it joins under its instance id, 2. the
+        broker answers with its old assignment and without a rebalance, even if topics have more partitions since or the
+        subscription has changed, 3. the answer names the replaced member as leader, so that the returning leader takes
+        itself for a follower. 4. So this member joins a second time: for a leader the broker then starts a generation,
+        which has a new assignment. A follower gets the current generation, unless its JoinGroup differs from that of
+        step 1.
         """
         if self._coordinator.group_instance_id is None:
             return join()
         before = self._subscribed_before()
-        # kafka-python joins again by itself if the old assignment has topics that are not subscribed to any more, and
-        # in the same words it would do so without end.
+        # kafka-python rejoins by itself if the old assignment has topics that are no longer subscribed. With the same
+        # JoinGroup each time it would do so without end.
         self._rounds.vary(True)
         joined = join()
         if joined is None:
@@ -206,7 +208,7 @@ class GroupClient(LogClient):
         return joined
 
     def _subscribed_before(self) -> frozenset[str] | None:
-        """What the member under this instance id subscribes to in the group; None when that cannot be known."""
+        """Topics that the member with this instance id subscribes to in the group; None when they cannot be known."""
         instance_id = self._coordinator.group_instance_id
         if instance_id is None or self._rounds.under_way():
             return None
@@ -231,7 +233,7 @@ class GroupClient(LogClient):
         self._joining(f"looking up the coordinator of group {self._group_id}", find)
 
     def _joining(self, doing: str, call: Callable[[float], Any], timeout_ms: float | None = None) -> Any:
-        """As :meth:`Calls.retried`; what a broker refuses is membership."""
+        """As :meth:`Calls.retried`; an error that a broker answers becomes a MembershipError."""
         try:
             return self._calls.retried(doing, call, timeout_ms)
         except BrokerTimeoutError:
@@ -242,7 +244,7 @@ class GroupClient(LogClient):
             raise self._session_timeout_refused(doing, error.__cause__) from error
 
     def _session_timeout_refused(self, doing: str, error: Exception) -> MembershipError:
-        """As what a refused session timeout is raised: with the bounds of the broker that refused it."""
+        """The error of a refused session timeout, with the bounds of the broker that refused it."""
         node_id = int(str(self._coordinator.coordinator_id).removeprefix("coordinator-"))
         bounds = session_bounds(
             node_id, lambda request: self._run(lambda: self._calls.manager.send(request, node_id=node_id))
@@ -252,7 +254,8 @@ class GroupClient(LogClient):
         return MembershipError(f"{doing}: {refusal.describe(facts) if refusal is not None else error}")
 
     def join_within(self, timeout_ms: float) -> Generation | None:
-        """As :meth:`join`, for so long; None when the group has not settled by then: the next call goes on waiting.
+        """As :meth:`join`, for `timeout_ms`; None when the group has not settled by then: the next call goes on
+        waiting.
 
         Raises
         ------
@@ -267,13 +270,13 @@ class GroupClient(LogClient):
             settled = self._joining(f"joining group {self._group_id}", settle, timeout_ms)
         except BrokerTimeoutError:
             return None
-        return self._rounds.told() if settled else None
+        return self._rounds.report() if settled else None
 
     def request_rejoin(self, claiming: bool = True) -> None:
         """Make the next :meth:`join` send a JoinGroup; the leader's starts a new generation.
 
-        A follower's does so when its words have changed, as under the sticky strategies, which name what it owns; not
-        `claiming` anything they are those of its first join.
+        A follower's does so when it differs from the one before, as under the sticky strategies, which claim
+        partitions. Without `claiming` it is that of its first join.
         """
         if not claiming:
             self._rounds.forget_claims()
@@ -284,8 +287,8 @@ class GroupClient(LogClient):
         return not self._manual and self._rounds.needed()
 
     def heartbeat(self) -> None:
-        """Send a heartbeat now, so that :meth:`rejoin_needed` knows what the coordinator knows; its errors are left to
-        the heartbeats in the background."""
+        """Send a heartbeat now, so that :meth:`rejoin_needed` has the coordinator's state. The heartbeats in the
+        background report errors."""
         with contextlib.suppress(kafka_errors.KafkaError):
             self._run(self._coordinator._send_heartbeat_request)
 
@@ -294,11 +297,11 @@ class GroupClient(LogClient):
         return bool(self._coordinator._generation.is_lost())
 
     def knows_coordinator(self) -> bool:
-        """Whether the coordinator is known and connected, as far as it was noticed; no I/O."""
+        """Whether the coordinator is known and its connection not known to be lost; no I/O."""
         return not self._coordinator.coordinator_unknown()
 
     def check_not_fenced(self) -> None:
-        """Notice what only the heartbeats were told: kafka-python stops them when fenced, else goes on, and is silent.
+        """Raise the error that a heartbeat got: kafka-python keeps it, and after fencing sends no more heartbeats.
 
         Raises
         ------
@@ -317,7 +320,7 @@ class GroupClient(LogClient):
 
     @property
     def timings(self) -> Mapping[Request, Timing]:
-        """What the coordinator answered without an error, by time.monotonic()."""
+        """Durations of the coordinator's answers without an error, by time.monotonic()."""
         return self._answers.timings
 
     @property
@@ -326,13 +329,13 @@ class GroupClient(LogClient):
         return self._answers.failed_rebalances
 
     def current(self) -> Generation:
-        """The generation this member is in; without membership, what was assigned by hand."""
+        """The generation this member is in; without membership, the partitions of `assign`."""
         if self._manual:
             return Generation(id=-1, member_id="", leader=False, members=None, assignment=self._rounds.owned())
         return self._rounds.current()
 
     def live_members(self) -> list[str]:
-        """Names of the group's members, as its coordinator tells.
+        """Names of the group's members, by its coordinator.
 
         Raises
         ------
@@ -395,9 +398,9 @@ class GroupClient(LogClient):
         )
 
     def leave(self) -> None:
-        """Leave the group now, static or not; answers of a dead coordinator are not waited for.
+        """Leave the group now, static or not, without waiting for a dead coordinator.
 
-        A join that is under way, in whatever thread, ends; none can follow.
+        A join that is under way in another thread ends; none can follow.
         """
         self._rounds.end()
         left_ms = max(LEAVE_MS, self._calls.left_ms)
@@ -405,7 +408,7 @@ class GroupClient(LogClient):
 
     def close(self) -> None:
         """Stop the I/O thread and close connections; does not leave. Harmless when repeated."""
-        self._coordinator.reset_generation()  # or close() would leave for a dynamic member, which is leave()'s to say
+        self._coordinator.reset_generation()  # or close() would leave for a dynamic member; only leave() may
         super().close()
 
     def _run(self, call: Callable[[], Any]) -> Any:
@@ -413,7 +416,7 @@ class GroupClient(LogClient):
 
 
 class _Pattern:
-    """Stands where kafka-python has a regular expression: none can say "and the retry topics of these"."""
+    """In place of kafka-python's regular expression, which cannot express "and the retry topics of these"."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.match = subscription.includes

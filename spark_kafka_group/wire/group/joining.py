@@ -1,4 +1,5 @@
-"""Joining a group with kafka-python's coordinator: what a member has to do that it leaves out, or gets wrong."""
+"""Joining a group with kafka-python's coordinator, and the steps of a join that kafka-python leaves out or gets
+wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from spark_kafka_group.wire.group.membership import Assignor, Generation
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_MS = 5_000.0
-"""So often it is asked who coordinates the group, while a join waits."""
+"""How often the coordinator is looked up while a join waits."""
 
 
 class Joining:
@@ -29,7 +30,7 @@ class Joining:
     Parameters
     ----------
     strategies
-        Assignment strategies, most preferred first; :attr:`assignors` are what kafka-python is given for them.
+        Assignment strategies, most preferred first; kafka-python gets the :attr:`assignors` for them.
     run
         Runs a call on kafka-python's loop, bounded.
     """
@@ -44,8 +45,8 @@ class Joining:
         self._unbroken: frozenset[TopicPartition] = frozenset()
         self._seen: tuple[str, int] | None = None  # member id and generation entered last
         self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
-        self._looked_s = 0.0  # when it was asked last who coordinates the group, or that join began
-        self._looked_up: set[str] = set()  # topics that others read and that were asked for
+        self._looked_s = 0.0  # last lookup of the coordinator, or the start of that join
+        self._looked_up: set[str] = set()  # topics of other members whose metadata was asked for
 
     def attach(self, consumer: KafkaConsumer) -> None:
         """Take the consumer that was made with :attr:`assignors`."""
@@ -84,8 +85,12 @@ class Joining:
     def _follow_coordinator(self, waited_ms: float) -> None:
         """Join at another broker, if the one that has not answered yet coordinates the group no more.
 
-        A join waits for other members for minutes, so silence says nothing of a coordinator that is gone. Who waits a
-        little again and again, as between triggers, asks as often as who waits long.
+        1. The coordinator holds a JoinGroup back until other members join, which takes minutes. 2. The group moves to
+        another broker, and the first one never answers. 3. Its silence looks like step 1, so the coordinator is looked
+        up while the join waits. 4. If it is another broker, the old connection is closed, which ends the join there,
+        and the next call joins at the new one.
+
+        Callers that wait for short times again and again, as between triggers, look up as often as one that waits long.
         """
         coordinator, cluster = self._coordinator, self._manager.cluster
         task = coordinator._join_task
@@ -112,24 +117,25 @@ class Joining:
     def end(self) -> None:
         """Claim nothing any more, and send no JoinGroup.
 
-        kafka-python goes on with a join when the call that began it was interrupted: 1. SIGTERM ends the call, 2. the
-        member leaves, 3. the JoinGroup that waits in the broker is answered UNKNOWN_MEMBER_ID, 4. kafka-python joins
-        as a new member, of which nobody knows, and partitions are assigned to it until its session times out.
+        kafka-python goes on with a join when the call that began it was interrupted: 1. SIGTERM ends the call. 2. The
+        member leaves. 3. The broker answers the JoinGroup that waits there with UNKNOWN_MEMBER_ID. 4. kafka-python
+        joins as a new member, without a process behind it, and keeps partitions until its session times out.
         """
         self.forget_claims()
 
         async def refuse() -> None:
             raise kafka_errors.Cancelled
 
-        async def end() -> None:  # where joins run, so that none is between this and its request
+        async def end() -> None:  # on the loop of joins, so that none is between this and its request
             self._ended = True
             self._coordinator.need_rejoin = lambda: False
             self._coordinator._do_join_and_sync_async = refuse
 
         self._manager.run(end)
 
-    def told(self) -> Generation:
-        """The generation this member is in; what it owns from now on without a break starts anew."""
+    def report(self) -> Generation:
+        """The generation this member is in, for the caller: from now on all its partitions count as owned without a
+        break."""
         generation = self.current()
         self._unbroken = generation.assignment
         return generation
@@ -159,7 +165,8 @@ class Joining:
             assignor.forget()
 
     def vary(self, varying: bool) -> None:
-        """Say whether each JoinGroup differs from the one before: then a follower's, too, is a rebalance."""
+        """Have each JoinGroup differ from the one before, or not: one that differs starts a rebalance for a follower
+        too."""
         for assignor in self.assignors:
             assignor.varying = varying
 
@@ -169,9 +176,11 @@ class Joining:
         return task is not None and not task.is_done
 
     def _take_finished(self) -> bool:
-        """Take a join that ended after the call which began it had run out of time; whether there was one.
+        """Take a join that ended between two calls. Returns whether there was one.
 
-        kafka-python would throw it away and join once more, which, asked by a leader, is one more rebalance.
+        1. A call begins a join, and its time ends. 2. The join goes on, and succeeds. 3. The next call finds the
+        finished join. kafka-python would drop it and join once more, which is one more rebalance where the leader does
+        it. So its result is taken here.
         """
         coordinator = self._coordinator
         task = coordinator._join_task
@@ -193,14 +202,14 @@ class Joining:
         return True
 
     def _entered(self) -> None:
-        """Take note of what has been owned since the caller was told of a generation, in this one and all between."""
+        """Keep the partitions that were owned in each generation since :meth:`report`."""
         before, now = self._seen, self._coordinator._generation
         followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
         self._unbroken = self._unbroken & self.owned() if followed else frozenset()
         self._seen = (now.member_id, now.generation_id)
 
     def _follow_up(self) -> None:
-        """What a member has to do after a SyncGroup, and kafka-python does not: it may ask for another round."""
+        """Do the steps after a SyncGroup that kafka-python leaves out. They may ask for another round."""
         assignor = self._elected()
         for other in self.assignors:
             if other is not assignor:
@@ -208,33 +217,36 @@ class Joining:
         if assignor is None:
             return
         if assignor.cooperative and assignor.claimed - self.owned():
-            # KIP-429: who gets them is decided in the next round, when nobody claims them any more.
+            # KIP-429: 1. this member claimed partitions, 2. the leader moved them, so no member owns them in this
+            # generation, 3. this member joins without claiming them, 4. the next assignment gives them to another.
             self._coordinator.request_rejoin()
         view = assignor.view
         if self._coordinator._is_leader and view is not None:
             if view.unknown_topics - self._looked_up:
-                # Only others read them, and kafka-python assigns what it knows. With the metadata here, its leader
-                # sees that they are not those it assigned from, and rejoins.
+                # 1. Another member subscribes to a topic that this leader does not read. 2. The leader assigns without
+                # its partitions, as it lacks the metadata. 3. It asks for them now. 4. kafka-python's leader sees that
+                # they differ from those of the assignment, and rejoins.
                 self._looked_up |= view.unknown_topics
                 self._run(self._manager.cluster.refresh_metadata)
             if view.unassigned_topics:
                 log.warning(
-                    "group %s: partitions of %s are read by nobody",
+                    "group %s: no member reads all partitions of %s",
                     self._group_id,
                     printable(", ".join(sorted(view.unassigned_topics))),
                 )
 
     def _remember_metadata(self) -> None:
-        """Take note of the metadata that an assignment is made from; a leader rejoins when the newest differ.
+        """Keep the metadata of an assignment; a leader rejoins when newer metadata differ.
 
-        kafka-python takes those of the last refresh instead. While a leader waits for others to join, that looks only
-        at its own topics; with a refresh in that time it would find a difference after every rebalance, for ever.
+        kafka-python keeps those of the last refresh instead, and rejoins without end: 1. the leader waits for others to
+        join, 2. a refresh in that time covers the leader's own topics only, 3. the assignment needs the topics of all
+        members, 4. the metadata differ from those of step 2, so the leader rejoins, and step 1 follows.
         """
         coordinator = self._coordinator
         snapshot = coordinator._build_metadata_snapshot(coordinator._subscription, self._manager.cluster)
         coordinator._metadata_snapshot = coordinator._assignment_snapshot = snapshot
 
     def _elected(self) -> Assignor | None:
-        """The one whose strategy the group took."""
+        """The assignor of the group's strategy."""
         protocol = self._coordinator._generation.protocol
         return next((assignor for assignor in self.assignors if assignor.name == protocol), None)

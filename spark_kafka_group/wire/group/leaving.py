@@ -19,13 +19,13 @@ from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 log = logging.getLogger(__name__)
 
 NAMED_WITHIN_MS = 2_000
-"""So long a member that leaves during its first join waits to hear by which id the group knows it."""
+"""How long a member that leaves during its first join waits for the member id of the group."""
 LOOK_EVERY_S = 0.1
 
 RETRIED_WITHIN_MS = 15_000
-"""So long a coordinator that is gone is looked for anew: a cluster notices after 9 s that a broker was killed."""
+"""How long a lost coordinator is looked up again: a cluster notices after 9 s that a broker was killed."""
 FIND_MS = 1_000
-"""After so long it is asked again whether any broker can be reached."""
+"""Time between two checks whether any broker can be reached."""
 
 
 class Leaving:
@@ -34,7 +34,7 @@ class Leaving:
     Parameters
     ----------
     timeout_ms
-        Answers, and a coordinator instead of a dead one, are waited for no longer.
+        Limit for answers, and for a coordinator in place of a dead one.
     """
 
     def __init__(self, group_id: str, consumer: KafkaConsumer, timeout_ms: float) -> None:
@@ -49,9 +49,10 @@ class Leaving:
         kafka-python never sends LeaveGroup for a static member. The request names member id and instance id, so that
         a driver that was replaced cannot throw out its successor.
 
-        A broker that has gone, or coordinates the group no more, keeps nobody in it: 1. the group's next coordinator
-        takes the member for one that is there, 2. whoever joins waits for it until its session times out. So that one
-        is asked, too. A second request is harmless: who has left is not known any more.
+        A request to a broker that stops coordinating the group may be lost: 1. the broker takes it, and goes. 2. The
+        group's next coordinator has the member in the group's log, and keeps it. 3. Members that join wait for it until
+        its session times out. So the request is repeated at the next coordinator. A second request is harmless: the
+        member is unknown then.
         """
         deadline = time.monotonic() + self._timeout_ms / 1000
         try:
@@ -70,7 +71,7 @@ class Leaving:
         if not coordinator.ensure_coordinator_ready(timeout_ms=min(FIND_MS, left_ms)):
             if self._manager.reaches_none:
                 raise BrokerError(f"no broker can be reached: {self._manager.last_failure}")
-            raise kafka_errors.KafkaTimeoutError("no coordinator was found")
+            raise kafka_errors.KafkaTimeoutError("no broker says which one coordinates the group")
         identity = LeaveGroupRequest.MemberIdentity(
             member_id=member_id, group_instance_id=coordinator.group_instance_id, reason="the query ended"
         )
@@ -85,29 +86,29 @@ class Leaving:
             raise
 
     def _member_id(self) -> str:
-        """By which id the group knows this member; empty when it does not.
+        """The group's id of this member; empty when the group does not know it.
 
-        A join tells it with its answer, which the first one may have to wait for as long as the others of the group
-        take. A dynamic member hears its id before that; a static one can be looked up by its instance id.
+        The answer to a join has it, and the first join may wait for the other members. A dynamic member gets its id
+        before that. A static one can be looked up by its instance id:
 
-        1. The group shows an id under the instance id. 2. If it were that of a process which has taken this one's
-        place, the join would have been answered (FENCED_INSTANCE_ID) before the look-up. 3. So it is waited a little,
-        and while the join has no answer, the id is this member's own.
+        1. The group shows an id under the instance id. 2. If another process had taken this one's place, the broker
+        would have answered the join with FENCED_INSTANCE_ID before the look-up. 3. So the member waits a little, looks
+        up again, and while the join has no answer, the id is its own.
         """
         if not self._known() and self._coordinator.coordinator_unknown():
             return ""
         deadline = time.monotonic() + min(self._timeout_ms, NAMED_WITHIN_MS) / 1000
         seen: str | None = None
         while not self._known() and self._join_under_way() and time.monotonic() < deadline:
-            found = self._described(ms_until(deadline)) if self._coordinator.group_instance_id else None
-            if found is not None and found == seen and self._join_under_way():
-                return found
-            seen = found
+            shown = self._described(ms_until(deadline)) if self._coordinator.group_instance_id else None
+            if shown is not None and shown == seen and self._join_under_way():
+                return shown
+            seen = shown
             time.sleep(LOOK_EVERY_S)
         if self._join_under_way() and not self._known():
             log.warning(
                 "group %s: the join that is under way is not answered, so it cannot be taken back: if the group still "
-                "takes it, it waits for this member until its session times out",
+                "accepts it, other members wait for this one until its session times out",
                 self._group_id,
             )
         return self._known()
@@ -130,7 +131,7 @@ class Leaving:
     def _ask(self, request: Any, timeout_ms: float | None = None) -> Any:
         node_id = self._coordinator.coordinator_id
         if self._join_under_way():
-            # The broker reads nothing more from the coordinator's connection before it has answered the join.
+            # The broker reads no request from the coordinator's connection before it has answered the join.
             node_id = int(str(node_id).removeprefix("coordinator-"))
         return run_within(
             self._manager, timeout_ms or self._timeout_ms, lambda: self._manager.send(request, node_id=node_id)

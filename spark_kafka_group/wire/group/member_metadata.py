@@ -1,4 +1,4 @@
-"""What a member tells the group's leader about itself, in the bytes that Java's assignors write and read.
+"""A member's metadata for the group's leader, in the bytes that Java's assignors write and read.
 
 Range and round robin need the topics only. ``sticky`` puts the partitions a member had, and the generation it had them
 in, into the user data. ``cooperative-sticky`` puts them into fields of the subscription (KIP-429, KIP-792), and the
@@ -58,7 +58,7 @@ def encode(strategy: str, topics: Collection[str], claim: Claim, marked: bool = 
 
 
 def decode(strategy: str, subscription: Any) -> Claim:
-    """What a member claims; nothing when it claims nothing, or in bytes that nobody can read, as in Java."""
+    """A member's claim; empty when it claims nothing, or its bytes cannot be read, as in Java."""
     if claims_of(strategy) is Claims.IN_USER_DATA:
         return _sticky(subscription.user_data or b"")
     if claims_of(strategy) is Claims.IN_FIELDS:

@@ -30,7 +30,7 @@ DEAD = "Dead"
 class DescribedMember:
     """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers.
 
-    What it subscribes to is None where the coordinator does not show it, as while a group rebalances.
+    Its topics are None where the coordinator does not show them, for example while a group rebalances.
     """
 
     member_id: str
@@ -53,15 +53,15 @@ class DescribedGroup:
     Attributes
     ----------
     state
-        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when there is no such group.
+        Kafka's word, such as ``Stable`` or ``Empty``; ``Dead`` when the group does not exist.
     kind
         ``classic`` or ``consumer``; or another one, such as ``share``: then members are not known here.
     protocol_type
-        ``consumer``, or what else uses groups, such as ``connect``; empty without members.
+        ``consumer``, or another user of groups, for example ``connect``; empty without members.
     strategy
         The assignment strategy its members agreed on, or the broker's; empty without members.
     epoch
-        Of a ``consumer`` group, what stands in for its generation; else None.
+        Of a ``consumer`` group, its epoch in place of a generation; else None.
     """
 
     state: str
@@ -90,7 +90,7 @@ def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     Raises
     ------
     kafka.errors.KafkaError
-        What the coordinator says instead.
+        The coordinator's answer instead.
     """
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
     for kind in (_classic, _consumer, _classic):

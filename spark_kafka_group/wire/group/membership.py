@@ -36,7 +36,7 @@ class Generation:
     strategy
         The strategy the group took, by its name in the group protocol; empty without membership.
     unbroken
-        Of the assignment, what this member has owned without a break since the generation it was told of before.
+        Partitions of the assignment that this member has owned without a break since the generation reported before.
     """
 
     id: int
@@ -54,7 +54,7 @@ class Generation:
 
 @dataclass(frozen=True)
 class Committed:
-    """What the group has committed for a partition, and the note its writer left with it.
+    """The committed offset of a partition, and the metadata of its writer.
 
     Attributes
     ----------
@@ -69,17 +69,17 @@ class Committed:
 
 @dataclass(frozen=True)
 class LeaderView:
-    """What the leader saw of its group when it assigned.
+    """The leader's view of its group when it assigned.
 
     Attributes
     ----------
     members
         Number of members.
     unknown_topics
-        Subscribed by somebody, without partitions as far as the metadata here goes: kafka-python does not wait for
+        Topics with a subscriber, without partitions in this client's metadata: kafka-python does not wait for
         topics that only others read.
     unassigned_topics
-        Subscribed by somebody, and at least one partition was given to nobody. Partitions that only wait for the member
+        Topics with a subscriber, and at least one partition without an owner. Partitions that only wait for the member
         that gives them up (KIP-429) do not count.
     """
 
@@ -104,7 +104,7 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     claimed
         Partitions this member said it owned when it last joined.
     view
-        What this member saw as leader when it last assigned; None for a follower.
+        This member's view as leader when it last assigned; None for a follower.
     varying
         Whether each join is in other words than the one before, so that the broker takes it for a change.
     """
@@ -171,14 +171,14 @@ def _member(strategy: str, member: Any) -> GroupMember:
 def _checked(
     strategy: Strategy, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
 ) -> dict[str, list[TopicPartition]]:
-    """What `strategy` assigns. Members it leaves out get nothing.
+    """The assignment of `strategy`. Members that it leaves out get no partitions.
 
-    kafka-python takes what members cannot use as a reason to join again, for ever.
+    From an assignment that members cannot use kafka-python would join again without end.
 
     Raises
     ------
     MembershipError
-        When it fails, or gives what cannot be given.
+        When it fails, or its assignment is impossible.
     """
     name = f"assignment strategy {strategy.name} ({type(strategy).__module__}:{type(strategy).__qualname__})"
     try:
@@ -213,7 +213,7 @@ def _check_can_be_given(
             raise MembershipError(f"{name} gave partitions to {member_id!r}, which is not a member of the group")
         for tp in owned:
             if not isinstance(tp.topic, str) or tp.partition not in partitions.get(tp.topic, ()):
-                raise MembershipError(f"{name} gave {tp} to {member_id}: there is no such partition")
+                raise MembershipError(f"{name} gave {tp} to {member_id}: that partition does not exist")
             if tp.topic not in subscribed[member_id]:
                 raise MembershipError(f"{name} gave {tp} to {member_id}, which does not subscribe to {tp.topic}")
             if tp in taken:

@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class LateCommit:
-    """What the group had committed, and what of a batch it lacked and was told."""
+    """The group's committed offsets before, and the offsets that were committed for it."""
 
     before: Mapping[TopicPartition, Committed]
     offsets: Mapping[TopicPartition, int]
@@ -87,27 +87,28 @@ class NonMemberCommitter:
     ) -> LateCommit | None:
         """Commit in the name of the member `instance_id` while it is there, and without a member once it has left.
 
-        Each try compares first. Between two tries the member may have committed a later batch in the same generation:
-        Kafka would take the earlier batch all the same, and the group would be set back.
+        Each try looks up the committed offsets first: 1. a try fails, though the broker may have taken it, 2. the
+        member commits a later batch in the same generation, 3. Kafka would take a second try of the earlier batch, and
+        the group would go back. The look-up shows the offsets of step 2, so the second try sends nothing.
 
         Parameters
         ----------
         tps
             The partitions to look at.
         lacking
-            Given what the group has committed for them, the offsets that it lacks.
+            Returns the offsets that the group lacks, from its committed ones.
         epochs
             Leader epochs of these offsets, where they are known.
 
         Returns
         -------
         LateCommit or None
-            None when `generation` is over: the member has gone on, and does its commits itself.
+            None when `generation` is over: the member is in a later one, and commits itself.
 
         Raises
         ------
         CommitError
-            When the member has left and others are there, or the group does not take the commit.
+            When the member has left and the group has others, or refuses the commit.
         """
         try:
             with translated(f"committing offsets of group {self._group_id}"):
@@ -127,7 +128,7 @@ class NonMemberCommitter:
         epochs: Mapping[TopicPartition, int],
     ) -> LateCommit:
         members = self._members()
-        # Last before the commit, so that as little as possible happens in between.
+        # Right before the commit: a commit of the member between these two requests is not seen.
         before = self._fetch(tps)
         offsets = dict(lacking(before))
         if not offsets:
@@ -136,7 +137,7 @@ class NonMemberCommitter:
         if member_id is None and members:
             raise CommitError(
                 f"the query has left group {self._group_id} and others are in it ({', '.join(sorted(members))}), "
-                f"so Kafka takes no commit for it"
+                f"so Kafka accepts no commit for it"
             )
         if member_id is None:
             request = commit_request(self._group_id, offsets, metadata, epochs=epochs)
@@ -178,8 +179,8 @@ class NonMemberCommitter:
             # Versions differ in whether they take one name or several; the broker's version decides.
             find = FindCoordinatorRequest(key=self._group_id, key_type=0, coordinator_keys=[self._group_id])
             response = self._run(lambda: self._manager.send(find))
-            found = response.coordinators[0] if response.coordinators else response
-            self._coordinator = self._manager.cluster.add_coordinator(found, CoordinatorType.GROUP, self._group_id)
+            named = response.coordinators[0] if response.coordinators else response
+            self._coordinator = self._manager.cluster.add_coordinator(named, CoordinatorType.GROUP, self._group_id)
         return self._run(lambda: self._manager.send(request, node_id=self._coordinator))
 
     def _retried(self, call: Callable[[], T]) -> T:
@@ -187,7 +188,7 @@ class NonMemberCommitter:
             try:
                 return call()
             except kafka_errors.KafkaError:
-                self._coordinator = None  # a try that follows looks for it
+                self._coordinator = None  # the next try looks it up
                 raise
 
         return retried(self._deadline, once, Request.COMMIT_FOR_MEMBER)

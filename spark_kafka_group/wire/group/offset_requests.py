@@ -1,4 +1,4 @@
-"""Requests about a group's offsets that are sent without kafka-python's coordinator, and what comes back."""
+"""Requests about a group's offsets that are sent without kafka-python's coordinator, and their responses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_GENERATION, NO_MEMBER = -1, ""
 COMMIT_BYTES = 400_000
 """Of records in the offsets topic that one request makes at most; message.max.bytes is 1 MiB by default."""
 COMMIT_RECORD_BYTES = 50
-"""Of such a record without group, topic and metadata, at most."""
+"""Most bytes of a record of the offsets topic, without group, topic and metadata."""
 
 
 def commit_request(
@@ -28,7 +28,7 @@ def commit_request(
     instance_id: str | None = None,
     epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> Any:
-    """An OffsetCommit, in the name of a member or of nobody; up to version 8, the last that names topics."""
+    """An OffsetCommit, in the name of a member or without one; up to version 8, the last that names topics."""
     topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
     partition_type = topic_type.OffsetCommitRequestPartition
     return OffsetCommitRequest(
@@ -57,7 +57,7 @@ def commit_request(
 
 
 def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
-    """The partitions of a response, each with what it says of it."""
+    """The partitions of a response, each with its part."""
     for topic in answer.topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index), partition
@@ -66,7 +66,7 @@ def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
 def in_parts(offsets: Mapping[TopicPartition, int], common_bytes: int) -> Iterator[list[tuple[TopicPartition, int]]]:
     """`offsets` in parts that a broker takes at once.
 
-    A coordinator writes what one request commits as one record batch, which must not outgrow message.max.bytes, and
+    A coordinator writes the offsets of one request as one record batch, which must not outgrow message.max.bytes, and
     repeats group and metadata for each partition.
     """
     part: list[tuple[TopicPartition, int]] = []
