@@ -41,7 +41,7 @@ class Actor:
                 raise RuntimeError(f"{self._process} is not ready")
 
     def end(self) -> Any:
-        """What it returns."""
+        """Its result."""
         self._ending.set()
         try:
             if not self._answer.poll(STOP_WITHIN_S):
@@ -159,7 +159,7 @@ def run_query(options: Mapping[str, str], every_s: float, batch_s: float, ending
 
 @dataclass
 class Membership:
-    """What an ordinary consumer went through.
+    """The rebalances and pauses of an ordinary consumer.
 
     Attributes
     ----------

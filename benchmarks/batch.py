@@ -70,7 +70,7 @@ def fill_with_json(cluster: KafkaCluster, topic: str, records: int) -> None:
 
 
 def orders_to_parquet(df: DataFrame, directory: str) -> None:
-    """What a batch job does: parse, aggregate, write."""
+    """A batch job: parse, aggregate, write."""
     orders = df.selectExpr("from_json(cast(value as string), 'customer string, amount double, country string') as o")
     totals = orders.groupBy("o.country", "o.customer").agg({"o.amount": "sum"}).toDF("country", "customer", "amount")
     totals.write.mode("overwrite").parquet(directory)

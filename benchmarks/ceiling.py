@@ -1,4 +1,4 @@
-"""How near groupkafka comes to what Spark takes in from a Python source at most: one that yields ready-made batches.
+"""groupkafka's share of Spark's highest rate from a Python source: one that yields ready-made batches.
 
 python benchmarks/ceiling.py
 """

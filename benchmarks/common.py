@@ -1,4 +1,4 @@
-"""What the benchmarks share: a broker with records in it, one Spark, rounds in turns, and a report of the results."""
+"""Helpers of the benchmarks: a broker with records, one Spark, rounds in turns, and a report of the results."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def percentiles(values: list[float]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Goal:
-    """What a cell of a row should be."""
+    """The goal of a cell."""
 
     cell: str
     at_least: float | None = None
@@ -209,7 +209,7 @@ def _width(name: str) -> int:
 
 
 def machine() -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """The machine of the measurement."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=False).stderr
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]

@@ -47,7 +47,7 @@ print(time.perf_counter() - began)
 
 
 def settings(cluster: KafkaCluster, topic: str) -> dict[str, str]:
-    """Of the source; what it fetches at a time is Kafka's default, as with all of the others."""
+    """Of the source; it fetches Kafka's default size, as all others do."""
     return {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic}
 
 

@@ -1,4 +1,4 @@
-"""What a generation per micro-batch costs: by itself, as a part of a Spark trigger, and to others in the group.
+"""The cost of a generation per micro-batch: by itself, in a Spark trigger, and for other members of the group.
 
 python benchmarks/generations.py      # needs no jars: all sides are groupkafka's
 """

@@ -42,7 +42,7 @@ DRIVERS = (1, 10, 100, 1_000)
 MOST_MADE_AT_ONCE = 5_000
 """Kafka's controller refuses 10,000 partitions in one request."""
 PAPER = (100, 1_000, 10_000)
-"""Partitions of which the driver's own work is measured, with brokers and without."""
+"""Numbers of partitions for the driver's own work, with brokers and without."""
 
 Series = dict[str, list[tuple[float, float]]]
 
@@ -100,7 +100,7 @@ def fill_evenly(
 
 
 class Curve:
-    """One curve of both sides: seconds, or a rate, over what grows."""
+    """One curve of both sides: seconds, or a rate, over the growing quantity."""
 
     def __init__(self, report: Report, rounds: int, title: str, x: str, y: str) -> None:
         self._report = report
@@ -198,7 +198,7 @@ def milliseconds(call: Callable[[], object], rounds: int = 7) -> float:
 
 
 def on_paper(report: Report) -> None:
-    """What the driver computes for one micro-batch, without a broker."""
+    """The driver's computation for one micro-batch, without a broker."""
     series: Series = {}
     for count in PAPER:
         tps = [TopicPartition("orders", number) for number in range(count)]
@@ -225,7 +225,7 @@ def on_paper(report: Report) -> None:
 
 
 def on_a_broker(report: Report, cluster: KafkaCluster, counts: Iterable[int]) -> None:
-    """What it asks of the brokers, and a whole trigger: planning a batch, and committing it at the next look."""
+    """The driver's requests to brokers, and a whole trigger: planning a batch, and committing it at the next one."""
     series: Series = {}
     for count in counts:
         topic = f"driver-{count}"

@@ -1,4 +1,4 @@
-"""What a query costs that has nothing to do: groupkafka against Spark's own kafka source, in turns, on one broker.
+"""The cost of an idle query: groupkafka against Spark's own kafka source, in turns, on one broker.
 
 python benchmarks/idle.py --jars folder-of-jars      # or without --jars where --packages can download
 

@@ -34,7 +34,7 @@ PHASES = ("latestOffset", "queryPlanning", "getBatch", "walCommit", "addBatch", 
 
 @dataclass(frozen=True)
 class Round:
-    """What a query did in one round.
+    """A query's times in one round.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ def commits(checkpoint: Path) -> list[int]:
 
 
 def run(spark: SparkSession, cluster: KafkaCluster, source: str, sink: str, seconds: float) -> Round:
-    """One query from its start on, with nothing but what is new."""
+    """One query from its start on, with new records only."""
     with tempfile.TemporaryDirectory() as directory:
         checkpoint = Path(directory) / "checkpoint"
         writer = (

@@ -1,4 +1,4 @@
-"""Memory: what a worker needs while it reads, by how much and how large, and what a driver keeps over its triggers.
+"""Memory of a worker that reads, by number and size of records, and of a driver over its triggers.
 
 python benchmarks/memory.py                        # 20 million records at most
 python benchmarks/memory.py --records 50000000     # the full run, one minute longer
@@ -27,7 +27,7 @@ from spark_kafka_group.testing import KafkaCluster
 
 MIB = 1 << 20
 ALLOCATORS = 32 * MIB
-"""What malloc and Arrow's pool keep besides, and what kafka-python needs to connect."""
+"""Memory that malloc and Arrow's pool keep, and that kafka-python needs to connect."""
 SIZES = (
     # bytes of a record, records
     (10, 4_000_000),
@@ -65,7 +65,7 @@ def status(name: str) -> int:
 
 
 def as_worker(servers: str, topic: str, partitions: int, records: int, options: Mapping[str, str]) -> dict[str, float]:
-    """Read a topic as one task, throwing rows away; what it took of this process, which has done nothing else."""
+    """Read a topic as one task, and drop its rows; returns the memory of this process, which has done nothing else."""
     parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic, **options})
     decode.load(parsed.reading.decoder)
     ranges = tuple(OffsetRange(TopicPartition(topic, p), 0, records // partitions) for p in range(partitions))
@@ -114,7 +114,7 @@ def as_driver(servers: str, topic: str, triggers: int, batches: int) -> dict[str
 
 
 def alone(role: str, **arguments: Any) -> Any:
-    """What a process of its own tells."""
+    """The output of a process of its own."""
     command = [sys.executable, __file__, "--alone", json.dumps({"role": role, **arguments})]
     told = subprocess.run(command, capture_output=True, text=True, check=False)
     if told.returncode:

@@ -41,7 +41,7 @@ def fill_evenly(cluster: KafkaCluster, topic: str, partitions: int, batches: int
 
 
 def progress_of(spark: SparkSession, source: str, options: dict[str, str], batches: int) -> list[dict[str, Any]]:
-    """What Spark reports of the first micro-batches of a new query."""
+    """Spark's report of the first micro-batches of a new query."""
     with tempfile.TemporaryDirectory() as directory:
         query = (
             spark.readStream.format(source)

@@ -1,4 +1,4 @@
-"""Draws what a benchmark measured: a bar for each ratio, and curves. The same results give the same bytes."""
+"""Draws a benchmark's results: a bar for each ratio, and curves. The same results give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUPKAFKA, KAFKA = "#1f5fa8", "#e2711d"
 OTHERS = ("#4d9221", "#8e5ea2", "#777777", "#c9a227", "#2f9c95", "#b23a48", "#000000", "#d48fb5")
 LINES = ("-", "--", ":", "-.")
 LINEAR_UP_TO = 12.0
-"""Ratios beyond this are drawn on a logarithmic scale, or the others could not be told apart."""
+"""Ratios beyond this are drawn on a logarithmic scale, so that smaller ones can be distinguished."""
 MOST_TICKS = 12
 STYLE = {
     "font.size": 9.0,

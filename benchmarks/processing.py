@@ -1,4 +1,4 @@
-"""A handler for each record: how near the models come to what their threads can do, and what a call costs besides.
+"""A handler for each record: the models' share of their threads' capacity, and the overhead of a call.
 
 python benchmarks/processing.py
 
@@ -52,7 +52,7 @@ def frame(spark: SparkSession, cluster: KafkaCluster, topic: str, **options: str
 
 
 def in_window(records: int, threads: int) -> dict[str, float]:
-    """What a window takes of this process, which has done nothing else: records of 10 kB, half a ms of work each."""
+    """Memory of a window in this process, which has done nothing else: records of 10 kB, half a ms of work each."""
     most_threads = 0
 
     def handler(record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Writes benchmarks/RESULTS.md and its pictures from what the benchmarks measured: benchmarks/results/*.json.
+"""Writes benchmarks/RESULTS.md and its pictures from the results in benchmarks/results/*.json.
 
 python benchmarks/render.py      # `make bench` ends with it
 """
@@ -51,11 +51,11 @@ FACTS = {
     "confluent_kafka": "confluent-kafka",
     "aiokafka": "aiokafka",
 }
-"""What `common.machine()` tells, in this order."""
+"""The facts of `common.machine()`, in this order."""
 
 
 def reports_in(results: Path) -> dict[str, dict[str, Any]]:
-    """What each program that was run has measured, in the order of the report.
+    """The results of each program that was run, in the order of the report.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def machine_table(contents: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 
 
 def goals_table(contents: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Every goal there is, and what came of it."""
+    """Every goal, and its result."""
     with_goals = [(content, row) for content in contents.values() for row in content["rows"] if "goal" in row]
     met = sum(row["met"] for _, row in with_goals)
     yield f"## Goals: {met} of {len(with_goals)} are met"

@@ -85,7 +85,7 @@ def cold(jars: Path | None, kind: str, source: str, servers: str) -> float:
 
 
 def alone(jars: str | None, kind: str, source: str, servers: str) -> float:
-    """What :func:`cold` starts."""
+    """The program that :func:`cold` starts."""
     spark = session(Path(jars) if jars else None)
     spark.range(1).count()
     taken = KINDS[kind](spark, source, servers)

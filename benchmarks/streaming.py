@@ -36,7 +36,7 @@ def filled(batches: int, scale: float) -> int:
 
 
 def progress_of(spark: SparkSession, source: str, options: dict[str, str], per_batch: int) -> list[dict[str, Any]]:
-    """What Spark reports of each micro-batch of a run with records."""
+    """Spark's report of each micro-batch with records."""
     with tempfile.TemporaryDirectory() as directory:
         query = (
             spark.readStream.format(source)

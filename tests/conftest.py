@@ -9,7 +9,7 @@ import pytest
 from support import WORKERS_PYTHON
 
 WHOLE = {"cluster", "security"}
-"""Rooms whose tests share what takes long to start."""
+"""Folders whose tests share brokers and Spark sessions that start slowly."""
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,4 +1,4 @@
-"""Damage to a log: what may have happened to one record batch of a segment file, or of a fetch response.
+"""Damage to a log: to one record batch of a segment file, or of a fetch response.
 
 Works on message format v2.
 """

@@ -1,4 +1,4 @@
-"""A copy of what the package is built from, without what was built."""
+"""A copy of the package's sources, without built files."""
 
 import shutil
 from pathlib import Path

@@ -63,7 +63,7 @@ class StreamReader(DataSourceStreamReader):
 
 
 def use(spark: SparkSession, directory: str) -> None:
-    """What tests do most."""
+    """The most frequent steps of tests."""
     spark.dataSource.register(Numbers)
     numbers = spark.read.format("numbers").load()
     assert numbers.groupBy("value").count().orderBy("value").selectExpr("sum(value)").collect()[0][0] == 45

@@ -1,4 +1,4 @@
-"""What tests of several rooms share: topics with records in them, queries, and a look at the group."""
+"""Helpers of tests in several folders: topics with records, queries, and lookups of the group."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def throw_out(kafka: Any, group: str) -> None:
 
 
 def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int], note: str = "") -> None:
-    """Commit as somebody who is not this project, unless the note says otherwise, to a group without members."""
+    """Commit to a group without members: as another client, unless the note is this project's."""
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata
 

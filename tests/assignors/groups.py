@@ -1,4 +1,4 @@
-"""Random consumer groups, and what makes an assignment right, even and sticky."""
+"""Random consumer groups, and checks that an assignment is valid, even and sticky."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MISSING = ("x0", "x1")
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """What a leader is told."""
+    """A leader's input."""
 
     members: Sequence[GroupMember]
     partitions: Mapping[str, range]
@@ -88,7 +88,7 @@ def subscribed_partitions(group: Group) -> set[TopicPartition]:
 
 
 def is_allowed(group: Group, assignment: Assignment) -> bool:
-    """Whether everybody is there and nobody gets what it does not subscribe to, or what somebody else gets."""
+    """Whether each member has an entry, of its own topics, and no partition has two owners."""
     topics = {member.member_id: member.topics for member in group.members}
     given = partitions_of(assignment)
     return (
@@ -99,7 +99,7 @@ def is_allowed(group: Group, assignment: Assignment) -> bool:
 
 
 def is_complete(group: Group, assignment: Assignment) -> bool:
-    """Whether it is allowed, and everything is given to somebody."""
+    """Whether it is valid, and each partition has an owner."""
     return is_allowed(group, assignment) and set(partitions_of(assignment)) == subscribed_partitions(group)
 
 
@@ -110,7 +110,7 @@ def unevenness(assignment: Assignment) -> int:
 
 
 def holders(group: Group) -> dict[TopicPartition, str | None]:
-    """Who has the best claim to each claimed partition; None where several have an equal one."""
+    """The member with the best claim to each claimed partition; None where several are equal."""
     found: dict[TopicPartition, str | None] = {}
     for tp in set(itertools.chain.from_iterable(member.owned for member in group.members)):
         claims = [(member.generation, member.member_id) for member in group.members if tp in member.owned]
@@ -127,5 +127,5 @@ def moves(group: Group, assignment: Assignment) -> int:
 
 
 def as_sets(assignment: Assignment) -> dict[str, set[TopicPartition]]:
-    """For comparison, whatever the order."""
+    """For comparison, in any order."""
     return {member: set(owned) for member, owned in assignment.items()}

@@ -62,7 +62,7 @@ class Java:
     def assign(
         self, strategy: str, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
     ) -> dict[str, list[TopicPartition]]:
-        """What Java's strategy of that name makes of a group whose members are as ours say they are."""
+        """The assignment of Java's strategy of that name for the same members."""
         sizes, subscriptions = self._java.util.HashMap(), self._java.util.HashMap()
         for topic in {topic for member in members for topic in member.topics}:
             if partitions.get(topic):
@@ -84,7 +84,7 @@ class Java:
         return self._protocol.deserializeSubscription(self._java.nio.ByteBuffer.wrap(encoded))
 
     def member_bytes(self, strategy: str, topics: Sequence[str], claim: Claim | None, version: int) -> bytes:
-        """What a Java consumer sends that was given `claim` by its last assignment."""
+        """The subscription of a Java consumer with `claim` as its last assignment."""
         assignor = self.assignor(strategy)
         owned = self._java.util.ArrayList()
         if claim is not None:
@@ -105,7 +105,7 @@ class Java:
         return bytes(self._protocol.serializeSubscription(subscription, short).array())
 
     def claim(self, strategy: str, subscription: Any) -> Claim:
-        """What Java's sticky strategies take out of a subscription; it is for subclasses only, hence reflection."""
+        """The claim that Java's sticky strategies read from a subscription; protected, hence reflection."""
         assignor = self.assignor(strategy)
         parameters = self._gateway.new_array(self._java.lang.Class, 1)
         parameters[0] = subscription.getClass()

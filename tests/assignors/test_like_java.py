@@ -66,7 +66,7 @@ def test_cooperative_sticky_gives_no_less_in_the_first_round_than_java_can_give_
     held = holders(group)
 
     def safely_given(assignment):
-        """Partitions that nobody else claims with as much right; Java may give others if the taker claims them too."""
+        """Partitions without a second valid claim; Java may move others if their new owner claims them too."""
         return sum(held.get(tp, member) == member for member, owned in assignment.items() for tp in owned)
 
     mine, theirs = ours("cooperative-sticky", group), of_java(java, "cooperative-sticky", group)

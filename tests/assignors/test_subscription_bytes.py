@@ -1,4 +1,4 @@
-"""What members tell their leader: Java reads ours, we read Java's, and bytes that nobody can read claim nothing."""
+"""Members' subscriptions: Java reads ours, we read Java's, and unreadable bytes claim nothing."""
 
 import pytest
 from hypothesis import given, settings

@@ -12,7 +12,7 @@ from spark_kafka_group.options import Options
 
 @pytest.fixture
 def patience(monkeypatch):
-    """The trigger after a write has what was written, however late a busy broker tells those who watch."""
+    """The trigger after a write sees the write, even if a busy broker answers long polls late."""
     monkeypatch.setattr(long_poll, "PATIENCE_S", 0.25)
     monkeypatch.setattr(long_poll, "LEAST_PATIENCE_S", 0.25)
 

@@ -1,4 +1,4 @@
-"""Hooks as a user writes them; what they were told is kept in module globals."""
+"""Hooks as a user writes them; module globals keep the arguments of their calls."""
 
 calls = []
 
@@ -25,7 +25,7 @@ class Failing(Listener):
 
 
 doomed = {}
-"""Topics that are deleted as soon as they are assigned, and what deletes them."""
+"""Topics to delete as soon as they are assigned, and the function that deletes them."""
 
 
 class Deleting(Listener):

@@ -1,4 +1,4 @@
-"""Queries and consumers that run in threads, and what a group looks like from outside."""
+"""Queries and consumers that run in threads, and lookups of a group."""
 
 import subprocess
 import threading

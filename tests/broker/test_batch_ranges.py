@@ -1,4 +1,4 @@
-"""What a batch read reads: offsets, timestamps, their order, and the parts its tasks get."""
+"""The ranges of a batch read: offsets, timestamps, their order, and the parts of its tasks."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""failOnDataLoss: what counts as a loss, by the names that Spark's own source has for it, and how a query goes on."""
+"""failOnDataLoss: losses, by the conditions of Spark's own source, and how a query goes on."""
 
 import itertools
 import random
@@ -54,7 +54,7 @@ def make_anew(kafka, topic, values=()):
 
 
 def loss(condition, topic=""):
-    """The error that Spark's condition is; it says what to do."""
+    """The error of Spark's condition, with advice."""
     what, todo = rf"\[KAFKA_DATA_LOSS\.{condition}\]", "Set failOnDataLoss=false to go on with what is there; or start"
     return pytest.raises(GroupKafkaError, match=rf"(?s)({what}.*{topic}|{topic}.*{what}).*{todo}")
 
@@ -81,7 +81,7 @@ def offsets_of(batches):
 
 
 def at_once(*streams):
-    """What the next trigger of each stream gives, or raises: a loss is doubted for seconds before it is believed."""
+    """The result or error of each stream's next trigger: a loss is checked for seconds before it counts."""
     with ThreadPoolExecutor() as pool:
         futures = [pool.submit(stream.trigger) for stream in streams]
     return [future.exception() or future.result() for future in futures]

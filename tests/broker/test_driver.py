@@ -1,4 +1,4 @@
-"""The driver's half against a real broker, without Spark: membership, commits and what happens when they fail."""
+"""The driver's half against a real broker, without Spark: membership, commits and their failures."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""Where partitions start: the table of who is right, with others in the group and with Kafka's own tools."""
+"""Where partitions start: by checkpoint, group or options, with other members and Kafka's own tools."""
 
 import json
 import threading
@@ -194,11 +194,11 @@ def test_committed_offsets_of_a_group_that_was_deleted_come_back_from_the_checkp
 
 
 class TestAdopted:
-    """Offsets that somebody else wrote, and that this query goes on from."""
+    """Offsets of another client that this query goes on from."""
 
     @pytest.fixture
     def start_at_7(self, kafka, group, driver_of):
-        """A query has read one batch from somebody else's offset, 7 to 20, and ends before it commits the batch."""
+        """A query has read one batch from another client's offset, 7 to 20, and ends before it commits the batch."""
         topic = topic_with(kafka, numbered(20, 1), partitions=1)
         commit_for(kafka, group, {(topic, 0): 7})
         driver = driver_of(kafka, topic, group, **BOTH)
@@ -513,7 +513,7 @@ class TestRolledBack:
 
 
 class TestExplicitStarts:
-    """A new query that is told where to start, in a group that stands somewhere else."""
+    """A new query with a start in its options, in a group with other offsets."""
 
     @pytest.mark.parametrize("starting", ["earliest", "latest"])
     def test_while_others_are_members_the_groups_offset_is_right(

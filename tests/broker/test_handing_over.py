@@ -25,7 +25,7 @@ def planned(driver, start):
 
 
 def commit_as_the_listener(driver, group, start, end):
-    """What GroupKafkaListener does in the user's process when it hears that the batch has succeeded."""
+    """The commit of GroupKafkaListener in the user's process after the batch's success."""
     before, after = GroupOffset.from_json(start), GroupOffset.from_json(end)
     batch = Succeeded(driver._options, after, tuple(after.ranges(before)))
     with NonMemberCommitter(driver._options, group) as outside:

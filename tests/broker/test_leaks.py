@@ -1,4 +1,4 @@
-"""Workers and drivers live for weeks: what reads and triggers leave behind, in either, is nothing."""
+"""Workers and drivers live for weeks: reads and triggers leave no memory behind."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""What is read of a real broker's logs when filters bound the timestamp."""
+"""Ranges of a real broker's logs under filters of the timestamp."""
 
 import random
 from datetime import UTC, datetime, timedelta

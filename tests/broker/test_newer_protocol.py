@@ -23,7 +23,7 @@ def admin_of(kafka, topic):
 
 
 def commit_outside(kafka, topic, group, batch, reader):
-    """Commit a planned batch as GroupKafkaListener does; returns what was committed."""
+    """Commit a planned batch as GroupKafkaListener does; returns the committed offsets."""
     with NonMemberCommitter(Options.parse(options(kafka, topic, group)), group) as outside:
         ends = batch.ends
         note = json.dumps({"reader": reader, "generation": batch.generation, "batch": batch.end.batch})

@@ -1,4 +1,4 @@
-"""Producer: what it is given is in the log, once and as it was; what is refused is told, with what to change."""
+"""Producer: each record is in the log once and unchanged; a refused record has an error with advice."""
 
 import os
 import struct

@@ -1,4 +1,4 @@
-"""What a driver tells of itself, and what others say at the same moment."""
+"""A driver's progress, compared with Kafka's own numbers at the same moment."""
 
 import json
 import time

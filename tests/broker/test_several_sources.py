@@ -20,7 +20,7 @@ BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest
 
 @dataclass
 class Sources:
-    """What Spark does with the sources of one query; a batch that a crash cut short stays in the offset log."""
+    """Spark's calls to the sources of one query; a batch that a crash ended stays in the offset log."""
 
     drivers: list
     logged: list = field(default_factory=list)
@@ -87,7 +87,7 @@ def verified(*paths):
 
 @pytest.fixture
 def shared(tmp_path):
-    """What sources of one application share."""
+    """Values that sources of one application share."""
     return tmp_path
 
 
@@ -111,7 +111,7 @@ def drivers_of(kafka, group, driver_of, shared, logs):
 
 @pytest.fixture
 def idle_member_of(kafka, group, driver_of, shared):
-    """Makes a source that joins the group, and reads nothing of what it gets."""
+    """Makes a source that joins the group, and reads none of its partitions."""
 
     def make(topic):
         driver = driver_of(kafka, topic, group, shared, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)

@@ -1,4 +1,4 @@
-"""A query that is stopped while it joins is gone from its group, whatever the join waits for."""
+"""A query that is stopped while it joins leaves its group, in each phase of the join."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest
 
 
 class StoppedError(Exception):
-    """What interrupts a call, as SystemExit does in Spark's reader process."""
+    """Interrupts a call, as SystemExit does in Spark's reader process."""
 
 
 @pytest.fixture

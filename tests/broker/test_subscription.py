@@ -1,4 +1,4 @@
-"""What a driver reads: topics, topics by pattern, partitions by hand."""
+"""Subscriptions of a driver: topics, topics by pattern, assigned partitions."""
 
 import functools
 import json

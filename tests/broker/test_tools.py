@@ -1,4 +1,4 @@
-"""The commands that look into a group, on real brokers: what they print is what Kafka's own tools say."""
+"""The commands about a group, on real brokers: their output agrees with Kafka's own tools."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def admin(kafka):
 
 @pytest.fixture
 def tool(kafka, capsys):
-    """Runs a command on the broker; returns its exit code, its lines, and what it said on stderr."""
+    """Runs a command on the broker; returns its exit code, its lines, and its stderr."""
 
     def run(command, *arguments, servers=kafka.bootstrap_servers):
         capsys.readouterr()

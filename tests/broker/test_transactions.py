@@ -1,4 +1,4 @@
-"""Transactions on a real broker: what read_committed shows, where it ends, and what keeps it waiting."""
+"""Transactions on a real broker: rows of read_committed, its end, and why it waits."""
 
 import contextlib
 import itertools

@@ -82,7 +82,7 @@ def send(producer, topic, values):
 
 
 def cut_off(kafka, topic, at):
-    """Drop what the log of a node that was killed has from this offset on."""
+    """Drop the records of a killed node's log from this offset on."""
     (segment,) = (kafka.directory / "node1" / "data" / f"{topic}-0").glob("*.log")
     held, position = segment.read_bytes(), 0
     while position < len(held):

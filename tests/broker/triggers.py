@@ -15,7 +15,7 @@ FIRST = 1_700_000_000_000
 
 
 class Stream:
-    """One query. Its offset is what the checkpoint would say, so it outlives its reader."""
+    """One query. It keeps the offset of the checkpoint, so it outlives its reader."""
 
     def __init__(self, settings):
         self.settings = settings
@@ -39,11 +39,11 @@ class Stream:
         return values
 
     def once(self):
-        """What trigger(once=True) reads: everything, whatever the options limit."""
+        """The batch of trigger(once=True): everything, without the options' limits."""
         return self.trigger(ReadAllAvailable())
 
     def available_now(self):
-        """What each micro-batch of trigger(availableNow=True) reads."""
+        """The micro-batches of trigger(availableNow=True)."""
         self.reader.prepareForTriggerAvailableNow()
         return list(iter(self.trigger, None))
 
@@ -76,7 +76,7 @@ def batch(settings):
 
 
 def batch_values(settings):
-    """What a batch read gives."""
+    """The rows of a batch read."""
     return read(*batch(settings))
 
 

@@ -32,7 +32,7 @@ FOLDERS = ("checkpoints", "events", "rows", "java", "logs")
 
 @dataclass(frozen=True)
 class Run:
-    """What all members of a run have in common."""
+    """Values that all members of a run share."""
 
     kafka: KafkaCluster
     directory: Path
@@ -110,7 +110,7 @@ class Member:
         return (self.run.directory / "events" / f"{self.id}.jsonl").exists()
 
     def failure(self) -> str | None:
-        """What went wrong, if the process ended in another way than it was told to."""
+        """The problem, if the process ended in another way than the requested one."""
         assert self.process is not None
         code = self.process.returncode
         if self.ending == KILLED or (self.ending is not None and code in self.good_codes()):
@@ -167,7 +167,7 @@ class BareQuery(Member):
 
 
 class SparkQuery(BareQuery):
-    """A real streaming query: all its processes end together, and nobody can end it between two batches."""
+    """A real streaming query: all its processes end together, and it cannot be ended between two batches."""
 
     program = "spark_query.py"
 
@@ -201,7 +201,7 @@ class PythonConsumer(Member):
 
 
 class JavaConsumer(Member):
-    """Kafka's own VerifiableConsumer; what it prints is made events of when the run is judged."""
+    """Kafka's own VerifiableConsumer; its output becomes events when the run is judged."""
 
     kind = "java"
     stops_cleanly_by = signal.SIGTERM

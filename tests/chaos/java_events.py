@@ -1,4 +1,4 @@
-"""What VerifiableConsumer prints, as events and rows of the kind that the other members write.
+"""The output of VerifiableConsumer, as events and rows like those of the other members.
 
 It does not print generations. They are taken from the group's own records in ``__consumer_offsets``: the coordinator
 stores a generation before it answers a SyncGroup, so the generation of an assignment that a consumer prints is the last

@@ -1,4 +1,4 @@
-"""Whether the members of a chaotic group shared it rightly, told from the files that a run leaves behind.
+"""Whether the members of a chaotic group shared it correctly, by the files of a run.
 
 ::
 
@@ -73,7 +73,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found."""
+    """The judgement."""
 
     report: Report
     summary: Mapping[str, int]
@@ -150,7 +150,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 class Rows:
-    """Who read what, and whether they may have."""
+    """The rows of each member, checked against its assignments."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

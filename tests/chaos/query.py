@@ -70,7 +70,7 @@ class Sink:
 
 
 class Query:
-    """Runs micro-batches until it is told to end.
+    """Runs micro-batches until it is asked to end.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def exit_once(number: int, frame: object) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    """What a query of either kind is told."""
+    """Arguments of a query of either kind."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--rows", type=Path, required=True)

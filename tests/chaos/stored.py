@@ -1,4 +1,4 @@
-"""The group's own records in ``__consumer_offsets``: what the coordinator knows, whoever says what."""
+"""The group's own records in ``__consumer_offsets``: the coordinator's view, without the members' word."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def commits(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
 
 
 def generations(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
-    """All generations with what each member was assigned, in order; the time is when they were stored."""
+    """All generations with each member's assignment, in order, and the time when they were stored."""
     return [
         {
             "generation": entry.generation,

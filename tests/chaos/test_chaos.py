@@ -1,4 +1,4 @@
-"""Members that come, go and die at random share a group rightly; and what is not right is found."""
+"""Members that come, go and die at random share a group correctly; and the judge reports every mistake."""
 
 import chaos
 import java_events

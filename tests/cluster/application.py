@@ -1,4 +1,4 @@
-"""A user's program on a cluster, which does what the tests tell it: a line of JSON for a call, and one for its answer.
+"""A user's program on a cluster that the tests call: a line of JSON for a call, and one for its answer.
 
 It is run in the environment that the wheel is installed in, and imports nothing of the tests.
 """
@@ -70,7 +70,7 @@ def noting(marks: str, offset_to_hold: int) -> Callable[[Any], None]:
 
 
 class Application:
-    """What can be called; all arguments and answers are JSON."""
+    """The calls; all arguments and answers are JSON."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -82,7 +82,7 @@ class Application:
         return [json.loads(row.found) for row in rows]
 
     def modules(self) -> list[str]:
-        """What this program has imported."""
+        """Modules that this program has imported."""
         return sorted(sys.modules)
 
     def register(self) -> None:
@@ -139,7 +139,7 @@ class Application:
         return str(query.runId)
 
     def handled(self, query: str) -> list[dict[str, Any]]:
-        """What came of the records of each batch that had some."""
+        """The counts of each batch with records."""
         observed = [p.observedMetrics["processing"] for p in self.queries[query].recentProgress if p.numInputRows]
         return [{name: row[name] for name in ("records", "done", "retried", "dead")} for row in observed]
 

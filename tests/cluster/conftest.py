@@ -21,7 +21,7 @@ def wheel(tmp_path_factory, sdist):
 
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory, wheel):
-    """What nodes of a cluster have."""
+    """The software on nodes of a cluster."""
     return Installation(tmp_path_factory.mktemp("installed") / "env", wheel, "pandas")  # as [processing] has it
 
 
@@ -61,7 +61,7 @@ def connect_address(tmp_path_factory, installed, standalone):
 
 @pytest.fixture(scope="session")
 def connect_client(tmp_path_factory, wheel):
-    """What the machine of somebody who uses Spark Connect has."""
+    """The software on the machine of a Spark Connect client."""
     return Installation(tmp_path_factory.mktemp("client") / "env", wheel, "pyspark[connect]")
 
 

@@ -27,7 +27,7 @@ SETTINGS = {
 
 
 class ApplicationError(Exception):
-    """What the application says went wrong."""
+    """The application's error."""
 
 
 class Deployed:

@@ -32,7 +32,7 @@ def build_wheel(directory: Path, sdist: Path) -> Path:
 
 
 class Installation:
-    """A virtual environment with the wheel, what that requires, what `besides` requires, and nothing else.
+    """A virtual environment with the wheel, its requirements, those of `besides`, and nothing else.
 
     Only the wheel is really installed: the others are links to those that the tests run with, as pyspark alone takes
     a minute and 500 MB.
@@ -66,7 +66,7 @@ class Installation:
 
 
 def _required(requirements: list[str]) -> dict[str, Distribution]:
-    """The distributions that satisfy these, and what they require in turn."""
+    """The distributions that satisfy these, and their requirements in turn."""
     found: dict[str, Distribution] = {}
     seen = set()
     todo = [(Requirement(text), "") for text in requirements]
@@ -82,7 +82,7 @@ def _required(requirements: list[str]) -> dict[str, Distribution]:
 
 
 def _link(found: Distribution, packages: Path) -> None:
-    """Link what a distribution has at the top level."""
+    """Link the top-level modules of a distribution."""
     for top in {file.parts[0] for file in found.files or () if file.parts[0] not in ("..", "__pycache__")}:
         place = Path(str(found.locate_file(top)))
         if not (packages / top).exists():

@@ -1,4 +1,4 @@
-"""What differs for a client of Spark Connect: the queries live in the server, and so does the package."""
+"""Differences for a client of Spark Connect: queries and package are in the server."""
 
 import pytest
 from deployed import ApplicationError, Deployed

@@ -1,4 +1,4 @@
-"""What is published: an sdist that builds, and a wheel with what runs and nothing else."""
+"""Releases: an sdist that builds, and a wheel with the package and nothing else."""
 
 import subprocess
 import tarfile

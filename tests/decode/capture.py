@@ -1,4 +1,4 @@
-"""Captures what a real broker keeps, for test_captured.py. Run by hand, when Kafka's formats change::
+"""Captures logs of a real broker for test_captured.py. Run by hand, when Kafka's formats change::
 
     python tests/decode/capture.py DIRECTORY_OF_KAFKA_JARS
 

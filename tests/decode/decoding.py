@@ -104,7 +104,7 @@ def decode_in_steps(
 
 
 def cost(row: dict[str, Any]) -> int:
-    """What nbytes counts for a row."""
+    """The bytes of a row in nbytes."""
     headers = row.get("headers") or []
     parts = [row["key"], row["value"], *(h["value"] for h in headers)]
     text = [row["topic"], *(h["key"] for h in headers)]

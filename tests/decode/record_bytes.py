@@ -1,4 +1,4 @@
-"""Writes what a broker would send: record batches of magic 2, messages of magic 0 and 1, every codec."""
+"""Writes a broker's bytes: record batches of magic 2, messages of magic 0 and 1, every codec."""
 
 from __future__ import annotations
 

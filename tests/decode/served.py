@@ -1,4 +1,4 @@
-"""A log in memory, found and sent as a broker does: for what the reading half does with bytes no broker should send.
+"""A log in memory, searched and sent as by a broker: for tests of reading bytes that no broker should send.
 
 A broker finds an offset by its index and goes on from header to header, as far as lengths lead. ``tests/spark`` has the
 same cases on a real one.
@@ -30,7 +30,7 @@ class DamagedError(Exception):
 
 
 class Served:
-    """A log that is asked as ``Brokers`` are, and what was asked.
+    """A log with the interface of ``Brokers``, and the requests to it.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Connection:
 
 
 class Result:
-    """What a task got of a log."""
+    """The result of a task that reads a log."""
 
     def __init__(self) -> None:
         self.rows: list[int] = []
@@ -142,7 +142,7 @@ class Result:
 
 @contextmanager
 def warnings_of(result: Result) -> Iterator[None]:
-    """Notes what is said to be left out."""
+    """Collects the gaps that the log lines name."""
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

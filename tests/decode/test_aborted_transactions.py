@@ -1,4 +1,4 @@
-"""Records of aborted transactions are hidden, by what a fetch response tells of them; both twins, without a broker."""
+"""Both twins hide records of aborted transactions by the fetch response, without a broker."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[Heal
 
 @dataclass
 class Log:
-    """A partition's log as a broker writes it, and what the broker knows of its transactions."""
+    """A partition's log as a broker writes it, and the broker's state of its transactions."""
 
     data: list[tuple[int, bytes]] = field(default_factory=list)  # the next offset, and the batch before it
     end: int = 0
@@ -68,7 +68,7 @@ class Log:
         return b"".join(data for _, data in sent), overlapping, upper
 
     def read(self, twin: Decoder, start: int = 0, end: int = ALL, count: int = 1 << 30) -> list[int]:
-        """Offsets of the rows that a reader gets who fetches so many batches at once."""
+        """Offsets of the rows of a reader that fetches so many batches at once."""
         found: list[int] = []
         while start < min(end, self.end):
             data, aborted, next_offset = self.response(start, count)

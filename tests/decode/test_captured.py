@@ -1,4 +1,4 @@
-"""What a real broker (4.3.1) kept of what Java's producer sent; see capture.py."""
+"""Logs of a real broker (4.3.1), written by Java's producer; see capture.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be read is left out, and nothing else: every kind of damage, both twins, on a log in memory."""
+"""Only unreadable record batches are left out: every kind of damage, both twins, on a log in memory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SILENT_AT_THE_END = BEYOND | {
 
 @pytest.fixture(autouse=True, scope="module")
 def impatient() -> Iterator[None]:
-    """What a broker is silent about is looked at at once."""
+    """Tasks look for damage at once where a broker is silent."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fetcher, "SILENT_AFTER_S", 0.0)
         yield
@@ -57,7 +57,7 @@ def whole(log: bytes) -> int:
 
 
 def out_of_time(found: Result) -> bool:
-    """Whether a task waited for longer than it may; then what it asked for meanwhile depends on the machine."""
+    """Whether a task waited for too long; then its requests depend on the machine."""
     return (found.error or "").startswith("BrokerTimeoutError: ")
 
 
@@ -309,7 +309,7 @@ def test_a_marker_of_an_aborted_transaction_that_is_left_out_does_not_hide_the_n
 def test_a_range_that_begins_within_the_batch_before_the_damage_is_read_in_full_behind_a_transaction_that_was_aborted(
     damage: str, decoder: str
 ) -> None:
-    """The broker sends that batch only if it is asked for what is before it, where the marker is."""
+    """The broker sends that batch only for an offset before it, where the marker is."""
     written = batch([Rec()] * 12, base_offset=4, attributes=TRANSACTIONAL, producer_id=7)
     aborted = batch([Rec()] * 3, attributes=TRANSACTIONAL, producer_id=7) + marker(0, producer_id=7, base_offset=3)
     log = aborted + written + marker(1, producer_id=7, base_offset=16) + batch([Rec()] * 3, base_offset=17)
@@ -400,7 +400,7 @@ def test_a_broker_that_changes_its_mind_is_believed(decoder: str) -> None:
     assert (found.rows, found.left_out) == (list(range(18)), [])
 
     class Contrary(Served):
-        """Sends nothing to tasks, and something to who looks for a way on."""
+        """Sends no records to tasks, but answers searches."""
 
         def fetch(self, offset: int, most: int) -> FetchedPartition:
             answer = super().fetch(offset, most)

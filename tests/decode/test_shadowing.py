@@ -45,7 +45,7 @@ def nothing_else(tmp_path):
 
 
 def worker(tree, *path, program=LOADED):
-    """What a Python with the tree as its working directory prints, and what it says on the console."""
+    """Output and log lines of a Python whose working directory is the tree."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
     ended = subprocess.run(
         [sys.executable, "-S", "-c", program], cwd=tree, env=environment, capture_output=True, text=True, check=False

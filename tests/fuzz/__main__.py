@@ -1,4 +1,4 @@
-"""Fuzzes what reads bytes of others: `make fuzz`. CONTRIBUTING.md says how, and how to add a target.
+"""Fuzzes the readers of foreign bytes: `make fuzz`. CONTRIBUTING.md says how, and how to add a target.
 
 Each target has a process of its own, on the decoder built with ASan and UBSan; one that crashes, hangs or takes too
 much memory is a finding like another, and the next process goes on.
@@ -33,7 +33,7 @@ SHORT_S = 30.0
 
 @dataclass
 class Result:
-    """What came of one target, over all its processes."""
+    """The result of one target, over all its processes."""
 
     inputs: int = 0
     seconds: float = 0.0
@@ -81,7 +81,7 @@ def environment() -> dict[str, str]:
 
 
 class Fuzzer:
-    """Starts the processes, and keeps what they find."""
+    """Starts the processes, and keeps their findings."""
 
     def __init__(self, seed: str, built: Path) -> None:
         self._seed = seed
@@ -108,7 +108,7 @@ class Fuzzer:
         self._process(name, f"alone/{name}/{digest}", 0.0, [folder])
 
     def _folders(self, name: str) -> list[Path]:
-        """What inputs are made of: what the project keeps, and what led somewhere new since the last `make clean`."""
+        """Seeds of inputs: those of the project, and those that reached new code since the last `make clean`."""
         return [HERE / "corpus" / name, BUILD / "corpus" / name]
 
     def _process(self, name: str, seed: str, seconds: float, folders: list[Path]) -> bool:

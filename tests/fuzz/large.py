@@ -19,7 +19,7 @@ from spark_kafka_group.executor.decode import load
 from spark_kafka_group.offsets import TopicPartition
 
 LIMIT = 1 << 22
-"""What a record batch may unpack to here; the real limit is 100 MiB."""
+"""Most bytes that a record batch may unpack to here; the real limit is 100 MiB."""
 CPU_S = 10.0
 MEMORY_MB = 32 * LIMIT >> 20
 TP = TopicPartition("orders", 3)
@@ -52,7 +52,7 @@ def snappy_blocks_of_one_byte() -> bytes:
 
 
 def rows() -> bytes:
-    """As many records as fit into what a record batch may unpack to."""
+    """As many records as fit into that limit."""
     record = sized(b"\0\0\0\1\1\0")
     count = LIMIT // len(record)
     return batch_of(pa.compress(record * count, codec="zstd", asbytes=True), count, attributes=ZSTD)
@@ -86,7 +86,7 @@ def zeros() -> bytes:
 
 
 def headers_of_batches() -> bytes:
-    """A value full of what looks like the beginning of a record batch that reaches to its end."""
+    """A value full of bytes that look like the header of a record batch up to its end."""
     size = 1 << 20
     return b"".join(struct.pack(">qiibIhi", at, size - at - 12, 0, 2, 0, 0, 0) for at in range(0, size, 27))
 
@@ -104,7 +104,7 @@ CASES = {
     )
 }  # fmt: skip
 TOGETHER = ("headers_of_batches", "twos")
-"""Those for what looks for record batches; the others are for the decoder."""
+"""Inputs for the search of record batches; the others are for the decoder."""
 
 
 def run(name: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What is fuzzed: for each target how inputs are made and changed, and what has to hold for each of them.
+"""The fuzz targets: how their inputs are made and changed, and the checks of each.
 
 To add one: write a function that takes bytes and raises for whatever must not happen, and name it in TARGETS.
 """
@@ -128,7 +128,7 @@ def _headers(data: bytes) -> Iterator[tuple[str, bytes | None]]:
 
 
 def _error_headers(data: bytes) -> None:
-    """They never raise, and what one hop hands on is what the next one reads."""
+    """They never raise, and each hop reads the headers of the hop before."""
     headers = list(_headers(data))
     here = error_headers.Origin("here", 1, 2, 3, 0)
     origin = error_headers.origin_of(headers, here)
@@ -178,7 +178,7 @@ def _offsets_topic(data: bytes) -> None:
 
 
 def _subscription(data: bytes) -> None:
-    """What members tell their leader: bytes that nobody can read claim nothing, and are no subscription."""
+    """Members' subscriptions: unreadable bytes claim nothing, and are no subscription."""
     named = members._subscribed(data)
     if named is not None and not all(isinstance(topic, str) for topic in named):
         raise DisagreementError(f"{named} are no topics")
@@ -191,7 +191,7 @@ def _subscription(data: bytes) -> None:
 
 
 def _commit_metadata(data: bytes) -> None:
-    """Metadata of a commit is anybody's: nothing raises."""
+    """Any client may write the metadata of a commit: reading it never raises."""
     metadata = _text(data)
     for reader in (READER, "other"):
         commit_metadata.left_out_of(metadata, reader)
@@ -240,7 +240,7 @@ def _options(data: bytes) -> None:
 
 
 def _offsets_json(data: bytes) -> None:
-    """What can be read from a checkpoint is written as it was read."""
+    """An offset that can be read from a checkpoint is written as it was read."""
     obj = may_raise(json.loads, ValueError, RecursionError)(_text(data))
     offset = may_raise(GroupOffset.from_json, OffsetFormatError)(obj)
     if offset is None:
@@ -262,7 +262,7 @@ def _properties(data: bytes) -> None:
 
 
 def _events(data: bytes) -> None:
-    """Files of events, and what is made of them."""
+    """Files of events, and the checks of their runs."""
     run = may_raise(event_logs.read_run, ToolError)([_file(data)])
     if run is None:
         return

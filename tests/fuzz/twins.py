@@ -1,4 +1,4 @@
-"""The decoder as a target: both twins, which must agree; and what looks for record batches in damaged bytes."""
+"""The decoder as a target: both twins, which must agree; and the search for record batches in damaged bytes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _first_difference(mine: pa.RecordBatch, its: pa.RecordBatch) -> str:
 
 
 def framed(data: bytes) -> None:
-    """Both twins hop over the same record batches, and what looks for others stays within the bytes."""
+    """Both twins skip the same record batches, and the search for others stays within the bytes."""
     view = memoryview(data)
     scan = load("c").scan
     step = max(1, len(data) // 40)

@@ -1,4 +1,4 @@
-"""Three brokers on hosts of their own, with Kafka's default timeouts, and what a living one says of leaders."""
+"""Three brokers on hosts of their own, with Kafka's default timeouts, and the leaders in a live one's metadata."""
 
 from __future__ import annotations
 

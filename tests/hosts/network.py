@@ -33,7 +33,7 @@ class Network:
 
     @staticmethod
     def why_not() -> str | None:
-        """What keeps hosts from being made here."""
+        """Why hosts cannot be made here."""
         if os.geteuid() != 0:
             return "network namespaces need root"
         if shutil.which("ip") is None:
@@ -55,11 +55,11 @@ class Network:
         self._remove()
 
     def within(self, host: str) -> list[str]:
-        """What begins a command that is to run on a host."""
+        """The beginning of a command that runs on a host."""
         return ["ip", "netns", "exec", f"{self._id}-{host}"]
 
     def cut(self, host: str) -> None:
-        """From now on nothing reaches or leaves `host`, and nobody is told."""
+        """From now on no packet reaches or leaves `host`, without an RST or ICMP."""
         _ip("-n", self._switch, "link", "set", self._port(host), "down")
 
     def mend(self, host: str) -> None:

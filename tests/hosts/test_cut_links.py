@@ -1,4 +1,4 @@
-"""A real query, and brokers on hosts of their own whose links are cut: what a killed broker's RST hides."""
+"""A real query, and brokers on hosts of their own whose links are cut, without the RST of a killed broker."""
 
 import threading
 import time
@@ -50,7 +50,7 @@ def topic(brokers, admin):
 
 @pytest.fixture
 def written(brokers, topic):
-    """A record to each partition ten times a second, for as long as the test runs, then whatever has arrived."""
+    """Sends a record to each partition ten times a second while the test runs; returns the acknowledged ones."""
     over = threading.Event()
     producer = KafkaProducer(
         bootstrap_servers=brokers.bootstrap_servers, request_timeout_ms=3_000, delivery_timeout_ms=300_000,
@@ -78,7 +78,7 @@ def written(brokers, topic):
 
 
 class Rows:
-    """What arrives at the sink: of each batch, as it was delivered last."""
+    """The rows in the sink: of each batch its last delivery."""
 
     def __init__(self):
         self.batches = {}
@@ -120,7 +120,7 @@ def whole(spark, brokers, topic, query):
 
 
 def moved(brokers, topic, cut):
-    """Wait until another broker leads and coordinates what the one that is cut off did; returns when."""
+    """Wait until other brokers lead and coordinate in place of the one that is cut off; returns the time."""
     alive = next(host for number, host in enumerate(HOSTS, start=1) if number != cut)
     wait_until(lambda: cut not in (brokers.says(alive, topic, OFFSETS) or {0: cut}).values(), within=60, every=0.1)
     return time.monotonic()

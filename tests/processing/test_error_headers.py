@@ -154,7 +154,7 @@ def where(dialect, **changed):
 
 
 def impossible(dialect):
-    """Headers of which one cannot be right."""
+    """Headers with one impossible value."""
     numbers = NO_INTEGERS if dialect == "spring" else NO_TEXTS
     yield from ({"topic": topic} for topic in NO_TOPICS)
     yield from ({name: number} for name in ("partition", "offset") for number in numbers)

@@ -1,4 +1,4 @@
-"""The sliding window: what counts as done when cells finish in any order."""
+"""The sliding window: positions when cells finish in any order."""
 
 from hypothesis import given
 from hypothesis import strategies as st

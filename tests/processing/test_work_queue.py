@@ -1,4 +1,4 @@
-"""Handlers at work: threads or coroutines, their order, their failures, and what is counted."""
+"""Handlers in threads or coroutines: their order, their failures, and the counts."""
 
 import asyncio
 import threading

@@ -9,14 +9,14 @@ KEY_PASSWORD = "key-s3cret"
 
 
 def run(*command, given=None):
-    """Run a tool; returns what it prints."""
+    """Run a tool; returns its output."""
     told = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
     assert told.returncode == 0, told.stdout + told.stderr
     return told.stdout
 
 
 class Authority:
-    """A CA in a directory of its own, and what it has signed."""
+    """A CA in a directory of its own, and the certificates that it has signed."""
 
     def __init__(self, directory, name):
         self.directory = Path(directory) / name

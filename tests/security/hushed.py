@@ -1,4 +1,4 @@
-"""A Spark program that uses secrets in every way and shows all it can; what must not be there is looked for later.
+"""A Spark program that uses secrets in every way and shows all it can; the tests search its output for secrets.
 
 Its arguments: a JSON file with options for a stream and a batch read and with wrong options, and a directory for what
 comes out.

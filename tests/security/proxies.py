@@ -14,7 +14,7 @@ USER, PASSWORD = "proxy-user", "proxy-s3cret"
 
 
 class Proxy(socketserver.ThreadingTCPServer):
-    """Lets through who knows the password; a context manager.
+    """Lets clients with the password through; a context manager.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How the broker of these tests is set up, its users, and what goes over a connection of each kind."""
+"""The broker of these tests, its users, and the settings of each kind of connection."""
 
 from certificates import STORE_PASSWORD
 from kafka.admin import ScramMechanism, UserScramCredentialUpsertion

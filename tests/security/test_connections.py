@@ -18,7 +18,7 @@ from spark_kafka_group.testing import wait_until
 
 @pytest.fixture
 def ways(authority):
-    """Settings by name: the listener, and what is set besides security.protocol."""
+    """Settings by name: the listener, and options besides security.protocol."""
     trust = {"ssl_truststore_location": authority.certificate}
     inside = {
         "ssl_truststore_certificates": Path(authority.certificate).read_text(),
@@ -84,7 +84,7 @@ class Tokens:
 
 @pytest.fixture
 def endpoint(token_endpoint):
-    """A token endpoint that knows one client; what it was asked is noted."""
+    """A token endpoint that knows one client, and keeps its requests."""
     asked = []
 
     class Endpoint(http.server.BaseHTTPRequestHandler):

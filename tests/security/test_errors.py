@@ -1,4 +1,4 @@
-"""What is said when broker and query do not get along: at once where it would not pass, and without secrets."""
+"""Errors when broker and query do not fit: at once where they would recur, and without secrets."""
 
 import logging
 import time
@@ -22,7 +22,7 @@ SECRETS = (WRONG, PASSWORD, STORE_PASSWORD, "eyJ")
 
 @pytest.fixture
 def cases(authority, stranger):
-    """By name: listener, security.protocol, settings, and what is said."""
+    """By name: listener, security.protocol, settings, and the error's text."""
     trust = {"ssl_truststore_location": authority.certificate}
     unknown = {"ssl_truststore_location": stranger.certificate}
     wrong_plain = PLAIN | {"sasl_jaas_config": jaas("plain", username="alice", password=WRONG)}

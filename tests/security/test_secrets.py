@@ -15,7 +15,7 @@ from support import WORKERS_PYTHON
 ROOT = Path(__file__).parents[2]
 HUSH = "hush-7f3a"
 REDACTION = "(?i)url|ssl.keystore.key"
-"""What docs/security.md asks for, so that a private key in an option is not in the plans that Spark shows."""
+"""The setting of docs/security.md that keeps a private key in an option out of the plans that Spark shows."""
 
 LOGGING = """\
 [loggers]

@@ -1,4 +1,4 @@
-"""A token endpoint, or a file of a token, that misbehaves: what is said, and that no secret goes elsewhere."""
+"""A token endpoint, or a token's file, that misbehaves: clear errors, and no secret goes elsewhere."""
 
 import contextlib
 import os

@@ -20,7 +20,7 @@ def at(seconds, *values, partitions=2):
 
 @pytest.fixture
 def files(spark, tmp_path):
-    """Runs a query into parquet with what there is now; returns its progress."""
+    """Runs a query into parquet over all records up to now; returns its progress."""
 
     def run(frame, mode="append", place=tmp_path):
         writer = frame.writeStream.format("parquet").option("path", f"{place}/out").outputMode(mode)

@@ -37,7 +37,7 @@ RETRIED = f"{MODULO}-retry-60000"
 
 @pytest.fixture(scope="module")
 def broken():
-    """A broker, and what is on its disk: logs of twelve batches, one of which is damaged, by topic."""
+    """A broker with logs of twelve batches on its disk, one of them damaged, by topic."""
     with KafkaCluster() as kafka:
         for topic in KINDS:
             kafka.create_topic(topic, configs=EACH)
@@ -72,7 +72,7 @@ def broken():
 
 @pytest.fixture
 def task(broken, monkeypatch, caplog):
-    """Reads as a task does; gives offsets of rows, what was left out, and the error."""
+    """Reads as a task does; returns offsets of rows, the gaps, and the error."""
     monkeypatch.setattr(fetcher, "SILENT_AFTER_S", 0.6)
     used = []
 

@@ -64,7 +64,7 @@ def topics(kafka):
 
 
 def random_condition(rng, prefix):
-    """A condition as somebody might write it: some of it can narrow, some of it cannot."""
+    """A usual condition: some parts can narrow the read, others cannot."""
     names = [f"{prefix}.{suffix}" for suffix in ("a", "b", "tx", "none")]
     time = TIME.format(20 + rng.randrange(-1_000, 12_000) / 1000)
     op = rng.choice(["=", "<", "<=", ">", ">=", "<>", "<=>"])

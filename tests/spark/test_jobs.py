@@ -19,7 +19,7 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def submit(job, *arguments, **environment):
-    """Run a job to its end; returns what it prints."""
+    """Run a job to its end; returns its output."""
     command = [
         Path(sys.executable).with_name("spark-submit"), "--master", "local[2]",
         "--properties-file", ROOT / "conf/spark-defaults.conf", "--conf", "spark.ui.enabled=false",
@@ -92,7 +92,7 @@ def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(spa
     import drain
 
     def drain_and_crash():
-        """What drain.py does up to the moment of the crash."""
+        """drain.py's steps up to the crash."""
         with group_batch(spark, options(kafka, topic, group, startingOffsets="group")) as batch:
             df = batch.df.withColumns({"key": batch.df.key.cast("string"), "value": batch.df.value.cast("string")})
             df.write.parquet(f"{tmp_path}/out/{drain.directory(group, batch)}")

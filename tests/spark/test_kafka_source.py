@@ -25,7 +25,7 @@ class KafkaSource:
         )
 
     def run(self, settings, place, counted=False):
-        """Read what there is now; returns the error, or None."""
+        """Read all records up to now; returns the error, or None."""
         told = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out", "counted": counted}
         self._process.stdin.write(json.dumps(told) + "\n")
         return json.loads(self._process.stdout.readline())

@@ -1,4 +1,4 @@
-"""GroupKafkaListener: commits of batches that Spark has not told the source about."""
+"""GroupKafkaListener: commits of batches before the source learns of their success."""
 
 import json
 import logging
@@ -49,7 +49,7 @@ def start(spark, tmp_path):
 
 @contextmanager
 def said(caplog):
-    """What the package logs."""
+    """The package's log lines."""
     with caplog.at_level(logging.INFO, logger="spark_kafka_group"):
         yield lambda: [record.getMessage() for record in caplog.records if record.name.startswith("spark_kafka_group")]
 
@@ -243,7 +243,7 @@ def test_a_session_of_spark_connect_is_refused():
 
 
 def always(offsets):
-    """Whatever the group has."""
+    """The group's committed offsets."""
     return lambda committed: offsets
 
 
@@ -320,7 +320,7 @@ class TestNonMemberCommitter:
 
 
 class TestLacking:
-    """What of a batch the group has yet to be told."""
+    """Offsets of a batch that the group lacks."""
 
     TP = TopicPartition("orders", 0)
 

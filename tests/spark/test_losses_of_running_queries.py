@@ -1,4 +1,4 @@
-"""failOnDataLoss=false in Spark: queries that go on over records that expired, and topics that are made anew."""
+"""failOnDataLoss=false in Spark: queries that go on over expired records and recreated topics."""
 
 import json
 

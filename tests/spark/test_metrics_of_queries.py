@@ -50,7 +50,7 @@ def scraped(listener):
 
 
 def described(kafka, group):
-    """What the command describe says, by partition."""
+    """The output of the command describe, by partition."""
     command = [sys.executable, "-m", "spark_kafka_group", "describe", "--json", "--group", group]
     told = subprocess.run(
         [*command, "--bootstrap-server", kafka.bootstrap_servers], capture_output=True, text=True, check=True

@@ -26,7 +26,7 @@ def lonely():
 
 
 def status_of(pid):
-    """What the system tells of a process; of one that has ended nothing."""
+    """The system's state of a process; empty after its end."""
     with contextlib.suppress(OSError):
         told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
         told["forked"] = b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()

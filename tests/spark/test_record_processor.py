@@ -1,4 +1,4 @@
-"""RecordProcessor in real queries: what handlers get, where failures go, and what is committed."""
+"""RecordProcessor in real queries: handlers' records, the topics of failures, and commits."""
 
 import os
 import re
@@ -64,7 +64,7 @@ def everything_in(kafka, topic):
 
 @pytest.fixture
 def stream(spark, kafka, group, tmp_path):
-    """Run a processor over what a topic has now; returns what came of each micro-batch."""
+    """Run a processor over a topic's records up to now; returns the counts of each micro-batch."""
 
     def run(processor, topic, **more):
         settings = options(kafka, topic, group, includeHeaders="true") | more

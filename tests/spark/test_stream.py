@@ -13,7 +13,7 @@ from spark_kafka_group.testing import GroupGeneration, OffsetCommitted, read_gro
 
 
 class Sink:
-    """A query into parquet by foreachBatch, overwriting by batch id; and what became of it."""
+    """A query into parquet by foreachBatch, overwriting by batch id; and its result."""
 
     def __init__(self, spark, directory):
         self.spark, self.directory = spark, directory
@@ -29,7 +29,7 @@ class Sink:
         return writer.trigger(**(trigger or {"availableNow": True})).start()
 
     def run(self, settings):
-        """Read what there is now; returns the progress of batches with records."""
+        """Read all records up to now; returns the progress of batches with records."""
         query = self.start(settings)
         query.awaitTermination()
         return [p for p in query.recentProgress if p.numInputRows]
@@ -274,7 +274,7 @@ def test_progress_shows_the_backlog_and_the_querys_place_in_the_group(kafka, gro
 
 
 class TestPositions:
-    """Where a query starts: the table of who is right, as far as a query alone in its group can meet it."""
+    """Where a query starts: by checkpoint, group or options, for a query alone in its group."""
 
     def test_a_new_query_continues_the_group(self, kafka, group, sink):
         topic = topic_with(kafka, numbered(100, 1), partitions=1)

@@ -1,5 +1,5 @@
-"""On brokers that make a topic as soon as somebody asks for it, as Kafka's do by default, nothing that is asked here
-makes one; neither what only looks, nor what would write."""
+"""On brokers that create a topic at the first request about it, Kafka's default, no request of this package creates
+one: neither lookups nor writes."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a user gives a query to steer it in its group, together in a query that Spark really runs."""
+"""All options of a query's role in its group, together in a query in real Spark."""
 
 import json
 import os
@@ -29,7 +29,7 @@ class Told:
 
 @pytest.fixture
 def told(spark, tmp_path):
-    """A rebalance listener that is shipped as users ship theirs: the option's text, and what it was told."""
+    """A rebalance listener that is shipped as users ship theirs: the option's text, and the arguments of its calls."""
     module, path = name("told").replace("-", "_"), tmp_path / "told"
     (tmp_path / f"{module}.py").write_text(LISTENER.format(path=str(path)))
     spark.sparkContext.addPyFile(str(tmp_path / f"{module}.py"))

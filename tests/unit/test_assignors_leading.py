@@ -1,4 +1,4 @@
-"""What kafka-python's coordinator gets from our strategies, and what a leader remembers of its group."""
+"""Assignments that kafka-python's coordinator gets from our strategies, and the leader's view of its group."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Given:
-    """A user's strategy that gives what it is told to."""
+    """A user's strategy that returns a given assignment."""
 
     name = "given"
 
@@ -43,7 +43,7 @@ def joined(name, *topics, strategy="range", static=None, owned=(), generation=-1
 
 
 def told(assignor):
-    """What the member of `assignor` sends when it joins."""
+    """The metadata that the member of `assignor` sends when it joins."""
     return decode(assignor.name, ConsumerProtocolSubscription.decode(assignor.metadata({"t"}).encode()))
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks' report: what is measured gets into it, and nothing that is there is left out."""
+"""The benchmarks' report has every measurement."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""Who may import whom: the rooms of the package, and the one module that knows kafka-python's inside."""
+"""The table of imports between the rooms of the package. Only `wire` imports kafka-python's internals."""
 
 import ast
 import pickle

@@ -60,7 +60,7 @@ def pushing_down():
 
 @pytest.fixture
 def spark_connections():
-    """What is known of this process's connections is looked up again, before the test and after it."""
+    """This process's connections are looked up again, before the test and after it."""
     loopback._spark_connections.cache_clear()
     yield lambda: set(loopback._spark_connections(os.getpid()))
     loopback._spark_connections.cache_clear()
@@ -68,7 +68,7 @@ def spark_connections():
 
 @pytest.fixture
 def opened():
-    """Closes what is put into it."""
+    """Closes its items."""
     things = []
     yield things
     for thing in things:

@@ -1,4 +1,4 @@
-"""Records of the offsets topic: bytes that Kafka's own classes wrote, and bytes that nobody should have written."""
+"""Records of the offsets topic: bytes of Kafka's own classes, and malformed bytes."""
 
 import contextlib
 

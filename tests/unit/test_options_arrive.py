@@ -1,4 +1,4 @@
-"""An option is declared once, and is what it was set to wherever it is used: no second list can forget it."""
+"""An option is declared once, and has its value wherever it is used: no second list can omit it."""
 
 import ast
 import dataclasses

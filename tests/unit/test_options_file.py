@@ -1,4 +1,4 @@
-"""What programs for spark-submit read: --options-file, so that no password is on a command line."""
+"""--options-file of programs for spark-submit, which keeps passwords off command lines."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Every setting of Java's consumer and of kafka-python's is an option here, or is refused with what to do."""
+"""Every setting of Java's consumer and of kafka-python's is an option here, or is refused with advice."""
 
 import pytest
 from kafka import KafkaConsumer
@@ -16,7 +16,8 @@ PYTHON_OBJECTS = {
     "socket.options": "tuples of numbers; those that matter are kafka.receive.buffer.bytes and kafka.send.buffer.bytes",
     "ssl.context": "an ssl.SSLContext, which is made of the kafka.ssl options",
 }
-"""What no option's text can say, by its name with dots; unknown, so the error names the nearest option."""
+"""Settings that no option's text can express, by their names with dots. They are unknown: the error names the
+nearest."""
 
 
 @pytest.mark.parametrize("name", sorted(JAVA | PYTHON.keys()))

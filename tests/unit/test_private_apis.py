@@ -1,4 +1,4 @@
-"""What the package uses of the inside of kafka-python and pyspark is here, and is in the versions that are installed.
+"""The private names of kafka-python and pyspark that the package uses, which the installed versions have.
 
 Their next versions may rename any of it: then these tests list what is gone and who uses it. The upper bounds in
 pyproject.toml stand where they do because of this list.
@@ -110,7 +110,7 @@ def used():
 
 
 def attributes(kind):
-    """What objects of a class have: attributes of the class, and those of self that it or its bases set."""
+    """Attributes of a class's objects: those of the class, and those of self that it or its bases set."""
     sources = [ast.parse(textwrap.dedent(inspect.getsource(base))) for base in kind.__mro__ if base is not object]
     return {*dir(kind), *(name for source in sources for name in defined(source))}
 

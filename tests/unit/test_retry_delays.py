@@ -1,4 +1,4 @@
-"""What of retry topics is due: no record early, and every record in the end."""
+"""Due records of retry topics: none early, and all in the end."""
 
 import math
 
@@ -13,7 +13,7 @@ MAIN, RETRY = TopicPartition("orders", 0), TopicPartition(f"orders-retry-{DELAY}
 
 
 class Log:
-    """The partition of a retry topic, and what a driver knows of it at a time."""
+    """The partition of a retry topic, and a driver's knowledge of it at a time."""
 
     def __init__(self, *timestamps_ms):
         self.timestamps_ms = list(timestamps_ms)

@@ -1,4 +1,4 @@
-"""Security options: what contradicts is an error before any network call, and no error has a secret in it."""
+"""Security options: a contradiction is an error before any network call, and no error has a secret in it."""
 
 import contextlib
 import pickle

@@ -1,4 +1,4 @@
-"""What the user shipped with --py-files can be imported in the process of a stream's reader."""
+"""Modules that a user ships with --py-files can be imported in the process of a stream's reader."""
 
 import subprocess
 import sys

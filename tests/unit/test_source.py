@@ -1,4 +1,4 @@
-"""The data source as Spark handles it: pickled, printed, found."""
+"""The data source as Spark handles it: pickled, printed, registered."""
 
 import pickle
 import re

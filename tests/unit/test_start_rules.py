@@ -1,4 +1,4 @@
-"""Who is right about where to start: the checkpoint, the group, or the options."""
+"""Where a query starts: by the checkpoint, the group, or the options."""
 
 import json
 

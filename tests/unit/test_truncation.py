@@ -1,4 +1,4 @@
-"""What the ends of logs and of leader epochs say of positions."""
+"""Whether positions are valid, by the ends of logs and of leader epochs."""
 
 import pytest
 

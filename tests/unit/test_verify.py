@@ -1,4 +1,4 @@
-"""The checker of runs: good runs pass, and every invariant is found violated where one thing was changed."""
+"""The checker of runs: good runs pass, and one change of a run violates its invariant."""
 
 import dataclasses
 import json
@@ -61,7 +61,7 @@ class Script:
 
 
 def good():
-    """Two members: b joins, a gives a partition away and goes on; b dies after a commit that it never told of."""
+    """Two members: b joins, a gives a partition away and goes on; b dies after a commit without an event."""
     script = Script().assigned("a", 1, T0, T1).moved("a", 1, T0, None, 0).moved("a", 1, T1, None, 5)
     script.planned("a", 1, 0, (T0, 0, 10), (T1, 5, 8)).committed("a", 1, 0, t0=10, t1=8)
     script.planned("a", 1, 1, (T0, 10, 20), (T1, 8, 9)).committed("a", 1, 1, t0=20, t1=9)
@@ -310,7 +310,7 @@ def test_a_plan_after_giving_back_is_found_until_it_is_assigned_again(how):
 
 
 class Simulation:
-    """A group as it should be: what it does is drawn from `draw`, and what its members would write comes out."""
+    """A correct group with random actions from `draw`; returns the events of its members."""
 
     MEMBERS = ("a", "b", "c")
     PARTITIONS = tuple(TopicPartition("orders", number) for number in range(4))
@@ -460,7 +460,7 @@ def commit_under_another_generation(events, rng):
 
 
 def commit_it_again_later(events, rng):
-    """A zombie: what it committed long ago, after somebody went on."""
+    """A zombie: its commit arrives after another member went on."""
     n = some(events, rng, lambda e: e.kind == "committed")
     tp = rng.choice(sorted(events[n].offsets))
     later = [e for e in events[n + 1 :] if tp in e.offsets]

@@ -46,7 +46,7 @@ def client_of(broker):
 
 @pytest.fixture
 def client(broker, client_of):
-    """A member of generation 1; what it asked for until then is forgotten. It sends no heartbeat for ten seconds."""
+    """A member of generation 1, without its requests until then. It sends no heartbeat for ten seconds."""
     client = client_of()
     client.join()
     broker.forget_received()

@@ -1,4 +1,4 @@
-"""A coordinator that answers what a test says: it speaks Kafka through kafka-python's own message classes.
+"""A coordinator with scripted answers, which speaks Kafka through kafka-python's own message classes.
 
 Left alone it coordinates one group of at most one member as Kafka does, so that a script says only what is unusual.
 """
@@ -52,7 +52,7 @@ VERSIONS = {
     ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
     SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2,
 }  # fmt: skip
-"""What it speaks, up to which version."""
+"""Its requests, each with the highest version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
 
 

@@ -1,4 +1,4 @@
-"""Every cell of the table, on a scripted coordinator: what is answered, and what the client does then."""
+"""Every cell of the table, on a scripted coordinator: an error as answer, and the client's reaction."""
 
 import pytest
 from kafka.errors import KafkaConnectionError
@@ -29,7 +29,7 @@ def cells(*reactions, of, but=None):
 
 
 def ask(client, request):
-    """Make a member, which never joined again, send this request, and take what comes of it."""
+    """Have a member without another join send this request; returns the result."""
     if request is FIND or request is COMMIT:
         return client.commit({ORDERS: 5, BILLS: 6}, "note", generation=1)
     if request is OFFSET_FETCH:
@@ -363,7 +363,7 @@ def test_committed_offsets_that_may_not_be_read_say_why(broker, client, request_
 
 
 PASSING = {"NOT_COORDINATOR", "REQUEST_TIMED_OUT", "UNKNOWN_TOPIC_OR_PARTITION", "UNSTABLE_OFFSET_COMMIT"}
-"""Errors that Kafka calls retriable, whatever they answer."""
+"""Errors that Kafka calls retriable, for each request."""
 UNSENT = [
     (r, e) for r in OF_A_MEMBER if r is not HEARTBEAT for e, row in REACTIONS.items() if row[r] is Reaction.NOT_SENT
 ]
@@ -412,7 +412,7 @@ def test_what_no_broker_answers_a_heartbeat_stops_no_heartbeats(broker, beating,
 
 
 def test_every_cell_is_tried():
-    """The tests above take their cells from the table; this is what they leave out."""
+    """The cells of the table that the tests above leave out."""
     tried = {
         Reaction.RETRY: set(Request),
         Reaction.FIND_COORDINATOR: {JOIN, SYNC, HEARTBEAT, COMMIT, OFFSET_FETCH},

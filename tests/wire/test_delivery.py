@@ -1,4 +1,4 @@
-"""What tasks hand on: who is waited for, and for how long, by what brokers answer."""
+"""Records that tasks hand on: how long they wait, by the brokers' answers."""
 
 import contextlib
 
@@ -17,7 +17,7 @@ BRIEF = {"subscribe": "orders", "kafka.request.timeout.ms": "1000", "kafka.fetch
 
 @pytest.fixture
 def sent(broker, monkeypatch):
-    """Sends a record as a stream's task does, which is given up after a request timeout; gives what came of it."""
+    """Sends a record as a stream's task, with a request timeout as limit; returns the result."""
     monkeypatch.setattr(delivery, "ATTEMPTS_WITHIN", 1)
     with contextlib.ExitStack() as opened:
 

@@ -1,4 +1,4 @@
-"""Reactions that are above the client: what a query does with its positions and its running micro-batch."""
+"""Reactions above the client: those of a query with its positions and its running micro-batch."""
 
 import pytest
 from scripted import FOREVER

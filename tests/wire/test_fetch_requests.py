@@ -1,4 +1,4 @@
-"""Fetch requests, which are written once and then changed, are what kafka-python writes."""
+"""Fetch requests, which are written once and then changed, are those of kafka-python."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""A member that leaves while its coordinator goes: nobody waits for it until its session times out."""
+"""A member leaves while its coordinator goes: no other member waits for its session to time out."""
 
 import time
 

@@ -82,7 +82,7 @@ def commit(client, tps, offset=1, note="note"):
 
 
 def told(call, *errors):
-    """What `call` says when it fails with one of `errors`; None as long as it does not."""
+    """The text of `call`'s error if it is one of `errors`; None without one."""
     try:
         call()
     except errors as error:

@@ -51,7 +51,7 @@ class Pretender(ScriptedBroker):
 
 @pytest.fixture
 def calls():
-    """What connects: kafka-python's clients, and those of tasks, by name."""
+    """Clients that connect: kafka-python's, and those of tasks, by name."""
 
     def tasks(options):
         list(read(ReadTask((OffsetRange(TopicPartition("orders", 0), 0, 1),)), options))

@@ -18,7 +18,7 @@ ORDERS = [TopicPartition("orders", 0)]
 
 
 class EndedError(BaseException):
-    """What the handler raises."""
+    """The handler's exception."""
 
 
 @pytest.fixture(params=[signal.SIGTERM, signal.SIGINT])

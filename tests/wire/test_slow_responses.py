@@ -1,4 +1,4 @@
-"""What comes slowly is waited for until the request's time is over; what does not come, a little longer each time."""
+"""A slow response has the request's whole time; a missing one a little longer each time."""
 
 import contextlib
 import socket

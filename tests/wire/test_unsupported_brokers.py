@@ -1,4 +1,4 @@
-"""Brokers that are too old, or too new, are told apart when the first connection is made, whoever connects."""
+"""The first connection of each client recognizes brokers that are too old or too new."""
 
 import time
 

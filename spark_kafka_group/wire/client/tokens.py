@@ -35,7 +35,7 @@ HANDLER = "kafka.sasl.login.callback.handler.class"
 ENDPOINT = "kafka.sasl.oauthbearer.token.endpoint.url"
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 """As in RFC 6750, and as brokers read it."""
-NOT_A_TOKEN = "that is not a token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
+NOT_A_TOKEN = "that is no token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
 WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
 
