@@ -64,13 +64,16 @@ $(VENV)/.bench: $(VENV)/.dependencies
 $(NEWEST)/.installed: $(VENV)/.dependencies
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/pip install -q --no-compile 'pyspark>=4.2,<5'
-	$(BIN)/python -c 'import sysconfig; print(f"import site; site.addsitedir({sysconfig.get_path("platlib")!r})")' \
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("platlib"))' \
 	  > "$$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/others.pth"
 	cp conf/python-unzipped $(NEWEST)/bin
 	touch $@
 
 .PHONY: setup
 setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder included
+
+.PHONY: prepare
+prepare: $(VENV)/.installed $(VENV)/spark.jsa $(NEWEST)/.installed  ## all that make test and make test-newest need
 
 .PHONY: wheel
 wheel: $(VENV)/.dependencies  ## build the wheel for a cluster into dist/
