@@ -24,8 +24,14 @@ from spark_kafka_group.errors import (
     OptionError,
     ProcessingError,
     ReadError,
+    SparkVersionError,
+    WorkersPythonError,
 )
-from spark_kafka_group.source import GroupKafkaDataSource
+from spark_kafka_group.spark_version import require_supported
+
+require_supported()  # an older pyspark lacks modules that the next line imports
+
+from spark_kafka_group.source import GroupKafkaDataSource  # noqa: E402
 
 if TYPE_CHECKING:
     from spark_kafka_group.batch.group_batch import GroupBatch, group_batch
@@ -59,9 +65,14 @@ __all__ = [
     "ReadError",
     "Record",
     "RecordProcessor",
+    "SparkVersionError",
+    "WorkersPythonError",
+    "__version__",
     "group_batch",
     "read_where",
 ]
+
+__version__ = "0.1.0"
 
 # Every Python worker that runs a task imports this package, and needs none of these.
 _LATER = {

@@ -4,6 +4,8 @@
 
     GroupKafkaError
     ├── OptionError               (also ValueError)
+    ├── SparkVersionError         (also ImportError)
+    ├── WorkersPythonError
     ├── OffsetFormatError         (also ValueError)
     ├── NoOffsetForPartitionError
     ├── OffsetConflictError
@@ -43,6 +45,14 @@ class GroupKafkaError(Exception):
 
 class OptionError(GroupKafkaError, ValueError):
     """Raised when an option is unknown, refused, malformed or contradicts another one."""
+
+
+class SparkVersionError(GroupKafkaError, ImportError):
+    """Raised when the package is imported with a version of pyspark that it does not work with."""
+
+
+class WorkersPythonError(GroupKafkaError):
+    """Raised when the Python that Spark starts for its workers cannot import this package."""
 
 
 class OffsetFormatError(GroupKafkaError, ValueError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -44,6 +45,12 @@ class GroupKafkaDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
+        # `spark.dataSource.register` asks for it first. Workers, and clients of Spark Connect, have no context.
+        core = sys.modules.get("pyspark.core.context")
+        if core is not None and core.SparkContext._active_spark_context is not None:
+            from spark_kafka_group.workers_python import require_importable
+
+            require_importable(core.SparkContext._active_spark_context)
         return "groupkafka"
 
     def schema(self) -> str:

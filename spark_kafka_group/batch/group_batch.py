@@ -16,6 +16,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.workers_python import require_found
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -72,6 +73,8 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     ------
     OptionError
         Before any network call when an option is wrong.
+    WorkersPythonError
+        Before any network call when Spark's workers cannot import this package.
     NoOffsetForPartitionError, MembershipError, BrokerError
         On entering the block.
     CommitError
@@ -87,6 +90,7 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
 
     parsed = Options.parse(options)
     group_id = _checked(parsed)
+    require_found(spark)
     hooks = Hooks(parsed, Metrics())
     client = GroupClient(parsed, group_id, parsed.group.instance_id, resolve(parsed.group.assignment_strategy))
     try:

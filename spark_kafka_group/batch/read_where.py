@@ -13,6 +13,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.checks import check_for_batch
 from spark_kafka_group.options.fixed_ranges import fix_ranges
 from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.workers_python import require_found
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -47,11 +48,14 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
     ------
     OptionError
         Before any network call.
+    WorkersPythonError
+        Before any network call when Spark's workers cannot import this package.
     pyspark.errors.AnalysisException
         When the condition is wrong, or brokers cannot be asked; the message holds the source's own error.
     """
     parsed = Options.parse(options)
     check_for_batch(parsed)
+    require_found(spark)
     # Spark keeps the narrowed ranges of one query with the DataFrame that load() made, and reuses them for the next
     # query. So callers never get a DataFrame that Spark itself has narrowed.
     kept = {name: value for name, value in options.items() if name.lower() != "pushdownpredicate"}

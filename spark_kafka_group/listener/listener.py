@@ -26,6 +26,7 @@ from spark_kafka_group.metrics import prometheus
 from spark_kafka_group.metrics.group_metrics import OBSERVED, GroupMetrics, handled, metrics_of
 from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
+from spark_kafka_group.workers_python import require_found
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +91,8 @@ class GroupKafkaListener(StreamingQueryListener):
         With a session of Spark Connect, which does not show its queries' options.
     ImportError
         When Prometheus is asked for and ``prometheus_client`` is not installed.
+    WorkersPythonError
+        From :meth:`attach`, when Spark's workers cannot import this package.
     OSError
         From :meth:`attach`, when the port is taken or the file cannot be written.
     """
@@ -140,6 +143,7 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def attach(self) -> Self:
         """Begin to listen."""
+        require_found(self._session)
         if self._exporter is not None:
             self._exporter.start()
         try:

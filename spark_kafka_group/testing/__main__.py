@@ -1,4 +1,4 @@
-"""python -m spark_kafka_group.testing start | stop | status: a broker that outlives the command."""
+"""python -m spark_kafka_group.testing start | produce | stop | status: a broker with records, for trying things out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.testing.cluster import KafkaCluster
-from spark_kafka_group.testing.download import cache_directory
+from spark_kafka_group.testing.download import VERSION, cache_directory, writable
+from spark_kafka_group.testing.produce import produce
 from spark_kafka_group.testing.wait import wait_until
 
 # As systemctl status says it.
@@ -33,6 +34,12 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     start.add_argument("--properties", type=Path, help="file of broker settings")
     start.add_argument(
         "--directory", type=Path, help="keep data here (default: a temporary directory, removed by stop)"
+    )
+    records = commands.add_parser("produce", help="send records: order 0, order 1, ...; makes the topic if needed")
+    records.add_argument("--topic", required=True)
+    records.add_argument("--records", type=int, default=1000, help="how many (default: %(default)s)")
+    records.add_argument(
+        "--bootstrap-servers", "--bootstrap-server", metavar="HOST:PORT", help="brokers (default: those of start)"
     )
     commands.add_parser("stop", help="stop it")
     commands.add_parser(
@@ -72,21 +79,19 @@ def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
         print(state["bootstrap_servers"])
         return 0
     clean(state)  # after a reboot, or a kill -9
+    writable(file.parent)
+    if not (cache_directory() / f"kafka-{VERSION}").exists():
+        print(f"downloading Kafka {VERSION} into {cache_directory()}, once: 44 MB", file=sys.stderr)
     ports = [args.port + n for n in range(args.nodes)] if args.port else None
     directory = args.directory.resolve() if args.directory else None
     cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports)
-    try:
-        cluster.start()
-    except RuntimeError as error:
-        print(error, file=sys.stderr)
-        return SOME_DOWN
+    cluster.start()
     state = {
         "pids": cluster.detach(),
         "bootstrap_servers": cluster.bootstrap_servers,
         "directory": str(cluster.directory),
         "temporary": directory is None,
     }
-    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(state))
     print(cluster.bootstrap_servers)
     return 0
@@ -125,13 +130,32 @@ def status(state: dict[str, Any]) -> int:
     return 0 if len(alive) == len(pids) else SOME_DOWN
 
 
+def send(args: argparse.Namespace, state: dict[str, Any]) -> int:
+    servers = args.bootstrap_servers or (living(state) and state["bootstrap_servers"])
+    if not servers:
+        raise RuntimeError("no broker runs here: start one, or name one with --bootstrap-servers")
+    produce(servers, args.topic, args.records)
+    print(f"{args.records} records are in topic {args.topic} at {servers}")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     args = arguments(argv)
-    file = (args.state or cache_directory()) / "running.json"
-    state = json.loads(file.read_text()) if file.exists() else {}
-    if args.command == "start":
-        return start(args, file, state)
-    return stop(file, state) if args.command == "stop" else status(state)
+    try:
+        file = (args.state or cache_directory()) / "running.json"
+        state = json.loads(file.read_text()) if os.path.exists(file) else {}
+        match args.command:
+            case "start":
+                return start(args, file, state)
+            case "produce":
+                return send(args, state)
+            case "stop":
+                return stop(file, state)
+            case _:
+                return status(state)
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return SOME_DOWN
 
 
 if __name__ == "__main__":

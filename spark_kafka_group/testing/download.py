@@ -23,7 +23,26 @@ ATTEMPTS, PAUSE_S, ATTEMPT_S = 4, 5.0, 600.0
 
 def cache_directory() -> Path:
     """Where downloads and state are kept."""
-    return Path(os.environ.get(CACHE) or Path.home() / ".cache" / "spark-kafka-group")
+    return Path(os.environ.get(CACHE) or Path("~/.cache/spark-kafka-group").expanduser())
+
+
+def writable(folder: Path) -> Path:
+    """`folder`, made if it is not there.
+
+    Raises
+    ------
+    RuntimeError
+        When it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise RuntimeError(
+            f"the folder {folder} cannot be written ({error.strerror}): name another one in the environment variable "
+            f"{CACHE}"
+        ) from error
+    return folder
 
 
 def java() -> str:
@@ -91,11 +110,15 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
     ----------
     make
         Called with an empty folder; its ``lib`` becomes `target` afterwards.
+
+    Raises
+    ------
+    RuntimeError
+        When the folder of `target` cannot be written.
     """
     if target.exists():
         return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with (target.parent / f".{target.name}.lock").open("w") as lock:
+    with (writable(target.parent) / f".{target.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run by several processes download once
         if not target.exists():
             # Renamed when whole, so that a download that broke is never taken for one.

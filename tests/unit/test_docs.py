@@ -12,6 +12,7 @@ import pytest
 
 from spark_kafka_group.options import OPTION_NAMES
 from spark_kafka_group.options.unsupported import UNSUPPORTED
+from spark_kafka_group.spark_version import BELOW, LOWEST
 from spark_kafka_group.testing.download import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -193,7 +194,9 @@ def test_the_page_of_versions_says_which_ones_are_tested():
     assert all(line in row["Kafka's brokers"] for line in older_lines())
     assert row["Python"].startswith(f"{project['requires-python'].removeprefix('>=')} or newer")
     extras = project["optional-dependencies"]
-    for text in (*project["dependencies"], *extras["processing"]):
+    of_spark = "pyspark>={}.{},<{}".format(*LOWEST, BELOW[0])
+    assert project["dependencies"][0] == "pyspark"
+    for text in (of_spark, *project["dependencies"][1:], *extras["processing"]):
         name, low, high = re.fullmatch(r"([\w-]+)>=([\d.]+)(?:,<([\d.]+))?", text).groups()
         bound = f"{low} or newer" + (f", below {high}" if high else "")
         assert row[name.replace("pyspark", "Spark")].startswith(bound)

@@ -15,11 +15,14 @@ PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
     "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "task", "timing", "user_classes",
+    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "timing",
+    "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
     "json_text": set(),
+    "spark_version": {"errors"},
+    "workers_python": {"errors"},
     "errors": {"printable"},
     "retry_topics": set(),
     "error_headers": {"retry_topics"},
@@ -138,7 +141,7 @@ print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
     "errors", "executor", "json_text", "offsets", "option", "options", "printable", "retry_topics", "schema",
-    "security", "source", "task", "timing", "user_classes", "wire",
+    "security", "source", "spark_version", "task", "timing", "user_classes", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.broker_versions", "client.connect", "client.connection_log", "client.event_loop",

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from spark_kafka_group.spark_version import is_supported
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"
 INSIDE = {
@@ -51,8 +53,9 @@ INSIDE = {
     "kafka.producer.record_accumulator.RecordAccumulator": "_flushes_in_progress",
     "kafka.producer.sender.Sender": "_can_retry _client _dispatch_error _send_producer_data",
     "kafka.producer.transaction_manager.TransactionManager": "_current_state",
-    "pyspark.SparkContext": "_active_spark_context _ensure_initialized",
+    "pyspark.SparkContext": "_active_spark_context _ensure_initialized _jvm _python_includes",
     "pyspark.SparkFiles": "_is_running_on_worker _root_directory",
+    "pyspark.sql.SparkSession": "_jsparkSession",
     "pyspark.sql.classic.dataframe.DataFrame": "_jdf",
     "pyspark.sql.streaming.query.StreamingQuery": "_jsq",
 }
@@ -154,7 +157,16 @@ def test_the_installed_versions_have_everything_that_is_imported():
     assert gone == []
 
 
-@pytest.mark.parametrize(("name", "next_version"), [("pyspark", "5.0.0"), ("kafka-python", "3.1.0")])
+@pytest.mark.parametrize(
+    ("version", "taken"),
+    [("3.5.6", False), ("4.1.1", False), ("4.2.0", True), ("4.10.0.dev1", True), ("5.0.0", False), ("x", False)],
+)
+def test_the_versions_of_spark_that_have_it_are_taken_and_no_others(version, taken):
+    """Not by the requirement, by which pip would replace the Spark that somebody has."""
+    assert is_supported(version) == taken
+
+
+@pytest.mark.parametrize(("name", "next_version"), [("kafka-python", "3.1.0")])
 def test_the_next_version_that_may_change_it_is_not_taken(name, next_version):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     texts = [*project["dependencies"], *itertools.chain(*project["optional-dependencies"].values())]

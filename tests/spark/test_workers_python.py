@@ -1,0 +1,56 @@
+"""A program of an environment that is not activated: Spark's workers are the `python3` of PATH, without the package."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.workers_python import require_found
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+from spark_kafka_group import GroupKafkaDataSource, GroupKafkaListener, WorkersPythonError, group_batch, read_where
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"}
+for use in (
+    lambda: group_batch(spark, OPTIONS).__enter__(),
+    lambda: read_where(spark, OPTIONS, "offset > 3"),
+    lambda: GroupKafkaListener(spark).attach(),
+    lambda: spark.dataSource.register(GroupKafkaDataSource),
+):
+    try:
+        use()
+    except WorkersPythonError as error:
+        print(error)
+spark.stop()
+"""
+
+
+@pytest.fixture
+def another_python3(tmp_path):
+    """A folder for PATH with a `python3` that is not of this environment."""
+    (tmp_path / "python3").symlink_to(sys._base_executable)
+    return tmp_path
+
+
+def test_each_use_of_the_package_says_in_one_sentence_that_workers_cannot_find_it(another_python3):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    path = os.pathsep.join([str(another_python3), os.environ["PATH"]])
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=another_python3,
+        env=kept | {"PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},
+    ).stdout  # fmt: skip
+    sentence = (
+        "Spark starts python3 for its workers, which cannot import spark_kafka_group: set the environment variable "
+        f"PYSPARK_PYTHON to a Python that can, as {sys.executable}, before the SparkSession is made"
+    )
+    assert told.splitlines() == [sentence] * 4
+
+
+def test_workers_that_find_the_package_are_not_complained_about(spark):
+    require_found(spark)
+    assert GroupKafkaDataSource.name() == "groupkafka"  # which registering asks for

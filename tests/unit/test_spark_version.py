@@ -1,0 +1,54 @@
+"""The package on a Spark that it does not work with: pip leaves that Spark alone, so the package says so itself."""
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import spark_kafka_group
+
+ROOT = Path(__file__).parents[2]
+
+
+def ended(program):
+    """The last line that a program writes as it fails."""
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert told.returncode == 1, told.stdout
+    return told.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("version", ["3.5.6", "4.1.1", "5.0.0"])
+def test_another_spark_is_named_in_one_sentence_when_the_package_is_imported(version):
+    line = ended(f"import pyspark; pyspark.__version__ = {version!r}; import spark_kafka_group.submit")
+    assert line.startswith("spark_kafka_group.errors.SparkVersionError: spark-kafka-group needs pyspark 4.2 or newer, ")
+    assert f"is {version}: pip install 'pyspark>=4.2,<5'" in line
+
+
+def test_a_python_without_spark_is_told_what_to_install():
+    line = ended("import sys; sys.modules['pyspark'] = None; import spark_kafka_group")
+    assert line.endswith("needs pyspark, which is not there: pip install 'pyspark>=4.2,<5'")
+
+
+def test_the_source_that_spark_finds_by_itself_says_the_same_when_it_is_used():
+    line = ended(
+        "import pyspark; pyspark.__version__ = '4.1.1'\n"
+        "from pyspark_groupkafka import DefaultSource\n"
+        "assert DefaultSource.name() == 'groupkafka'\n"
+        "DefaultSource({})"
+    )
+    assert line.startswith("ImportError: spark-kafka-group needs pyspark 4.2 or newer, ")
+
+
+def test_a_spark_that_knows_no_sources_in_python_gets_the_same_sentence():
+    line = ended(
+        "import sys, pyspark; pyspark.__version__ = '3.5.6'; sys.modules['pyspark.sql.datasource'] = None\n"
+        "import pyspark_groupkafka"
+    )
+    assert line.startswith("spark_kafka_group.errors.SparkVersionError: spark-kafka-group needs pyspark 4.2 or newer, ")
+
+
+def test_the_version_of_the_package_is_that_of_its_distribution():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert spark_kafka_group.__version__ == project["version"]

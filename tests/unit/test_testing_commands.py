@@ -1,0 +1,40 @@
+"""`python -m spark_kafka_group.testing` where it can do nothing: one line that says what to change."""
+
+import pytest
+
+from spark_kafka_group.testing.__main__ import SOME_DOWN, main
+from spark_kafka_group.testing.download import CACHE, cache_directory, jars
+
+
+@pytest.fixture
+def no_cache(monkeypatch, tmp_path):
+    """A home that cannot be written, also not by root; returns where the cache would be."""
+    (tmp_path / "home").write_text("a file")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv(CACHE, raising=False)
+    return tmp_path / "home/.cache/spark-kafka-group"
+
+
+def test_a_home_that_cannot_be_written_is_named_with_the_variable_for_another_place(no_cache, capsys):
+    assert main(["start"]) == SOME_DOWN
+    told = capsys.readouterr().err
+    assert told.startswith(f"the folder {no_cache} cannot be written (Not a directory): name another one in ")
+    assert told.count("\n") == 1
+    assert CACHE in told
+
+
+def test_so_it_is_where_a_program_starts_the_broker(no_cache):
+    assert cache_directory() == no_cache
+    with pytest.raises(RuntimeError, match=rf"kafka-4\.3\.1 cannot be written .* {CACHE}$"):
+        jars("kafka_2.13")
+
+
+def test_records_need_a_broker(tmp_path, capsys):
+    assert main(["--state", str(tmp_path), "produce", "--topic", "orders"]) == SOME_DOWN
+    assert capsys.readouterr().err == "no broker runs here: start one, or name one with --bootstrap-servers\n"
+
+
+def test_records_that_no_broker_takes_are_an_error(tmp_path, capsys):
+    arguments = ["produce", "--topic", "orders", "--bootstrap-server", "127.0.0.1:x"]
+    assert main(["--state", str(tmp_path), *arguments]) == SOME_DOWN
+    assert capsys.readouterr().err.startswith("127.0.0.1:x takes no records for topic orders: ")
