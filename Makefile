@@ -23,7 +23,8 @@ BENCHMARKS := batch streaming partitions ceiling consumers generations latency m
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # What belongs together (tests/conftest.py), in the order of names, so that the long ones are not the last.
-TWO_AT_ONCE := -n 2 --dist loadscope --no-loadscope-reorder
+WORKERS ?= 2
+AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with classes that were loaded before.
 test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
@@ -122,11 +123,11 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 
 .PHONY: test
 test: $(VENV)/.installed $(VENV)/spark.jsa  ## the tests, on real brokers and real Spark, but those of soak
-	$(BIN)/pytest $(TWO_AT_ONCE) $(ARGS)
+	$(BIN)/pytest $(AT_ONCE) $(ARGS)
 
 .PHONY: test-newest
 test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## what leans on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of it
-	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/python -P -m pytest $(TWO_AT_ONCE) $(TESTS) $(ARGS)
+	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long

@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 import socket
 
+import hypothesis
 import pytest
 from support import WORKERS_PYTHON
+
+# A busy machine takes as long as it takes.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}
 """Folders whose tests share brokers and Spark sessions that start slowly."""
