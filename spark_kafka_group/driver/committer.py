@@ -283,8 +283,8 @@ class Committer:
             self._commit(batch.ends, batch.generation, batch.end.batch, timeout_ms)
         except MembershipLostError as error:
             log.warning(
-                "group %s: generation %d: not committed: %s. The rows of %s are in the sink; whoever took these "
-                "partitions over may read them again",
+                "group %s: generation %d: not committed: %s. The rows of %s are in the sink; the members that "
+                "took these partitions over may read them again",
                 self.group_id, batch.generation, error, " ".join(map(str, batch.reads)),
             )  # fmt: skip
             return False

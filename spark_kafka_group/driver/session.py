@@ -243,7 +243,7 @@ class GroupSession:
     def _replay(self, start: GroupOffset, end: GroupOffset, ranges: list[OffsetRange]) -> Batch:
         """The batch that was planned before a crash, as it was, but for partitions that had been left out of it.
 
-        1. The batch yielded to a rebalance, and the group was told which partitions it goes without.
+        1. The batch yielded to a rebalance, and the group has notes of the partitions that it goes without.
         2. The process dies. The checkpoint says that the batch has these partitions.
         3. The group is asked before joining, as a join that waits at the coordinator holds up all other requests.
         4. If the group does not settle in time, a member may wait for this very batch. So it is read without

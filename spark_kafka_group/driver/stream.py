@@ -78,7 +78,7 @@ class StreamDriver:
         max_offsets
             Most offsets of the batch; None for no limit.
         min_offsets
-            Fewer than these are left for later, at most for maxTriggerDelay; None for no such limit.
+            Fewer than these are left for later, at most for maxTriggerDelay; None for no limit.
 
         Raises
         ------

@@ -33,7 +33,7 @@ def looked_up(
     Raises
     ------
     OptionError
-        When `timeless` is ``error`` and a log has no such record.
+        When `timeless` is ``error`` and a log has no record as new.
     BrokerError
     """
     times = {tp: position.ms for tp, position in positions.items() if isinstance(position, AtTime)}

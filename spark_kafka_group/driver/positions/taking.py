@@ -44,7 +44,7 @@ class Taking:
         FencedError
             When another process has taken this query's place.
         NoOffsetForPartitionError, OffsetConflictError, OptionError, DataLossError
-            When it cannot be said where to start.
+            When no start can be decided.
         MembershipLostError, CommitError, BrokerError
         """
         self._drop_deleted_moves()
@@ -99,11 +99,11 @@ class Taking:
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        """End this process if another one has gone on with the query. Without membership nothing tells.
+        """End this process if another one has gone on with the query. Without membership there is no sign of that.
 
         1. A driver is suspended; its session times out. 2. The query is started again, as another process, which joins
         under a later generation, commits and ends. 3. The driver wakes up, finds its group empty, and joins as new:
-        the coordinator fences nobody. The other process's commits carry its later generation.
+        the coordinator has no member to fence. The other process's commits carry its later generation.
         """
         held = self._standing.held_generation
         if held is not None and not self._query.subscription.manual:
@@ -194,7 +194,7 @@ class Taking:
         """Correct the group where it is wrong, sign what is taken over from others, and take the positions.
 
         1. Positions of partitions without a commit are noted: only this process knows them. 2. The commits are sent.
-        If one fails, partitions stay without a position, and the next trigger decides anew, from what the group says
+        If one fails, partitions stay without a position, and the next trigger decides again, by the group's offsets of
         then. 3. With the group's agreement all positions hold, but for partitions with a newer commit, which came
         between the lookup of `committed` and 2.
         """

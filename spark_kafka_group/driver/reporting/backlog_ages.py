@@ -36,7 +36,7 @@ class BacklogAges:
         self._seen = {tp: _with(self._seen.get(tp, []), end, now_ms) for tp, end in ends.items()}
 
     def since_ms(self, tp: TopicPartition, position: int) -> float | None:
-        """When the record at `position` was appended, as far as known; None if there is no such record yet.
+        """When the record at `position` was appended, as far as known; None if there is no record yet.
 
         Positions of one partition are asked for in ascending order: what lies before is forgotten.
         """
