@@ -42,7 +42,7 @@ from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.settling import Settling
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
-from spark_kafka_group.driver.positions import next_end, replay
+from spark_kafka_group.driver.positions import next_end, replayed
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.positions.handing_over import hand_over, try_to_hand_over
 from spark_kafka_group.driver.positions.taking import Taking
@@ -254,9 +254,9 @@ class GroupSession:
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._yielded.learn(committed, end.batch))
         joined = self._settling.be_member(self._settling.patience_ms()) is not Joined.NOT_YET
-        readable = replay.readable(self._query, ranges, end)
+        readable = replayed.readable(self._query, ranges, end)
         if joined:
-            elsewhere = replay.elsewhere(self._query, readable, end)
+            elsewhere = replayed.elsewhere(self._query, readable, end)
             batch = Batch(end, readable, self.member.use(), elsewhere, left_out, begun=True)
         else:
             batch = Batch(end, readable, -1, frozenset(tps), left_out, begun=True)

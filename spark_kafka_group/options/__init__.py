@@ -15,13 +15,12 @@ from typing import Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
-from spark_kafka_group.option import Section
 from spark_kafka_group.options.client_options import ClientOptions
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.group import Group
 from spark_kafka_group.options.reading import Reading
-from spark_kafka_group.security import Security
+from spark_kafka_group.options.sections import DECLARED, OPTION_NAMES, SECTIONS, Sections
 from spark_kafka_group.security.option_values import is_key
 
 LONGEST_NAME = 200
@@ -33,11 +32,8 @@ __all__ = ["OPTION_NAMES", "ClientOptions", "Connection", "Fetching", "Group", "
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
-class Options(ClientOptions):
-    """The options of one query, checked. Built by :meth:`parse`; a section each."""
-
-    group: Group
-    reading: Reading
+class Options(Sections):
+    """The options of one query, checked. Built by :meth:`parse`."""
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Options:
@@ -63,41 +59,6 @@ class Options(ClientOptions):
         options = cls(**sections)
         checks.check(options)
         return options
-
-    @property
-    def client(self) -> ClientOptions:
-        """The options of clients, without those of the group and of the records to read."""
-        return ClientOptions(**{field.name: getattr(self, field.name) for field in dataclasses.fields(ClientOptions)})
-
-    def value(self, name: str) -> Any:
-        """The value of the option with this name."""
-        section, field = DECLARED[name.lower()]
-        return getattr(getattr(self, section), field.name)
-
-    def given(self) -> list[str]:
-        """Names of the options that are not at their defaults."""
-        return [field.metadata["name"] for name, (_, field) in DECLARED.items() if self.value(name) != field.default]
-
-    def __repr__(self) -> str:
-        return f"Options({', '.join(self.given())})"
-
-
-SECTIONS: dict[str, type[Section]] = {
-    "group": Group, "reading": Reading, "fetching": Fetching, "connection": Connection, "security": Security,
-}  # fmt: skip
-"""By their attributes of :class:`Options`."""
-
-
-def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
-    found = [(name, field) for name, section in SECTIONS.items() for field in dataclasses.fields(section)]  # type: ignore[arg-type]
-    found.sort(key=lambda declared: not declared[1].metadata["required"])
-    return {field.metadata["name"].lower(): (name, field) for name, field in found}
-
-
-DECLARED = _declared()
-"""Section and field of each option, by its name in lower case; those that are required first."""
-OPTION_NAMES = frozenset(DECLARED)
-"""Names of all options, in lower case."""
 
 
 def _parsed(field: dataclasses.Field[Any], value: object) -> Any:

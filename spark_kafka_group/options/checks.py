@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from spark_kafka_group import user_classes
 from spark_kafka_group.assignors import BUILT_IN, built_in
@@ -14,40 +13,38 @@ from spark_kafka_group.offsets import LATEST
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
+from spark_kafka_group.options.sections import Sections
 from spark_kafka_group.security.contradictions import check as check_security
-
-if TYPE_CHECKING:
-    from spark_kafka_group.options import Options
 
 LONGEST_TOPIC = 249
 
 log = logging.getLogger(__name__)
 
 
-def _below(low: str, high: str) -> Callable[[Options], str | None]:
+def _below(low: str, high: str) -> Callable[[Sections], str | None]:
     """A check that one option's value is below another's."""
 
-    def check(options: Options) -> str | None:
+    def check(options: Sections) -> str | None:
         small, large = (options.value(name) for name in (low, high))
         return None if small < large else f"{low} ({small}) must be below {high} ({large})"
 
     return check
 
 
-def _min_not_above_max(options: Options) -> str | None:
+def _min_not_above_max(options: Sections) -> str | None:
     least, most = options.reading.min_offsets_per_trigger, options.reading.max_offsets_per_trigger
     if least is None or most is None or least <= most:
         return None
     return f"minOffsetsPerTrigger ({least}) must not be above maxOffsetsPerTrigger ({most})"
 
 
-def _static_needs_group(options: Options) -> str | None:
+def _static_needs_group(options: Sections) -> str | None:
     if options.group.instance_id is None or options.group.id is not None:
         return None
     return f"kafka.group.instance.id ({options.group.instance_id}) needs kafka.group.id"
 
 
-def _one_subscription(options: Options) -> str | None:
+def _one_subscription(options: Sections) -> str | None:
     names = ("subscribe", "subscribePattern", "assign")
     given = [name for name in names if options.value(name)]
     if len(given) == 1:
@@ -55,13 +52,13 @@ def _one_subscription(options: Options) -> str | None:
     return f"exactly one of {', '.join(names)} must be given; {' and '.join(given) or 'none'} is"
 
 
-def _assign_has_no_membership(options: Options) -> str | None:
+def _assign_has_no_membership(options: Sections) -> str | None:
     if not options.reading.assigned or options.group.instance_id is None:
         return None
     return "assign reads without membership: kafka.group.instance.id cannot mean anything; take subscribe, or drop it"
 
 
-def _retry_topics_can_be_read(options: Options) -> str | None:
+def _retry_topics_can_be_read(options: Sections) -> str | None:
     if options.reading.retry_delays_ms and options.reading.assigned:
         return "retryTopics is not for assign, which reads the partitions it names and no others: take subscribe"
     for topic in options.reading.subscription.topics:
@@ -70,8 +67,8 @@ def _retry_topics_can_be_read(options: Options) -> str | None:
     return None
 
 
-def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
-    def check(options: Options) -> str | None:
+def _named_is_subscribed(name: str) -> Callable[[Sections], str | None]:
+    def check(options: Sections) -> str | None:
         value = options.value(name)
         subscription = options.reading.subscription
         topics = value.topics() if isinstance(value, Bound) else {tp.topic for tp in value or ()}
@@ -85,15 +82,15 @@ def _named_is_subscribed(name: str) -> Callable[[Options], str | None]:
     return check
 
 
-def _subscribed_by(options: Options) -> str:
+def _subscribed_by(options: Sections) -> str:
     return "subscribe" if options.reading.topics else "subscribePattern" if options.reading.topic_pattern else "assign"
 
 
-def _security_makes_sense(options: Options) -> None:
+def _security_makes_sense(options: Sections) -> None:
     check_security(options.security)
 
 
-def _plugins_can_be_loaded(options: Options) -> str | None:
+def _plugins_can_be_loaded(options: Sections) -> str | None:
     strategies = [s for s in options.group.assignment_strategy if built_in(s) is None]
     for strategy in strategies:
         if ":" not in strategy:
@@ -109,7 +106,7 @@ def _plugins_can_be_loaded(options: Options) -> str | None:
     return None
 
 
-CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
+CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
     _one_subscription,
     _retry_topics_can_be_read,
     _min_not_above_max,
@@ -128,7 +125,7 @@ CROSS_CHECKS: tuple[Callable[[Options], str | None], ...] = (
 )
 
 
-def check(options: Options) -> None:
+def check(options: Sections) -> None:
     """See whether options make sense together. Reads the files that security settings name.
 
     Raises
@@ -154,7 +151,7 @@ IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerD
 """As in Spark's source: a program has one set of options for its stream and its batch reads."""
 
 
-def check_for_batch(options: Options) -> None:
+def check_for_batch(options: Sections) -> None:
     """Refuse options of streams, and starts that a batch read cannot have.
 
     Raises

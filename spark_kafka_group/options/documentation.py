@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from spark_kafka_group.options import DECLARED, SECTIONS
+from spark_kafka_group.options.sections import DECLARED, SECTIONS
 from spark_kafka_group.options.unsupported import UNSUPPORTED
 
 FIRST = {

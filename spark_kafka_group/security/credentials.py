@@ -23,13 +23,6 @@ JAVA_HANDLERS = (
 
 CLAIM = "unsecuredLogin"
 EXTENSION = "extension_"
-NOT_WITHOUT_LIBRARIES = {
-    "GSSAPI": "Kerberos is not supported",
-    "AWS_MSK_IAM": (
-        "for Amazon MSK take OAUTHBEARER, with a class of your own that asks aws-msk-iam-sasl-signer for tokens as "
-        "kafka.sasl.login.callback.handler.class"
-    ),
-}
 
 
 @dataclass(frozen=True)

@@ -78,3 +78,11 @@ class OAuthBearer(Mechanism):
 
 MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer())}
 """By their names, in the order in which errors list them."""
+NOT_WITHOUT_LIBRARIES = {
+    "GSSAPI": "Kerberos is not supported",
+    "AWS_MSK_IAM": (
+        "for Amazon MSK take OAUTHBEARER, with a class of your own that asks aws-msk-iam-sasl-signer for tokens as "
+        "kafka.sasl.login.callback.handler.class"
+    ),
+}
+"""Mechanisms of Kafka's that this source does not have, and why or what to take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import shutil
 import subprocess
 import tempfile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 START_WITHIN_S = 90.0
+FORMATTED_WITHIN_S = 90.0
 TOOL_WITHIN_S = 120.0
 
 WITH_PRODUCER_IDS = (3, 0)
@@ -75,7 +77,13 @@ class KafkaCluster:
         }
         settings = _settings(nodes) | {"controller.quorum.voters": voters} | dict(properties or {})
         self.nodes = [
-            Node(n, self.directory / f"node{n}", settings | self._own(n, port, free[nodes + n - 1]), version)
+            Node(
+                n,
+                self.directory / f"node{n}",
+                settings | self._own(n, port, free[nodes + n - 1]),
+                version,
+                self.started,
+            )
             for n, port in enumerate(self.ports, start=1)
         ]
         self._admin: KafkaAdminClient | None = None
@@ -101,6 +109,10 @@ class KafkaCluster:
     def servers_of(self, listener: str) -> str:
         """For kafka.bootstrap.servers, by one of the `listeners` that were asked for."""
         return ",".join(f"127.0.0.1:{port}" for port in self._listeners[listener])
+
+    def started(self) -> Path:
+        """The folder that the first start of this version on this machine left."""
+        return first_start.of(self.version, functools.partial(_first_start, self.version))
 
     def node(self, index: int) -> Node:
         """A node, from 0."""
@@ -353,3 +365,33 @@ def _settings(nodes: int) -> dict[str, str]:
 
 def _tail(log: Path) -> str:
     return log.read_text(errors="replace")[-2000:] if log.exists() else "no log"
+
+
+def _first_start(version: str, parts: Path) -> None:
+    """Format a node, start it, have it do what tests ask of a broker, and stop it: its JVM writes the archive then."""
+    kept = parts / "lib"
+    kept.mkdir()
+    cluster = KafkaCluster(directory=parts / "cluster", version=version)
+    (node,) = cluster.nodes
+    node.configure()
+    node.format_by_tool(first_start.new_id(), within_s=FORMATTED_WITHIN_S)
+    shutil.copytree(node.data, kept / first_start.DATA)
+    try:
+        node.start(first_start.ANY_JVM, f"-XX:ArchiveClassesAtExit={kept / first_start.ARCHIVE}")
+        cluster.wait_until_ready()
+        _use(cluster.bootstrap_servers, cluster.create_topic("first"))
+    finally:
+        cluster.stop()
+
+
+def _use(servers: str, topic: str) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=servers, enable_idempotence=False)
+    producer.send(topic, b"record")
+    producer.flush()
+    producer.close()
+    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id="first", auto_offset_reset="earliest")
+    consumer.poll(timeout_ms=10_000)
+    consumer.commit()
+    consumer.close()

@@ -6,21 +6,20 @@ It is a data directory as Kafka's own tool formats it, and an archive of the cla
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import shutil
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 from spark_kafka_group.testing.download import cache_directory, java_version, logging_jars, once
 
 ARCHIVE, DATA = "classes.jsa", "data"
 ANY_JVM = "-XX:+IgnoreUnrecognizedVMOptions"
-FORMATTED_WITHIN_S = 90.0
 
 
-def of(version: str) -> Path:
-    """The folder with both; made now if this is the first start.
+def of(version: str, start: Callable[[Path], None]) -> Path:
+    """The folder with both; `start` makes it now, in the folder that it is given, if this is the first start.
 
     Raises
     ------
@@ -30,7 +29,7 @@ def of(version: str) -> Path:
     # An archive is for one JVM and the very same jars.
     jars = "\n".join(map(str, [java_version(), *logging_jars()]))
     name = f"started-{hashlib.sha256(jars.encode()).hexdigest()[:12]}"
-    return once(cache_directory() / f"kafka-{version}" / name, functools.partial(_start, version))
+    return once(cache_directory() / f"kafka-{version}" / name, start)
 
 
 def options(started: Path) -> list[str]:
@@ -51,35 +50,3 @@ def copy_data(started: Path, to: Path, cluster_id: str, node: int) -> None:
 def new_id() -> str:
     """As Kafka makes them; its first character must not be a "-", or its tool takes it for an option."""
     return base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
-
-
-def _start(version: str, parts: Path) -> None:
-    """Format a node, start it, have it do what tests ask of a broker, and stop it: its JVM writes the archive then."""
-    from spark_kafka_group.testing.cluster import KafkaCluster
-
-    kept = parts / "lib"
-    kept.mkdir()
-    cluster = KafkaCluster(directory=parts / "cluster", version=version)
-    (node,) = cluster.nodes
-    node.configure()
-    node.format_by_tool(new_id(), within_s=FORMATTED_WITHIN_S)
-    shutil.copytree(node.data, kept / DATA)
-    try:
-        node.start(ANY_JVM, f"-XX:ArchiveClassesAtExit={kept / ARCHIVE}")
-        cluster.wait_until_ready()
-        _use(cluster.bootstrap_servers, cluster.create_topic("first"))
-    finally:
-        cluster.stop()
-
-
-def _use(servers: str, topic: str) -> None:
-    from kafka import KafkaConsumer, KafkaProducer
-
-    producer = KafkaProducer(bootstrap_servers=servers, enable_idempotence=False)
-    producer.send(topic, b"record")
-    producer.flush()
-    producer.close()
-    consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id="first", auto_offset_reset="earliest")
-    consumer.poll(timeout_ms=10_000)
-    consumer.commit()
-    consumer.close()

@@ -7,7 +7,7 @@ import random
 import signal
 import socket
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spark_kafka_group.testing import first_start
@@ -54,15 +54,20 @@ class Node:
         node.id, from 1.
     directory
         Where its settings, log and data are; kept over restarts.
+    started
+        The folder that the first start of this version left: see `first_start`.
     """
 
-    def __init__(self, number: int, directory: Path, properties: Mapping[str, str], version: str) -> None:
+    def __init__(
+        self, number: int, directory: Path, properties: Mapping[str, str], version: str, started: Callable[[], Path]
+    ) -> None:
         self.number = number
         self.directory = directory
         self.process: subprocess.Popen[bytes] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._properties = dict(properties)
         self._version = version
+        self._started = started
         self._port = int(properties["listeners"].split(",")[0].rpartition(":")[2])
 
     @property
@@ -110,7 +115,7 @@ class Node:
     def format(self, cluster_id: str) -> None:
         """Make the data directory, without which Kafka does not start; one of an earlier cluster is kept."""
         if not (self.data / "meta.properties").exists():
-            first_start.copy_data(first_start.of(self._version), self.data, cluster_id, self.number)
+            first_start.copy_data(self._started(), self.data, cluster_id, self.number)
 
     def format_by_tool(self, cluster_id: str, within_s: float) -> None:
         """The same, as Kafka's own tool does it.
@@ -136,7 +141,7 @@ class Node:
             return
         self._release()
         self.process = self._java(
-            "kafka.Kafka", "server.properties", options=options or first_start.options(first_start.of(self._version))
+            "kafka.Kafka", "server.properties", options=options or first_start.options(self._started())
         )
         # Tests end by kill -9 too, and then nothing of ours runs any more: no finally, no atexit.
         self._watchdog = subprocess.Popen(

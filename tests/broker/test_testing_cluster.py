@@ -22,7 +22,7 @@ from spark_kafka_group.testing import (
     wait_until,
 )
 from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
-from spark_kafka_group.testing.download import VERSION, java
+from spark_kafka_group.testing.download import java
 
 
 def end_offset(kafka, topic):
@@ -133,7 +133,7 @@ time.sleep(600)
 
 
 def test_a_broker_takes_its_classes_from_those_that_the_first_start_kept(kafka):
-    archive = first_start.of(VERSION) / first_start.ARCHIVE
+    archive = kafka.started() / first_start.ARCHIVE
     assert str(archive) in Path(f"/proc/{kafka.node(0).process.pid}/maps").read_text()
 
 

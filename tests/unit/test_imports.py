@@ -110,6 +110,23 @@ def test_no_room_may_import_itself_by_way_of_others():
         assert room not in seen
 
 
+def test_no_module_imports_itself_by_way_of_others():
+    """For types neither: who reads one of a circle has to read all of it."""
+    names = {".".join(("spark_kafka_group", *path.relative_to(PACKAGE).with_suffix("").parts)): path for path in FILES}
+    names = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    imports = {
+        name: {imported if imported in names else imported.rpartition(".")[0] for imported in imported_modules(path)}
+        & names.keys() - {name}
+        for name, path in names.items()
+    }
+    for name, below in imports.items():
+        reached, ahead = set(), set(below)
+        while ahead:
+            reached.add(other := ahead.pop())
+            ahead |= imports[other] - reached
+        assert name not in reached, f"{name} imports itself by way of {sorted(reached)}"
+
+
 def test_no_two_modules_have_one_name():
     """`driver.batch` beside the room `batch`, say, has a reader look into the wrong one."""
     public = {"submit", "replay"}  # doors to tools.submit and processing.replay
