@@ -31,8 +31,8 @@ def commit_note(reader: str, generation: int, batch: int | None = None, without:
 def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> str:
     """The metadata that the query `reader` writes over another client's: it goes on from there after `batch`.
 
-    What the other one knew of the offset stays known: where it wrote that a batch went without the partition, or, with
-    those that adopted the offset before, since when it has gone on from there.
+    It keeps the other client's facts about the offset: that a batch went without the partition; or, of queries that
+    adopted the offset before, since which batch they have gone on from there.
     """
     writer = writer_of(metadata)
     left_by: LeftBy | None = None
@@ -142,7 +142,7 @@ def _left_by(note: Any) -> LeftBy | None:
 
 
 def _integer(value: object) -> int:
-    # A float is none: what it becomes may have more digits than a note is read with.
+    # A float is none: as an integer it may have more digits than a note is read with.
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no number of a generation or a batch")
     return value
@@ -154,9 +154,9 @@ def _number(note: Any, key: str) -> int | None:
 
 
 def left_out_of(metadata: str, reader: str) -> int | None:
-    """The batch of which the query `reader` wrote with this metadata that it has not read the partition, if any.
+    """The batch that has not read the partition, as the query `reader` wrote in this metadata; None without one.
 
-    Of what later batches read it says nothing: the checkpoint is right about them.
+    The checkpoint, and not this metadata, is right about later batches.
     """
     writer = writer_of(metadata)
     if writer is None:

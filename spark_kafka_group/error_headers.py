@@ -267,11 +267,11 @@ class Dialect:
     Attributes
     ----------
     prefix
-        Of all of its headers, and of nobody else's.
+        Of all its headers. No other dialect has it.
     origin
-        What ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first record follow.
+        Beginning of the headers with ``topic``, ``partition``, ``offset`` and ``timestamp-type`` of the first record.
     number
-        Reads partition and offset, as an integer of so many bytes; None for what cannot be one.
+        Reads partition and offset, as an integer of so many bytes; None for bytes that cannot be one.
     exception
         The name, behind `prefix`, of the header with the exception's class; None where there is none.
     """

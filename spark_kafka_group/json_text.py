@@ -21,8 +21,8 @@ def parsed(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        With what follows the name of where it stands: that it is no JSON (:class:`json.JSONDecodeError`), is nested too
-        deeply, or has a number that nothing can be.
+        With a text that follows the name of its place: that it is no JSON (:class:`json.JSONDecodeError`), is nested
+        too deeply, or has a number that nothing can be.
     """
     return _read(text, dict)
 

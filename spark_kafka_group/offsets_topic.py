@@ -3,7 +3,7 @@
 Formats are those of Kafka's group-coordinator module: ``OffsetCommitKey``/``Value``, ``GroupMetadataKey``/``Value``.
 A key begins with the kind of the record, a value with the version of its layout. Values from version 4 on are flexible:
 strings and arrays have compact lengths, and every structure ends in tagged fields, which are skipped. Kafka 4.3 writes
-commits as version 4 and generations as version 3. What members subscribe to and were assigned are
+commits as version 4 and generations as version 3. Members' subscriptions and assignments are
 ``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, inside a generation's record.
 """
 

@@ -12,7 +12,7 @@ from spark_kafka_group.offsets import TopicPartition
 class Range:
     """Kafka's ``RangeAssignor`` for members without racks.
 
-    Topics are looked at one by one, so with many topics the first members get more; what it gives in return is that
+    Topics are looked at one by one, so with many topics the first members get more; in return
     partitions with one number, of topics with as many, go to one member.
     """
 

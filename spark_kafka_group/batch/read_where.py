@@ -99,11 +99,11 @@ def _planned_ranges(
                 return None
             tasks = [pickle.loads(task.pickedPartition()) for task in _elements(leaves[0].inputPartitions())]
         except AnalysisException as error:
-            # Spark's Python half may fail at what its other half can do, as at times that Python has no datetime for.
+            # Spark's Python half may fail where its other half does not, for example at times beyond Python's datetime.
             if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR" or OWN_ERRORS in str(error):
                 raise
-            told = [line for line in str(error).splitlines() if not line.startswith(" ")]
-            log.warning("everything is read: Spark cannot narrow %s: %s", condition, told[-1])
+            message = [line for line in str(error).splitlines() if not line.startswith(" ")]
+            log.warning("everything is read: Spark cannot narrow %s: %s", condition, message[-1])
             return None
         finally:
             spark.conf.set(FILTER_PUSHDOWN, before)

@@ -24,7 +24,7 @@ class Subscription:
         Partitions by name (`assign`): without membership, so no other member gets or takes them.
     delays_ms
         Delays of retry topics (`retryTopics`) that are read too: those of `topics` are among these, and those of topics
-        that the pattern finds need not be found by it. Dead-letter topics of what it finds are not read then.
+        that the pattern finds need not be found by it. Dead-letter topics of its matches are not read then.
     """
 
     topics: tuple[str, ...] = ()

@@ -150,7 +150,7 @@ def _task(
             origin = origin_of(record.headers, NOWHERE)
             exception = exception_of(record.headers)
             outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
-            if outcome == WANTED and RETRY.fullmatch(origin.topic) and origin.topic not in retry_topics:
+            if outcome == WANTED and _is_gone(origin.topic, retry_topics):
                 outcome = GONE
             if outcome == WANTED and sender is not None:
                 sender.send(record, origin)
@@ -162,6 +162,10 @@ def _task(
         [pa.array(c, pa.string()) for c in columns[:3]] + [pa.array(columns[3], pa.int64())],
         names=["topic", "exception", "outcome", "records"],
     )
+
+
+def _is_gone(topic: str, retry_topics: frozenset[str]) -> bool:
+    return RETRY.fullmatch(topic) is not None and topic not in retry_topics
 
 
 class _Sender:

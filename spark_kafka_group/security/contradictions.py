@@ -17,8 +17,8 @@ def check(security: Security) -> None:
     protocol = security.security_protocol
     if not security.sasl and (useless := security.given_with("sasl.")):
         raise OptionError(
-            f"{useless[0]} needs kafka.security.protocol SASL_PLAINTEXT or SASL_SSL; it is {protocol}, so nobody would "
-            f"be authenticated"
+            f"{useless[0]} needs kafka.security.protocol SASL_PLAINTEXT or SASL_SSL; it is {protocol}, so no "
+            f"client would be authenticated"
         )
     if not security.tls and (useless := security.given_with("ssl.")):
         raise OptionError(

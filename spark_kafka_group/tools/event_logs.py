@@ -157,13 +157,13 @@ def _get(obj: Mapping[str, Any], name: str, *types: type) -> Any:
 
 def _partitions(topics: Mapping[str, Any]) -> Iterator[TopicPartition]:
     for topic, numbers in topics.items():
-        for number in _typed(numbers, f"what belongs to topic {topic}", list):
+        for number in _typed(numbers, f"the value of topic {topic}", list):
             yield TopicPartition(topic, _typed(number, f"a partition of {topic}", int))
 
 
 def _by_partition(obj: Mapping[str, Any], name: str) -> Iterator[tuple[TopicPartition, Any]]:
     for topic, values in _get(obj, name, dict).items():
-        for number, value in _typed(values, f"what belongs to topic {topic}", dict).items():
+        for number, value in _typed(values, f"the value of topic {topic}", dict).items():
             yield TopicPartition(topic, int(number)), value
 
 

@@ -91,7 +91,6 @@ def verify(events: Iterable[Event], all_members: bool = True) -> Report:
     events = tuple(events)
     partitions = histories(events)
     findings = list(_findings(events, partitions.values(), None if all_members else Sight(events)))
-    commits = [step for history in partitions.values() for step in history if isinstance(step, Commit)]
     return Report(
         events=len(events),
         groups=len({event.group for event in events}),
@@ -99,11 +98,15 @@ def verify(events: Iterable[Event], all_members: bool = True) -> Report:
         generations=len({(event.group, event.generation) for event in events if event.generation >= 0}),
         partitions=len(partitions),
         batches=len({(event.group, event.member, event.batch) for event in events if event.ranges}),
-        records_committed=sum(commit.plan.range.size for commit in commits if commit.plan is not None),
+        records_committed=sum(map(_records_committed, partitions.values())),
         in_doubt=_of(InDoubt, findings),
         violations=_of(Violation, findings),
         unseen=_of(Unseen, findings),
     )
+
+
+def _records_committed(history: History) -> int:
+    return sum(step.plan.range.size for step in history if isinstance(step, Commit) and step.plan is not None)
 
 
 def _of(kind: type[F], findings: Iterable[object]) -> tuple[F, ...]:

@@ -69,7 +69,7 @@ class Refusal:
         return None if self.request is None else REACTIONS.get(self.error, {}).get(self.request)
 
     def describe(self, facts: Facts) -> str:
-        """The error, the partitions it hit, and what to change."""
+        """The error, its partitions, and advice."""
         errors = {self.error: self.topics}
         for tp, error in self.failed.items():
             errors[error] = errors.get(error, frozenset()) | {tp.topic}
@@ -110,7 +110,7 @@ class Answers:
         self._unknown_since: float | None = None  # when a commit was first refused as its topic is not known
 
     def listen_to(self, coordinator: Any, facts: Facts) -> None:
-        """Hear from now on what this coordinator of kafka-python's is answered, and speak of these facts."""
+        """Collect the answers to this coordinator of kafka-python's from now on; texts name these facts."""
         self.facts = facts
         for request, handler in HANDLERS.items():
             setattr(coordinator, handler, self._listening(request, getattr(coordinator, handler)))

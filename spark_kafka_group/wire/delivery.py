@@ -25,9 +25,9 @@ Settled = Callable[[BrokerError | None], None]
 LOOKS_EVERY_S = 0.2
 LOOKED_UP_WITHIN_S = 0.01
 SILENT_AFTER_S = 1.0
-"""Brokers are away that have said nothing for so long about records that are under way."""
+"""A broker is away after this long without an answer about records under way."""
 GONE_AFTER_S = 5.0
-"""A topic does not exist that brokers have not known for so long, whenever they were asked."""
+"""A topic does not exist if all answers of brokers lack it for this long."""
 ASKED_WITHIN_S = 3.0
 """Between two answers of brokers. After a longer silence they may have restarted, and not know all topics yet."""
 CLOSED_WITHIN_S = 6.0
@@ -43,7 +43,7 @@ class _Letter:
     since_s: float
     sent: bool = False
     """Then its partition is one that there is; before, its number is that of the partition it comes from."""
-    told: bool = False
+    reported: bool = False
     """Whether its callback was called."""
 
 
@@ -86,8 +86,8 @@ class Delivery:
 
     def known(self) -> list[str]:
         """Addresses of brokers: those in the last metadata, else kafka.bootstrap.servers. No I/O."""
-        told = [] if self._producer is None else self._producer.known()
-        return told or self._options.connection.bootstrap_servers.split(",")
+        known = [] if self._producer is None else self._producer.known()
+        return known or self._options.connection.bootstrap_servers.split(",")
 
     def send(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Headers, settled: Settled
@@ -174,7 +174,7 @@ class Delivery:
         """Give the producer the records for topics that are known."""
         waiting, self._waiting = self._waiting, []
         for letter in waiting:
-            if letter.told:  # given up while this thread was connecting
+            if letter.reported:  # given up while this thread was connecting
                 continue
             count = producer.known_partitions(letter.tp.topic)
             if count is None:
@@ -278,9 +278,9 @@ class Delivery:
     def _settle(self, letter: _Letter, error: BrokerError | None) -> None:
         """Call a record's callback, unless it was called before."""
         with self._lock:
-            if letter.told:
+            if letter.reported:
                 return
-            letter.told = True
+            letter.reported = True
         try:
             letter.settled(error)
         finally:

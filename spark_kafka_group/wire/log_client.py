@@ -231,7 +231,7 @@ class LogClient:
                     raise
                 self._calls.run(self._manager.cluster.refresh_metadata)
                 existing[:] = self._of_known_topics(existing)
-                # Once more, of those that are left; if there is no time, this is what is said.
+                # Once more, for the others; without time left, this is the error.
                 raise kafka_errors.RequestTimedOutError(*error.args) from None
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 

@@ -1,7 +1,7 @@
 """Sends records: acknowledged by all in-sync replicas, and each written once however often a request is repeated.
 
-kafka-python's producer with idempotence (KIP-98). What it refuses though Kafka allows it, a record with neither key nor
-value and a header without a value, is handed to its accumulator.
+kafka-python's producer with idempotence (KIP-98). It refuses a record with neither key nor
+value, and a header without a value, which Kafka allows: these go to its accumulator directly.
 """
 
 from __future__ import annotations

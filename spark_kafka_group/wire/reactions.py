@@ -38,7 +38,7 @@ OF_A_MEMBER = (
 
 
 class Reaction(Enum):
-    """What an error does; by what the documentation says of it.
+    """The reaction to an error; its value is the documentation's text.
 
     A partition whose position is taken again starts where checkpoint, group and options say, as after a restart; one
     whose position is kept goes on after the last micro-batch.
@@ -99,7 +99,7 @@ def _rows() -> dict[str, dict[Request, Reaction]]:
 
 
 REACTIONS: Mapping[str, Mapping[Request, Reaction]] = _rows()
-"""Kafka's name of an error to what it does in the answer to each request of a member."""
+"""Kafka's name of an error to its reaction in the answer to each request of a member."""
 
 OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     Request.COMMIT_FOR_MEMBER: {
@@ -151,7 +151,7 @@ def reaction_to(error: BaseException | type[BaseException] | None, request: Requ
     Parameters
     ----------
     request
-        What it is the answer to; None where that may have been any that no table speaks of.
+        The request that it answers; None for any request without a table.
     """
     kind = error if isinstance(error, type) else type(error)
     if request is not None:

@@ -34,15 +34,15 @@ class Client(Protocol):
 
 
 class Outage:
-    """Partitions of one task for which no leader answers, since when, and what the last attempt met. For one thread.
+    """Partitions of one task whose leaders do not answer, since when, and the last error. For one thread.
 
-    The time of an outage is not the time that a broker takes which answers: the limit of the one is maxBrokerOutage,
-    that of the other kafkaConsumer.pollTimeoutMs.
+    maxBrokerOutage limits the time without an answer. kafkaConsumer.pollTimeoutMs limits the time of a broker that
+    answers without records.
 
     Attributes
     ----------
     over_at
-        When the last outage was over, by `clock`.
+        End of the last outage, by `clock`.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Outage:
     ) -> None:
         self._brokers = brokers
         self._limit_ms = options.connection.max_broker_outage_ms
-        self._said_after_s = min(SAID_AFTER_S, options.fetching.poll_timeout_ms / 1000)
+        self._warn_after_s = min(SAID_AFTER_S, options.fetching.poll_timeout_ms / 1000)
         self._first_pause_s = max(
             LEAST_PAUSE_S, options.connection.retry_backoff_ms / 1000, options.connection.reconnect_backoff_ms / 1000
         )
@@ -66,7 +66,7 @@ class Outage:
         self._attempts = 0
         self._pause_s = 0.0
         self._again_at = 0.0
-        self._said = False
+        self._warned = False
         self.over_at = float("-inf")
 
     @property
@@ -92,29 +92,31 @@ class Outage:
         """
         now, now_s = self._clock(), self._now_s()
         if not self._missed:
-            self._since, self._attempts, self._pause_s, self._said = (now_s, now), 0, self._first_pause_s, False
+            self._since, self._attempts, self._pause_s, self._warned = (now_s, now), 0, self._first_pause_s, False
         self._missed.update(tps)
         self._attempts += 1
         self._again_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._longest_pause_s)
         away_s = now - self._since[1]
-        told = self._told(problem)
+        message = self._message(problem)
         named = ", ".join(map(str, sorted(self._missed)))
         if self._limit_ms is not None and away_s * 1000 >= self._limit_ms:
             from spark_kafka_group.outage_message import outlasted  # seldom needed
 
-            text = outlasted(self._brokers.known(), self._since[0], away_s, self._attempts, self._limit_ms, now_s, told)
+            text = outlasted(
+                self._brokers.known(), self._since[0], away_s, self._attempts, self._limit_ms, now_s, message
+            )
             raise BrokerTimeoutError(f"{named}: {text}")
-        if not self._said and away_s >= self._said_after_s:
-            self._said = True
+        if not self._warned and away_s >= self._warn_after_s:
+            self._warned = True
             log.warning(
                 "%s: brokers are away, or do not answer: %s. The task waits for them, and goes on",
                 named,
-                printable(told),
+                printable(message),
             )
 
-    def _told(self, problem: Exception | str) -> str:
-        """With the reason why a connection failed: kafka-python does not give it where it pauses before the next."""
+    def _message(self, problem: Exception | str) -> str:
+        """With the reason why a connection failed: kafka-python gives none during its pause before the next attempt."""
         failure = self._brokers.last_failure if isinstance(problem, Exception) else None
         return with_reason(str(problem), failure)
 
@@ -126,7 +128,7 @@ class Outage:
         if self._missed:
             return
         self.over_at = self._clock()
-        if self._said:
+        if self._warned:
             log.warning("brokers answer again, after %.0f s", self.over_at - self._since[1])
 
 
@@ -136,7 +138,7 @@ def with_reason(problem: str, failure: str | None) -> str:
 
 
 def outlived(outage: Outage | None, tp: TopicPartition, call: Callable[[], T]) -> T:
-    """What `call`, about a partition, returns: made again until brokers answer, where outages are outlived.
+    """Run `call`, which is about a partition; repeat it until brokers answer, where there is an `outage`.
 
     Raises
     ------

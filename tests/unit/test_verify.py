@@ -632,7 +632,7 @@ def test_a_last_line_cut_off_is_noted_and_ignored(tmp_path, capsys):
         ('planned "batch": 1, "ranges": {"t": {"0": [5, 3]}}', "range of t-0 is [5, 3]"),
         ('planned "batch": 1, "ranges": {"t": {"zero": [5, 6]}}', "invalid literal"),
         ('committed "batch": 1, "offsets": {"t": {"0": null}}', "offset of t-0 is None"),
-        ('committed "batch": 1, "offsets": {"t": [0]}', "what belongs to topic t is [0]"),
+        ('committed "batch": 1, "offsets": {"t": [0]}', "the value of topic t is [0]"),
         ('assigned "partitions": {"t": ["0"]}', "a partition of t is '0'"),
         ('moved "positions": {"t": {"0": {"from": 1}}}', "there is no 'to'"),
         ('moved "positions": {"t": {"0": {"from": "1", "to": 2}}}', "'from' of t-0 is '1'"),

@@ -327,7 +327,7 @@ class Remedy:
 
     def _can_be_reached(self, tp: TopicPartition, offset: int) -> bool:
         """Have the fetcher ask again for an offset for which a broker had nothing, if it has something now, or for one
-        before, so that it comes with what is before it."""
+        before, so that it comes with the batches before it."""
         asked = self._asked_again[tp, offset] = self._asked_again.get((tp, offset), 0) + 1
         if asked <= ASKED_AGAIN and self._search().answers(tp, offset):
             self._fetcher.go_on(tp, offset, offset)

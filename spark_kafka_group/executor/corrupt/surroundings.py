@@ -13,7 +13,7 @@ from spark_kafka_group.offsets import TopicPartition
 
 
 class Surroundings:
-    """What a task can see of a log beside a damaged record batch.
+    """Looks at the bytes of a log beside a damaged record batch.
 
     Parameters
     ----------

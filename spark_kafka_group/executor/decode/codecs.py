@@ -1,4 +1,4 @@
-"""Decompression with what is always there: zlib for gzip, pyarrow for snappy, lz4 and zstd.
+"""Decompression with libraries that are always installed: zlib for gzip, pyarrow for snappy, lz4 and zstd.
 
 No codec may hand over more than a given number of bytes, and none allocates more than that because bytes from the wire
 say so.

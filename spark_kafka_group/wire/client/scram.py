@@ -26,7 +26,7 @@ def why_not(message: bytes) -> str | None:
         return None
     return (
         f"it asks for SCRAM with {iterations} iterations, and fewer than {LEAST_ITERATIONS} are refused, as a password "
-        f"can be found out from what would be sent. See whether kafka.bootstrap.servers names your brokers; if so, "
+        f"could be computed from the proof. See whether kafka.bootstrap.servers names your brokers; if so, "
         f"set the user's password again (kafka-configs --alter --add-config 'SCRAM-SHA-512=[iterations=4096,…]')"
     )
 

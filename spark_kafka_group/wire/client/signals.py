@@ -24,7 +24,7 @@ def put_off(wake: Callable[[], None]) -> Iterator[None]:
     Parameters
     ----------
     wake
-        Ends what the block waits for; called from a signal handler.
+        Ends the block's waiting; called from a signal handler.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -52,9 +52,9 @@ class Brokers:
 
     def known(self) -> list[str]:
         """Addresses of brokers: those in the last metadata, else kafka.bootstrap.servers. No I/O."""
-        told = [] if self._client is None else self._client.cluster.brokers()
+        brokers = [] if self._client is None else self._client.cluster.brokers()
         return sorted(
-            f"{broker.host}:{broker.port}" for broker in told
+            f"{broker.host}:{broker.port}" for broker in brokers
         ) or self._options.connection.bootstrap_servers.split(",")
 
     @property

@@ -37,8 +37,8 @@ class FetchError(NamedTuple):
     def of(cls, code: int, topic: str) -> FetchError:
         """The error of a code of Kafka's."""
         error = kafka_errors.for_code(code)
-        told = advice(str(error.message), Request.FETCH, Facts(), [topic])
-        return cls(error.__name__, reaction_to(error, Request.FETCH), told)
+        change = advice(str(error.message), Request.FETCH, Facts(), [topic])
+        return cls(error.__name__, reaction_to(error, Request.FETCH), change)
 
     def __str__(self) -> str:
         return self.name

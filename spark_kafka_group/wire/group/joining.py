@@ -25,7 +25,7 @@ LOOK_AGAIN_MS = 5_000.0
 
 
 class Joining:
-    """The rounds of JoinGroup and SyncGroup that one member goes through, and what it claims in them.
+    """The rounds of JoinGroup and SyncGroup of one member, and its claims in them.
 
     Parameters
     ----------

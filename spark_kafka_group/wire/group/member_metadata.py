@@ -78,7 +78,7 @@ def topics_of(subscription: Any) -> tuple[str, ...]:
 
 
 def _sticky(user_data: bytes) -> Claim:
-    # Version 1, version 0 without generation, and what kafka-python's own sticky strategy writes: version 1 behind a
+    # Version 1, version 0 without generation, and the bytes of kafka-python's own sticky strategy: version 1 behind a
     # version number, which Java's cannot read.
     for version, behind in ((1, 0), (0, 0), (1, 2)):
         try:

@@ -91,8 +91,8 @@ class LeaderView:
 class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     """Lets kafka-python's coordinator call a strategy of ours.
 
-    To kafka-python every strategy is an eager one: it replaces the whole assignment. What a member under a cooperative
-    strategy has to do besides, rejoining when partitions of :attr:`claimed` were taken away, is left to the caller.
+    To kafka-python every strategy is an eager one: it replaces the whole assignment. Under a cooperative strategy the
+    caller has to rejoin when partitions of :attr:`claimed` were taken away.
 
     Parameters
     ----------
@@ -102,11 +102,11 @@ class Assignor(AbstractPartitionAssignor):  # type: ignore[misc]
     Attributes
     ----------
     claimed
-        Partitions this member said it owned when it last joined.
+        Partitions that this member claimed in its last join.
     view
         This member's view as leader when it last assigned; None for a follower.
     varying
-        Whether each join is in other words than the one before, so that the broker takes it for a change.
+        Whether each join differs from the one before, so that the broker takes it for a change.
     """
 
     def __init__(self, strategy: Strategy, leading: Callable[[], None] = lambda: None) -> None:

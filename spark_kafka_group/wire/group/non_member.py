@@ -26,7 +26,7 @@ from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 DROP_UNSENT = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-"""Closing a connection takes back what the kernel has not sent yet, and would send whenever the network is back."""
+"""Closing a connection drops the bytes that the kernel has not sent yet, and would send once the network is back."""
 
 Lacking = Callable[[Mapping[TopicPartition, Committed]], Mapping[TopicPartition, int]]
 T = TypeVar("T")
