@@ -95,7 +95,7 @@ def main(file: Path) -> None:
         jvm = SparkContext._gateway.proc
         spark.stop()
     jvm.stdin.close()  # which ends it, and then it writes
-    jvm.wait(120)
+    jvm.wait(600)
 
 
 if __name__ == "__main__":
