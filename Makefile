@@ -26,7 +26,7 @@ TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics
 WORKERS ?= 2
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with classes that were loaded before.
-test test-newest: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
