@@ -311,5 +311,5 @@ def test_a_record_that_fails_comes_back_from_its_retry_topics_when_it_is_due(spa
     processed = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
     assert sum(t.records for t in processed) == sum(t.done + t.retried + t.dead for t in processed) == 65
     assert (sum(t.retried for t in processed), sum(t.dead for t in processed)) == (5, 1)
-    with pytest.raises(OptionError, match="has to be read from the others"):
+    with pytest.raises(OptionError, match="the query has to read the topics that failed records go to"):
         RecordProcessor(handler, retry_topics=[300], options=settings)
