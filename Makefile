@@ -29,7 +29,7 @@ AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
-SOURCES := $(shell find spark_kafka_group pyspark_groupkafka -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h')
+SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
 .PHONY: help

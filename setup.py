@@ -8,8 +8,24 @@ turns compiler warnings into errors (CI sets it).
 import os
 
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import BaseError, CCompilerError, CompileError
 
 DECODE = "spark_kafka_group/executor/decode"
+WAYS_OUT = (
+    "The decoder cannot be compiled: install a C compiler and Python's headers (Debian: apt install gcc python3-dev), "
+    "or set the environment variable SPARK_KAFKA_GROUP_NO_EXTENSION=1 for a decoder in Python, which is slow"
+)
+
+
+class BuildOrSay(build_ext):
+    """A build that names the ways out when it fails, behind the compiler's own lines."""
+
+    def run(self) -> None:
+        try:
+            super().run()
+        except (BaseError, CCompilerError, OSError) as error:
+            raise CompileError(f"{error}\n{WAYS_OUT}") from error
 
 
 def extensions() -> list[Extension]:
@@ -29,4 +45,4 @@ def extensions() -> list[Extension]:
     return [module]
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildOrSay})

@@ -23,7 +23,8 @@ from pyarrow import parquet
 
 from spark_kafka_group.testing import KafkaCluster
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).resolve().parent.parent
+LOGGING = ROOT / "conf/log4j2.properties"
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 6
 ITEMS = ["espresso", "flat white", "cold brew", "croissant", "cinnamon roll", "beans 250 g", "beans 1 kg", "mug"]
 
@@ -61,6 +62,7 @@ def spark_submit(bootstrap_servers: str, directory: Path) -> subprocess.Popen[by
         Path(sys.executable).with_name("spark-submit"),
         "--master", "local[2]",
         "--properties-file", ROOT / "conf/spark-defaults.conf",
+        "--conf", f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile={LOGGING.as_uri()}",
         ROOT / "jobs/stream_to_parquet.py",
         "--bootstrap-servers", bootstrap_servers,
         "--group", GROUP,
@@ -70,7 +72,7 @@ def spark_submit(bootstrap_servers: str, directory: Path) -> subprocess.Popen[by
         "--trigger", "2 seconds",
     ]  # fmt: skip
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    return subprocess.Popen([str(part) for part in command], cwd=ROOT, env=environment)
+    return subprocess.Popen([str(part) for part in command], env=environment)
 
 
 def wait_for_commit(cluster: KafkaCluster, records: int, job: subprocess.Popen[bytes]) -> None:

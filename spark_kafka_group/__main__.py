@@ -4,7 +4,9 @@ Each command has its own --help. Exit codes: 0 when all is well, 1 when the
 command could not do it (one line on stderr says what to change), 2 for wrong
 arguments, 3 when verify reports violations.
 
-  python -m spark_kafka_group describe --bootstrap-server HOST:PORT --group billing
+  python -m spark_kafka_group describe --bootstrap-servers HOST:PORT --group billing
+
+Where the package is installed, groupkafka stands for python -m spark_kafka_group.
 """
 
 from __future__ import annotations
@@ -14,23 +16,32 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+import spark_kafka_group
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import describe, group_records, reset, verify
+from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
 from spark_kafka_group.tools.command_errors import UsageError
 
-PROGRAM = "python -m spark_kafka_group"
+CONSOLE = "groupkafka"
+"""The same commands, as they are in the bin/ of an environment."""
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
+
+
+def program() -> str:
+    """How the commands were called."""
+    return CONSOLE if Path(sys.argv[0]).name == CONSOLE else "python -m spark_kafka_group"
 
 
 def parser() -> argparse.ArgumentParser:
     """All commands."""
     made = argparse.ArgumentParser(
-        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=program(), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    made.add_argument("--version", action="version", version=f"groupkafka {spark_kafka_group.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (group_records, describe, reset, verify):
+    for command in (group_records, describe, reset, verify, jobs):
         command.add_to(commands)
     return made
 
@@ -54,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except GroupKafkaError as error:
-        print(f"{PROGRAM} {args.command}: {error}", file=sys.stderr)
+        print(f"{program()} {args.command}: {error}", file=sys.stderr)
         return MISUSED if isinstance(error, UsageError) else FAILED
     except BrokenPipeError:  # as of `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

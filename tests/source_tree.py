@@ -11,7 +11,7 @@ def copy_of_sources(directory: Path) -> Path:
     """The copy, in a new folder of `directory`."""
     tree = directory / "tree"
     built_here = shutil.ignore_patterns("*.so", "_decode_c.c", "__pycache__")
-    for package in ("spark_kafka_group", "pyspark_groupkafka"):
+    for package in ("spark_kafka_group", "pyspark_groupkafka", "jobs", "conf"):
         shutil.copytree(ROOT / package, tree / package, ignore=built_here)
     for file in FILES:
         shutil.copy(ROOT / file, tree)

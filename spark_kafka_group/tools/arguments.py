@@ -24,16 +24,14 @@ def add_command(commands: Commands, name: str, summary: str, description: str) -
     return parser
 
 
-def add_group_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that name a group of a cluster."""
+def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a cluster, in the spelling of Kafka's tools and in that of its clients."""
     parser.add_argument(
         "--bootstrap-server",
+        "--bootstrap-servers",
         required=True,
         metavar="HOST:PORT[,HOST:PORT...]",
         help="brokers to ask for the cluster, comma-separated",
-    )
-    parser.add_argument(
-        "--group", required=True, type=_group, metavar="GROUP", help="the consumer group, by its group.id"
     )
     parser.add_argument(
         "--command-config",
@@ -44,7 +42,16 @@ def add_group_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _group(text: str) -> str:
+def add_group_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that name a group of a cluster."""
+    add_cluster_arguments(parser)
+    parser.add_argument(
+        "--group", required=True, type=group_name, metavar="GROUP", help="the consumer group, by its group.id"
+    )
+
+
+def group_name(text: str) -> str:
+    """A group's name, for argparse."""
     try:
         parsing.name(text)
     except UnicodeEncodeError:

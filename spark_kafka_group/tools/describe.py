@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import difflib
 import json
+import math
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,14 +20,14 @@ from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import checkpoint, group_records
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
+from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.formatting import NOTHING, partitions, table, written_by
+from spark_kafka_group.tools.formatting import NOTHING, instant, partitions, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
 
-SUMMARY = "show a group's members, committed offsets and lag"
+SUMMARY = "show members, committed offsets and lag of a group, or of all groups"
 DESCRIPTION = """\
 Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
 
@@ -39,6 +41,11 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
   WRITTEN-BY   reader id, generation and batch of the query that committed, as
                the commit's note says; - when it was somebody else
 """
+
+WATCHED_EVERY_S, LONGEST_WATCH_S = 2.0, 86_400
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"
+"""Empties a terminal and its memory of lines."""
+MOST_NAMED = 10
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,20 @@ class GroupReport:
 def add_to(commands: Commands) -> None:
     """Declare the command."""
     parser = add_command(commands, "describe", SUMMARY, DESCRIPTION)
-    add_group_arguments(parser)
+    add_cluster_arguments(parser)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--group", type=group_name, metavar="GROUP", help="the consumer group, by its group.id; else all groups"
+    )
+    which.add_argument("--all-groups", action="store_true", help="all groups of consumers, as without --group")
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        type=_seconds,
+        const=WATCHED_EVERY_S,
+        metavar="SECONDS",
+        help="look again and again until Ctrl-C, with so much time in between (default: %(const)s)",
+    )
     parser.add_argument(
         "--checkpoint",
         type=Path,
@@ -95,15 +115,59 @@ def add_to(commands: Commands) -> None:
     parser.set_defaults(run=run)
 
 
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_WATCH_S:
+        raise argparse.ArgumentTypeError(f"{text!r} must be seconds, above 0 and up to {LONGEST_WATCH_S}")
+    return seconds
+
+
 def run(args: argparse.Namespace) -> int:
-    """Print a group."""
-    positions = checkpoint.positions(args.checkpoint)
+    """Print a group, or all groups; again and again with --watch."""
     with connect(args) as admin:
-        report = look(admin, args.group, time.time, positions)
-    print(_as_json(report) if args.json else _as_text(report))
-    if report.problem is not None:
-        print(printable(report.problem), file=sys.stderr)
+        _print_reports(args, admin)
+        while args.watch is not None:
+            sys.stdout.flush()
+            time.sleep(args.watch)
+            _print_reports(args, admin)
     return 0
+
+
+def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
+    positions = checkpoint.positions(args.checkpoint)
+    if args.group is None:
+        reports = list(look_at_all(admin, time.time, positions))
+    else:
+        reports = [look(admin, args.group, time.time, positions)]
+    if args.watch is not None and not args.json:
+        print(f"{CLEAR if sys.stdout.isatty() else ''}{instant(time.time() * 1000)}\n")
+    between = "\n" if args.json else "\n\n\n"
+    if reports or not args.json:
+        print(
+            between.join(map(_as_json if args.json else _as_text, reports)) or "the cluster has no groups of consumers"
+        )
+    for report in reports:
+        if report.problem is not None:
+            print(printable(report.problem), file=sys.stderr)
+
+
+def look_at_all(
+    admin: GroupAdmin, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None = None
+) -> Iterator[GroupReport]:
+    """All groups of consumers as they are now, by name; without those that go meanwhile.
+
+    Raises
+    ------
+    BrokerError
+    """
+    for name, kind in sorted(admin.groups().items()):
+        if kind in (CLASSIC, CONSUMER):
+            # Of another protocol type, as Kafka Connect's workers, or gone since it was listed.
+            with contextlib.suppress(ToolError):
+                yield look(admin, name, clock, positions)
 
 
 def look(
@@ -140,8 +204,14 @@ def look(
 
 
 def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
-    nearest = difflib.get_close_matches(group, groups, n=1, cutoff=0.0)
-    others = f"the nearest name is {nearest[0]}" if nearest else "the cluster has no groups"
+    nearest = difflib.get_close_matches(group, groups, n=1)
+    names = sorted(groups)
+    if nearest:
+        others = f"the nearest name is {nearest[0]}"
+    elif len(names) > MOST_NAMED:
+        others = f"the cluster has {len(names)} others, and describe without --group shows them"
+    else:
+        others = f"the cluster has {', '.join(names)}" if names else "the cluster has no groups"
     return f"there is no group {group}: {others}"
 
 

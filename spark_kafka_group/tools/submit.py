@@ -43,7 +43,7 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
         Help for ``--group`` where it may be left out.
     """
     made = argparse.ArgumentParser(description=doc.splitlines()[0])
-    made.add_argument("--bootstrap-servers", required=True, help="brokers, host:port,...")
+    made.add_argument("--bootstrap-servers", "--bootstrap-server", required=True, help="brokers, host:port,...")
     made.add_argument("--group", required=group is None, help=group or "consumer group")
     made.add_argument("--topics", required=True, help="topics, comma-separated")
     made.add_argument(

@@ -1,6 +1,7 @@
 """The commands about a group, on real brokers: their output agrees with Kafka's own tools."""
 
 import json
+import signal
 import subprocess
 import sys
 import threading
@@ -426,6 +427,33 @@ def test_a_group_that_does_not_exist_is_an_error_with_the_nearest_that_does(kafk
     assert error.endswith(f"there is no group {group}x: the nearest name is {group}\n")
 
 
+def test_without_a_group_all_groups_are_described(kafka, group, topic, tool, tool_json):
+    groups = [f"{group}-{number}" for number in range(2)]
+    for number, each in enumerate(groups):
+        commit_for(kafka, each, {(topic, 0): number})
+    for arguments in ([], ["--all-groups"]):
+        lines = tool_json("describe", *arguments)
+        assert set(groups) <= {line["group"] for line in lines if line["kind"] == "group"}
+    _, lines, _ = tool("describe")
+    heads = [line.split(":")[0].removeprefix("group ") for line in lines if line.startswith("group ")]
+    assert heads == sorted(heads)
+    assert set(groups) <= set(heads)
+
+
+def test_a_watched_group_is_shown_again_until_ctrl_c(kafka, group, topic):
+    commit_for(kafka, group, {(topic, 0): 1})
+    command = [sys.executable, "-m", "spark_kafka_group", "describe", "--bootstrap-servers", kafka.bootstrap_servers]
+    arguments = ["--group", group, "--watch", "0.1", "--json"]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True) as watching:
+        assert '"current_offset": 1' in [watching.stdout.readline(), watching.stdout.readline()][1]
+        commit_for(kafka, group, {(topic, 0): 2})
+        while '"current_offset": 2' not in watching.stdout.readline():
+            assert watching.poll() is None
+        watching.send_signal(signal.SIGINT)
+        watching.stdout.read()
+        assert watching.wait(60) == 130
+
+
 # reset
 
 TARGETS = [
@@ -636,7 +664,7 @@ def test_from_a_shell_and_into_a_pipe_that_closes(kafka, group, topic):
     told = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, text=True, timeout=60, check=True)
     assert told.stdout.startswith(OFFSETS_TOPIC)
     assert told.stderr == ""
-    for words in ([], ["offsets"], ["describe"], ["reset"], ["verify"]):
+    for words in ([], ["offsets"], ["describe"], ["reset"], ["verify"], ["jobs"]):
         helped = [sys.executable, "-m", "spark_kafka_group", *words, "--help"]
         assert subprocess.run(helped, capture_output=True, text=True, timeout=60, check=True).stdout.startswith(
             "usage:"

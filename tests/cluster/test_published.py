@@ -26,7 +26,8 @@ def in_wheel(wheel):
 
 
 def modules(names):
-    return {name for name in names if name.endswith(".py") and name.startswith(("spark_", "pyspark_"))}
+    packages = ("spark_kafka_group/", "pyspark_groupkafka/")
+    return {name for name in names if name.endswith(".py") and name.startswith(packages)}
 
 
 def test_the_sdist_has_the_sources_of_the_decoder_and_not_its_generated_c(in_sdist):
@@ -36,8 +37,12 @@ def test_the_sdist_has_the_sources_of_the_decoder_and_not_its_generated_c(in_sdi
 
 
 def test_the_wheel_has_what_runs_and_nothing_it_was_built_from(in_sdist, in_wheel):
-    assert modules(in_wheel) == modules(in_sdist)
-    rest = {Path(name).suffix for name in in_wheel - modules(in_wheel) if ".dist-info/" not in name}
+    besides = {name for name in in_sdist if name.startswith(("jobs/", "conf/"))}
+    inside = {f"spark_kafka_group/{name}" for name in besides}
+    assert {f"spark_kafka_group/{name}" for name in ("jobs/drain.py", "conf/spark-defaults.conf")} <= inside
+    assert inside <= in_wheel
+    assert modules(in_wheel - inside) == modules(in_sdist)
+    rest = {Path(name).suffix for name in in_wheel - modules(in_wheel) - inside if ".dist-info/" not in name}
     assert rest == {".json", ".pyi", ".so", ".typed"}
     assert {name.partition("/")[0].partition("-")[0] for name in in_wheel} == {
         "spark_kafka_group",

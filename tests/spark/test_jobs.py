@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -19,15 +20,24 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 
 
 def submit(job, *arguments, **environment):
-    """Run a job to its end; returns its output."""
+    """Run a job to its end with spark-submit, from any directory; returns its output."""
     command = [
         Path(sys.executable).with_name("spark-submit"), "--master", "local[2]",
         "--properties-file", ROOT / "conf/spark-defaults.conf", "--conf", "spark.ui.enabled=false",
         ROOT / "jobs" / job, *arguments,
     ]  # fmt: skip
+    return ended(command, **environment)
+
+
+def installed(job, *arguments, **environment):
+    """Run a job to its end as one that is installed with the package; returns its output."""
+    return ended([sys.executable, "-m", "spark_kafka_group", "jobs", job, *arguments], **environment)
+
+
+def ended(command, **environment):
     told = subprocess.run(
         [str(part) for part in command],
-        cwd=ROOT, capture_output=True, text=True, check=False, timeout=240,
+        cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False, timeout=240,
         env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
     )  # fmt: skip
     assert told.returncode == 0, told.stdout + told.stderr
@@ -78,7 +88,7 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
 def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
-    told = submit("drain.py", *arguments, "--output", tmp_path / "out")
+    told = installed("drain", *arguments, "--output", tmp_path / "out")
     assert "30 records in" in told.stdout
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
     assert members(kafka, group) == []

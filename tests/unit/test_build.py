@@ -6,7 +6,7 @@ import sys
 import zipfile
 
 import pytest
-from source_tree import copy_of_sources
+from source_tree import ROOT, copy_of_sources
 
 pytest.importorskip("Cython")
 
@@ -32,8 +32,26 @@ def test_without_the_extension_the_wheel_is_pure_python(tmp_path):
     assert not [name for name in names if name.endswith(".so")]
 
 
-def test_a_compiler_that_fails_fails_the_build(tmp_path):
-    told, names = build(tmp_path, CC="false")
+def test_the_wheel_has_the_programs_the_settings_and_the_console_command(tmp_path):
+    told, names = build(tmp_path, SPARK_KAFKA_GROUP_NO_EXTENSION="1")
+    assert told.returncode == 0, told.stderr
+    for folder in ("jobs", "conf"):
+        inside = {f"spark_kafka_group/{folder}/{file.name}" for file in (ROOT / folder).iterdir() if file.is_file()}
+        assert inside
+        assert inside <= set(names)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert archive.getinfo("spark_kafka_group/conf/python-unzipped").external_attr >> 16 & 0o111
+        (scripts,) = [name for name in names if name.endswith("entry_points.txt")]
+        assert "groupkafka = spark_kafka_group.__main__:main" in archive.read(scripts).decode()
+
+
+@pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
+def test_a_compiler_that_fails_fails_the_build_and_its_last_line_has_the_ways_out(tmp_path, compiler):
+    told, names = build(tmp_path, CC=compiler)
     assert told.returncode != 0
-    assert "false" in told.stderr
+    assert compiler in told.stderr
     assert names == []
+    *_, last = told.stderr.partition("[end of output]")[0].strip().splitlines()
+    assert "install a C compiler" in last
+    assert "set the environment variable SPARK_KAFKA_GROUP_NO_EXTENSION=1" in last

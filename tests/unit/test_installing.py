@@ -81,4 +81,5 @@ def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_us
 def test_every_package_is_installed_with_its_folder():
     folders = {file.parent for top in FOLDERS[:2] for file in (ROOT / top).rglob("__init__.py")}
     installed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    assert sorted(installed) == sorted(".".join(folder.relative_to(ROOT).parts) for folder in folders)
+    inside = {f"spark_kafka_group.{name}" for name in ("jobs", "conf")}
+    assert sorted(installed) == sorted([".".join(folder.relative_to(ROOT).parts) for folder in folders] + list(inside))

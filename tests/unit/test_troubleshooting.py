@@ -39,7 +39,8 @@ def text_of(node):
 @cache
 def texts():
     """All texts of the package."""
-    trees = [ast.parse(file.read_text()) for file in (ROOT / "spark_kafka_group").rglob("*.py")]
+    files = [ROOT / "setup.py", *(ROOT / "spark_kafka_group").rglob("*.py")]
+    trees = [ast.parse(file.read_text()) for file in files]
     return {text for tree in trees for node in ast.walk(tree) if (text := text_of(node))}
 
 

@@ -1,0 +1,91 @@
+"""The commands without a broker: their names, what is installed with them, and arguments that are wrong."""
+
+from pathlib import Path
+
+import pytest
+
+import spark_kafka_group
+from spark_kafka_group import submit
+from spark_kafka_group.__main__ import main, parser
+from spark_kafka_group.tools.describe import MOST_NAMED, _no_such_group
+
+ROOT = Path(__file__).parents[2]
+
+
+def shown(capsys, *arguments):
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_the_programs_are_listed_with_their_purpose_and_the_files_of_settings(capsys):
+    lines = shown(capsys, "jobs").splitlines()
+    assert "stream-to-parquet    Stream Kafka topics into parquet as a member of a consumer group" in "\n".join(lines)
+    assert lines[-1].startswith("Files of settings, for --path: ")
+    assert lines[-1].endswith("spark-defaults.conf")
+
+
+@pytest.mark.parametrize(
+    "name", ["stream-to-parquet", "stream_to_parquet.py", "spark-defaults.conf", "python-unzipped"]
+)
+def test_a_path_is_printed_alone_for_spark_submit(capsys, name):
+    (path,) = shown(capsys, "jobs", "--path", name).splitlines()
+    assert Path(path).is_file()
+    assert Path(path).stem.replace("_", "-") == Path(name).stem.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["jobs", "drian"], "there is no drian: take one of demo, drain, process, "),
+        (["jobs", "spark-defaults.conf"], "there is no spark-defaults.conf: take one of demo, "),
+        (["jobs", "--path"], "--path needs a name: demo, "),
+    ],
+)
+def test_a_program_that_is_not_there_is_an_error_that_names_those_that_are(capsys, arguments, problem):
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"python -m spark_kafka_group jobs: {problem}")
+
+
+def test_an_installed_command_names_itself(capsys, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["/venv/bin/groupkafka"])
+    assert main(["jobs", "drian"]) == 2
+    assert capsys.readouterr().err.startswith("groupkafka jobs: ")
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"groupkafka {spark_kafka_group.__version__}\n"
+
+
+@pytest.mark.parametrize("spelling", ["--bootstrap-server", "--bootstrap-servers"])
+def test_both_spellings_of_the_brokers_are_taken_everywhere(spelling):
+    for command in (["describe"], ["offsets", "--group", "g"], ["reset", "--group", "g", "--to-latest"]):
+        assert parser().parse_args([*command, spelling, "a:1"]).bootstrap_server == "a:1"
+    arguments = [spelling, "a:1", "--group", "g", "--topics", "t"]
+    assert submit.parser("A program.").parse_args(arguments).bootstrap_servers == "a:1"
+
+
+@pytest.mark.parametrize(
+    ("groups", "said"),
+    [
+        (["billing", "sch"], "the nearest name is billing"),
+        (["sch", "orders"], "the cluster has orders, sch"),
+        (
+            [f"g{n}" for n in range(MOST_NAMED + 1)],
+            "the cluster has 11 others, and describe without --group shows them",
+        ),
+        ([], "the cluster has no groups"),
+    ],
+)
+def test_a_group_that_is_not_there_has_a_near_name_or_none(groups, said):
+    assert _no_such_group("biling", dict.fromkeys(groups, "classic")) == f"there is no group biling: {said}"
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "nan", "1e9"])
+def test_the_time_between_two_looks_has_bounds(capsys, seconds):
+    with pytest.raises(SystemExit):
+        main(["describe", "--bootstrap-server", "a:1", f"--watch={seconds}"])
+    assert f"'{seconds}' must be seconds, above 0 and up to 86400" in capsys.readouterr().err
+
+
+def test_settings_for_spark_submit_name_no_file_of_a_directory():
+    lines = (ROOT / "conf/spark-defaults.conf").read_text().splitlines()
+    assert not [line for line in lines if not line.startswith("#") and "conf/" in line]
