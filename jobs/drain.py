@@ -20,7 +20,9 @@ from spark_kafka_group import GroupBatch, group_batch, submit
 def arguments() -> argparse.Namespace:
     parser = submit.parser(__doc__)
     parser.add_argument("--output", required=True, help="directory; each run adds a directory of parquet files")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.options = submit.options(args)
+    return args
 
 
 def directory(group: str, batch: GroupBatch) -> str:
@@ -30,7 +32,7 @@ def directory(group: str, batch: GroupBatch) -> str:
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
-    with group_batch(spark, submit.options(args)) as batch:
+    with group_batch(spark, args.options) as batch:
         for r in batch.ranges:
             print(f"{r.tp}: {r.start} to {r.end}")
         if batch.records:
@@ -44,9 +46,10 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    spark = submit.session(f"drain {args.topics}")
-    run(spark, args)
-    spark.stop()
+    with submit.orderly(args.group):
+        spark = submit.session(f"drain {args.topics}")
+        run(spark, args)
+        spark.stop()
 
 
 if __name__ == "__main__":

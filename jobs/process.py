@@ -81,27 +81,30 @@ def main() -> None:
     args = arguments()
     more = {"retryTopics": args.retry_topics} if args.retry_topics else {}
     options = submit.options(args, **{"kafka.auto.offset.reset": "earliest", "includeHeaders": "true"}, **more)
-    handler = named(args.handler)
-    processor = RecordProcessor(
-        handler,
-        ordering=args.ordering,
-        threads=args.threads,
-        cell_records=args.cell_records,
-        window_cells=args.window_cells,
-        stall_timeout_ms=args.stall_timeout_ms,
-        max_local_retries=args.max_local_retries,
-        retry_topics=[int(delay) for delay in args.retry_topics.split(",") if delay],
-        dead_letter_topic=args.dead_letter_topic,
-        error_headers=args.error_headers,
-        fatal=[named(fatal) for fatal in args.fatal],
-        options=options,
-    )
-    spark = submit.session(f"process {args.topics} with {args.handler}")
-    ship(spark, handler)
-    trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
-    query = processor.start(spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger)
-    submit.follow(query, described)
-    spark.stop()
+    with submit.orderly(args.group):
+        handler = named(args.handler)
+        processor = RecordProcessor(
+            handler,
+            ordering=args.ordering,
+            threads=args.threads,
+            cell_records=args.cell_records,
+            window_cells=args.window_cells,
+            stall_timeout_ms=args.stall_timeout_ms,
+            max_local_retries=args.max_local_retries,
+            retry_topics=[int(delay) for delay in args.retry_topics.split(",") if delay],
+            dead_letter_topic=args.dead_letter_topic,
+            error_headers=args.error_headers,
+            fatal=[named(fatal) for fatal in args.fatal],
+            options=options,
+        )
+        spark = submit.session(f"process {args.topics} with {args.handler}")
+        ship(spark, handler)
+        trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
+        query = processor.start(
+            spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger
+        )
+        submit.follow(query, described)
+        spark.stop()
 
 
 if __name__ == "__main__":

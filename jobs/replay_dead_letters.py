@@ -31,7 +31,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
     parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")
     parser.add_argument("--send", action="store_true", help="send them; without it nothing is sent or committed")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.group = group_for(args)
+    args.options = submit.options(args, includeHeaders="true")
+    return args
 
 
 def group_for(args: argparse.Namespace) -> str:
@@ -57,22 +60,21 @@ def show(letters: list[replay.Letters], sent: bool) -> None:
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
-    args.group = group_for(args)
-    options = submit.options(args, includeHeaders="true")
     wanted = replay.Wanted(args.origin, args.exception)
     if args.send:
-        with group_batch(spark, options) as batch:
-            show(replay.send_back(in_time(batch.df, args), wanted, options), sent=True)
+        with group_batch(spark, args.options) as batch:
+            show(replay.send_back(in_time(batch.df, args), wanted, args.options), sent=True)
     else:
-        df = spark.read.format("groupkafka").options(**options).load()
-        show(replay.survey(in_time(df, args), wanted, options), sent=False)
+        df = spark.read.format("groupkafka").options(**args.options).load()
+        show(replay.survey(in_time(df, args), wanted, args.options), sent=False)
 
 
 def main() -> None:
     args = arguments()
-    spark = submit.session(f"replay {args.topics}")
-    run(spark, args)
-    spark.stop()
+    with submit.orderly(args.group):
+        spark = submit.session(f"replay {args.topics}")
+        run(spark, args)
+        spark.stop()
 
 
 if __name__ == "__main__":

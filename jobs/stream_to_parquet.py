@@ -23,13 +23,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
     parser.add_argument("--available-now", action="store_true", help="read all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
-    return parser.parse_args()
+    args = parser.parse_args()
+    args.options = submit.options(args, **{"kafka.auto.offset.reset": "earliest"})
+    return args
 
 
 def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     """The stream, with key and value as text."""
-    options = submit.options(args, **{"kafka.auto.offset.reset": "earliest"})
-    source = spark.readStream.format("groupkafka").options(**options).load()
+    source = spark.readStream.format("groupkafka").options(**args.options).load()
     return source.withColumns({"key": source.key.cast("string"), "value": source.value.cast("string")})
 
 
@@ -69,9 +70,10 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def main() -> None:
     args = arguments()
-    spark = submit.session(f"stream {args.topics} to parquet")
-    run(spark, args)
-    spark.stop()
+    with submit.orderly(args.group):
+        spark = submit.session(f"stream {args.topics} to parquet")
+        run(spark, args)
+        spark.stop()
 
 
 if __name__ == "__main__":

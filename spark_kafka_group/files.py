@@ -9,6 +9,8 @@ import stat
 import time
 from pathlib import Path
 
+READERS_FOLDER = ".groupkafka"
+"""In Spark's temporary directory for an application: a file for each of its stream readers that is in a group."""
 MOST_BYTES = 4 * 1024 * 1024
 PIPE_S = 10.0
 """How long a pipe may take, such as that of ``<(command)`` in a shell."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkFiles
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -18,6 +21,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from spark_kafka_group.errors import GroupKafkaError, InterceptorError
+from spark_kafka_group.executor.hung_up import end_quietly
 from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.options import Options
 from spark_kafka_group.schema import spark_schema
@@ -28,6 +33,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_kafka_group.driver.stream import StreamDriver
+
+log = logging.getLogger(__name__)
+
+NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""Environment variable by which Spark's Python processes send an error's text alone."""
 
 
 class GroupKafkaDataSource(DataSource):
@@ -41,10 +51,13 @@ class GroupKafkaDataSource(DataSource):
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
-        self._parsed = Options.parse(options)
+        end_quietly()
+        with _in_one_sentence():
+            self._parsed = Options.parse(options)
 
     @classmethod
     def name(cls) -> str:
+        end_quietly()  # Spark asks for names in a worker of its own
         # `spark.dataSource.register` asks for it first. Workers, and clients of Spark Connect, have no context.
         core = sys.modules.get("pyspark.core.context")
         if core is not None and core.SparkContext._active_spark_context is not None:
@@ -59,7 +72,8 @@ class GroupKafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_kafka_group.options.checks import check_for_batch
 
-        check_for_batch(self._parsed)
+        with _in_one_sentence():
+            check_for_batch(self._parsed)
         return (PushDownReader if self._parsed.reading.push_down_predicate else GroupKafkaReader)(self._parsed)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -72,6 +86,7 @@ class _SentToTasks:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         acknowledge_at_once()
+        end_quietly()
 
 
 class GroupKafkaReader(_SentToTasks, DataSourceReader):
@@ -89,7 +104,8 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
             from spark_kafka_group.driver import batch_read, filters, process
 
         process.configure_logging()
-        tasks = batch_read.read_tasks(self._options, filters.understood(self._filters)[0])
+        with _in_one_sentence():
+            tasks = batch_read.read_tasks(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
         return tasks or [ReadTask(())]
 
@@ -150,16 +166,19 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         return self._started().report_latest_offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._started().prepare_available_now()
+        with _in_one_sentence():
+            self._started().prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ReadTask]:
-        return self._started().read_tasks(start, end)
+        with _in_one_sentence():
+            return self._started().read_tasks(start, end)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return _read(partition, self._options, outlives=True)
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._started().commit(end)
+        with _in_one_sentence():
+            self._started().commit(end)
 
     def stop(self) -> None:
         if self._driver is not None:
@@ -170,8 +189,25 @@ def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[
     with _no_collection():
         from spark_kafka_group.executor.read import read
 
-    yield from read(task, options, outlives)
+    with _in_one_sentence():
+        yield from read(task, options, outlives)
     _keep_imports()
+
+
+@contextlib.contextmanager
+def _in_one_sentence() -> Iterator[None]:
+    """Have Spark repeat this package's errors as one sentence, which is all that its users need.
+
+    With the tracebacks of the error and its causes the sentence would be in the middle of a hundred lines. An
+    interceptor is the user's code, so its error keeps them. A Spark process ends after an error.
+    """
+    try:
+        yield
+    except GroupKafkaError as error:
+        if SparkFiles._is_running_on_worker and not isinstance(error, InterceptorError):
+            log.debug("%s", error, exc_info=True)
+            os.environ[NO_TRACEBACK] = "1"
+        raise
 
 
 @cache

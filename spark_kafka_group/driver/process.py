@@ -22,7 +22,7 @@ from types import FrameType
 
 from pyspark import SparkFiles
 
-from spark_kafka_group.driver.membership.siblings import FOLDER
+from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.user_classes import Terminated
 
 log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def _end_without(directory: str) -> None:
 
 
 def _touch(directory: Path) -> None:
-    for path in (directory, directory / FOLDER, *directory.glob(f"{FOLDER}/**/*")):
+    for path in (directory, directory / READERS_FOLDER, *directory.glob(f"{READERS_FOLDER}/**/*")):
         with contextlib.suppress(OSError):  # Spark removes the directory, and sources their files, at any time
             os.utime(path)
 

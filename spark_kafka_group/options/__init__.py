@@ -46,12 +46,7 @@ class Options(Sections):
         """
         from spark_kafka_group.options import checks
 
-        given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
-        for name, value in raw.items():
-            if name.lower() not in DECLARED:
-                raise OptionError(_unknown(name))
-            section, field = DECLARED[name.lower()]
-            given[section][field.name] = _parsed(field, value)
+        given = parsed_each(raw)
         for section, field in DECLARED.values():
             if field.metadata["required"] and field.name not in given[section]:
                 raise OptionError(f"option {field.metadata['name']} is missing: {field.metadata['doc']}")
@@ -59,6 +54,23 @@ class Options(Sections):
         options = cls(**sections)
         checks.check(options)
         return options
+
+
+def parsed_each(raw: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The values of single options, by section and field: no check between options, no import of the user's classes.
+
+    Raises
+    ------
+    OptionError
+        On the first option that is unknown, refused or malformed.
+    """
+    given: dict[str, dict[str, Any]] = {section: {} for section in SECTIONS}
+    for name, value in raw.items():
+        if name.lower() not in DECLARED:
+            raise OptionError(_unknown(name))
+        section, field = DECLARED[name.lower()]
+        given[section][field.name] = _parsed(field, value)
+    return given
 
 
 def _parsed(field: dataclasses.Field[Any], value: object) -> Any:

@@ -15,7 +15,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import GROUP_KEY
-from spark_kafka_group.options import OPTION_NAMES
+from spark_kafka_group.options import OPTION_NAMES, parsed_each
+from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.properties import read_properties
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -29,7 +30,9 @@ def session(name: str) -> SparkSession:
         SparkContext._ensure_initialized()
         # From here on SparkConf has spark-submit's configuration.
         builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    ending.take_signals()
+    return made
 
 
 def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
@@ -71,7 +74,8 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     Raises
     ------
     SystemExit
-        When the file is not as it has to be, or an ``--option`` is not NAME=VALUE. Values are not shown.
+        When an option is unknown or malformed, the file is not as it has to be, or an ``--option`` is not NAME=VALUE.
+        Values that may be secret are not shown.
     """
     named = {
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
@@ -79,7 +83,12 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     by_name: dict[str, tuple[str, str]] = {}
     for name, value in (*named.items(), *more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)):
         by_name[name.lower()] = name, value  # names that differ in case are one option
-    return dict(by_name.values())
+    found = dict(by_name.values())
+    try:
+        parsed_each(found)
+    except OptionError as error:
+        raise SystemExit(str(error)) from None
+    return found
 
 
 def _of_file(path: Path | None) -> dict[str, str]:

@@ -73,7 +73,7 @@ class Producer:
         self._unsettled = 0
         self._settling = threading.Condition()
         self._producer = connected(
-            KafkaProducer, options, "producer", speaks=speaks,
+            KafkaProducer, options, "producer", speaks=speaks, reached_before=True,
             acks="all", enable_idempotence=True, delivery_timeout_ms=self._timeout_ms,
             max_block_ms=options.connection.request_timeout_ms, max_request_size=LARGEST_BATCH, linger_ms=5,
             # A record that its producer compressed may be over the topics' limit without.

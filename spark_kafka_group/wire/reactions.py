@@ -176,9 +176,13 @@ OPERATIONS = (
 )
 """The ACL operation that a request needs on the group, and on the topics it names."""
 
+FENCED = "FENCED_INSTANCE_ID"
+
 ADVICE: Mapping[str, str] = {
-    "FENCED_INSTANCE_ID": (
-        "another process has joined with this query's group.instance.id ({instance_id}), so this one must not go on"
+    FENCED: (
+        "another process has joined with this query's group.instance.id ({instance_id}): it was started from the same "
+        "checkpoint, or with the same kafka.group.instance.id. It goes on, and this query stops. Run one query for "
+        "each checkpoint"
     ),
     "NOT_COORDINATOR": "brokers do not agree on the group's coordinator: look at the leaders of __consumer_offsets",
     "COORDINATOR_LOAD_IN_PROGRESS": (

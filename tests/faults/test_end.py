@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
@@ -129,7 +130,14 @@ def test_ctrl_c_in_a_program_that_handles_it_leaves_the_query_alone_and_in_one_t
     assert "StreamingQueryException" not in program.log.read_text()
 
 
-def test_ctrl_c_in_spark_submit_leaves(kafka, group, tmp_path, start_program):
+@pytest.mark.parametrize(
+    ("number", "send"),
+    [
+        (signal.SIGINT, os.killpg),  # as a terminal does, to the whole foreground group
+        (signal.SIGTERM, os.kill),  # as kill does, to spark-submit's process, which is the JVM
+    ],
+)
+def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path, start_program, number, send):
     topic = topic_with(kafka, numbered(30, 3))
     program = start_program(
         [
@@ -140,10 +148,12 @@ def test_ctrl_c_in_spark_submit_leaves(kafka, group, tmp_path, start_program):
         ]
     )  # fmt: skip
     program.wait_for(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)})
-    # A terminal sends it to the whole foreground group.
-    os.killpg(program.process.pid, signal.SIGINT)
+    program.wait_for(lambda: "batch     0" in program.log.read_text())
+    before = program.log.read_text()
+    send(program.process.pid, number)
     wait_until(gone(kafka, group), within=SOON_S)
-    program.ends()
+    assert program.ends() == 128 + number
+    assert re.sub("^batch .*\n", "", program.log.read_text()[len(before) :]) == f"stopped; left group {group}\n"
 
 
 def test_the_jvm_killed_alone_leaves(kafka, group, running):

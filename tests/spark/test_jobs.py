@@ -34,13 +34,14 @@ def installed(job, *arguments, **environment):
     return ended([sys.executable, "-m", "spark_kafka_group", "jobs", job, *arguments], **environment)
 
 
-def ended(command, **environment):
+def ended(command, code=0, **environment):
     told = subprocess.run(
         [str(part) for part in command],
         cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False, timeout=240,
         env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
     )  # fmt: skip
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.returncode == code, told.stdout + told.stderr
+    assert "BrokenPipeError" not in told.stderr
     return told
 
 
@@ -127,12 +128,29 @@ def test_the_jobs_say_how_to_call_them():
         assert "--bootstrap-servers" in told.stdout
 
 
-def test_a_wrong_option_ends_a_job_with_its_message(kafka):
-    with pytest.raises(AssertionError, match="the nearest is maxOffsetsPerTrigger"):
-        submit(
-            "stream_to_parquet.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", name("g"),
+def test_an_error_of_a_query_is_the_job_s_last_line(tmp_path):
+    told = submit(
+        "stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", name("g"), "--topics", "t",
+        "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", code=1,
+        JAVA_TOOL_OPTIONS="",
+    )  # fmt: skip
+    sentence = "connecting to 127.0.0.1:1: 127.0.0.1:1: no broker listens there (ECONNREFUSED). Correct kafka.bootstrap"
+    *before, last = told.stderr.splitlines()
+    assert last.startswith(sentence)
+    assert not any(line.startswith(("Traceback", "\tat ")) for line in before)
+    assert len(before) < 20
+
+
+def test_a_wrong_option_ends_a_job_before_spark_starts(tmp_path):
+    told = subprocess.run(
+        [
+            sys.executable, ROOT / "jobs/stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", "g",
             "--topics", "t", "--output", "/nowhere", "--checkpoint", "/nowhere", "--option", "maxOffsetPerTrigger=1",
-        )  # fmt: skip
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (told.returncode, told.stdout) == (1, "")
+    assert told.stderr == "option maxOffsetPerTrigger is not known; the nearest is maxOffsetsPerTrigger\n"
 
 
 ASKS = f"""

@@ -13,9 +13,10 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.hooks import Hooks
-from spark_kafka_group.driver.membership.siblings import FOLDER, Siblings
+from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
+from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import DECLARED, LONGEST_TEXT, Options, parsing
@@ -263,7 +264,7 @@ def test_a_reader_id_that_is_a_path_names_no_file_elsewhere(tmp_path, caplog, re
         assert one.any()
         assert other.apart() == {reader}
         assert mine.read_text() == "mine"
-        (folder,) = (directory / FOLDER).iterdir()
+        (folder,) = (directory / READERS_FOLDER).iterdir()
         assert len(list(folder.iterdir())) == 2
     finally:
         one.close()

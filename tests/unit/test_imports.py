@@ -162,9 +162,9 @@ OF_A_WORKER = {
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.broker_versions", "client.connect", "client.connection_log", "client.event_loop",
-    "client.host_names", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
-    "client.redaction", "client.refusals", "client.request_timeouts", "client.scram", "client.security_configs",
-    "client.signals", "client.transports", "client.unreached", "coordinator_responses", "deadline", "fetch",
+    "client.keepalive", "client.leaderless", "client.manager", "client.reachability", "client.redaction",
+    "client.refusals", "client.request_timeouts", "client.scram", "client.security_configs", "client.signals",
+    "client.transports", "client.unreached", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch",
     "fetch.brokers", "fetch.fetch_connection", "fetch.request", "fetch.response", "reactions", "task_outage",
 }  # fmt: skip
 

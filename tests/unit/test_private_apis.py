@@ -53,9 +53,9 @@ INSIDE = {
     "kafka.producer.record_accumulator.RecordAccumulator": "_flushes_in_progress",
     "kafka.producer.sender.Sender": "_can_retry _client _dispatch_error _send_producer_data",
     "kafka.producer.transaction_manager.TransactionManager": "_current_state",
-    "pyspark.SparkContext": "_active_spark_context _ensure_initialized _jvm _python_includes",
+    "pyspark.SparkContext": "_active_spark_context _ensure_initialized _gateway _jvm _python_includes",
     "pyspark.SparkFiles": "_is_running_on_worker _root_directory",
-    "pyspark.sql.SparkSession": "_jsparkSession",
+    "pyspark.sql.SparkSession": "_instantiatedSession _jsparkSession",
     "pyspark.sql.classic.dataframe.DataFrame": "_jdf",
     "pyspark.sql.streaming.query.StreamingQuery": "_jsq",
 }

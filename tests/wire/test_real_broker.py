@@ -160,7 +160,7 @@ def test_a_static_member_that_is_replaced_is_fenced_whatever_it_asks(kafka, topi
     beating.join()
     committing.join()
     text = wait_until(lambda: told(beating.check_not_fenced, FencedError), within=10)
-    assert text.startswith(f"another process has joined group {group} as one")
+    assert text.startswith(f"heartbeats of group {group}: FENCED_INSTANCE_ID: another process has joined")
     owned = committing.current().assignment
     joining.join()
     with pytest.raises(FencedError, match=rf"committing .*{group}: FENCED_INSTANCE_ID for {topic}-0 .*\(one\)"):

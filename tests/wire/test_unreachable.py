@@ -1,6 +1,7 @@
 """Brokers that cannot be reached: said once, within seconds, by one line and not by one for every attempt."""
 
 import logging
+import threading
 import time
 
 import pytest
@@ -16,7 +17,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.client import host_names, manager
+from spark_kafka_group.wire.client import manager, wrong_addresses
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]
@@ -44,9 +45,10 @@ def attempts(caplog):
 
 @pytest.fixture
 def hasty(monkeypatch):
-    """Names are given up soon."""
-    monkeypatch.setattr(host_names, "NO_SUCH_NAME_S", 0.3)
-    monkeypatch.setattr(host_names, "NO_ANSWER_ABOUT_NAME_S", 0.3)
+    """Wrong addresses are given up soon."""
+    monkeypatch.setattr(wrong_addresses, "NO_LISTENER_S", 0.3)
+    monkeypatch.setattr(wrong_addresses, "NO_SUCH_NAME_S", 0.3)
+    monkeypatch.setattr(wrong_addresses, "NO_ANSWER_ABOUT_NAME_S", 0.3)
 
 
 @pytest.mark.parametrize("servers", [NO_NAME, f"{NO_NAME},kafka..invalid:9092"])
@@ -69,6 +71,31 @@ def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys)
     assert "Correct --bootstrap-server" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", [LogClient, GroupAdmin])
+def test_addresses_that_refuse_connections_are_an_error_soon(hasty, kind):
+    began = time.monotonic()
+    with pytest.raises(
+        BrokerError, match=rf"connecting to .*{NOWHERE}: no broker listens there .*Correct kafka.bootstrap.*start the"
+    ) as raised:
+        kind(parsed(f"{NOWHERE},{NO_NAME}", **{"kafka.request.timeout.ms": "30000"}))
+    assert time.monotonic() - began < 10
+    assert not isinstance(raised.value, BrokerTimeoutError)
+    assert "kafka.invalid: this name has no address" in str(raised.value)
+
+
+def test_a_broker_that_comes_while_its_address_is_tried_is_reached(hasty, broker, monkeypatch):
+    monkeypatch.setattr(wrong_addresses, "NO_LISTENER_S", 30)
+    broker.go_away()
+    began = threading.Timer(0.3, broker.come_back)
+    began.start()
+    client = LogClient(parsed(broker.bootstrap_servers, **{"kafka.request.timeout.ms": "30000"}))
+    try:
+        assert client.end_offsets(ORDERS) == {ORDERS[0]: 10}
+    finally:
+        client.close()
+        began.join()
+
+
 def test_a_name_that_the_driver_could_resolve_is_looked_up_as_long_as_brokers_are_tried(hasty):
     brokers = Brokers(parsed(NO_NAME), "executor")
     with pytest.raises(BrokerTimeoutError, match="this name has no address"):
@@ -86,13 +113,12 @@ def test_a_name_without_an_address_does_no_harm_beside_one_that_has_one(hasty, b
 
 def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
     with pytest.raises(
-        BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*ECONNREFUSED$"
+        BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*\(ECONNREFUSED\)$"
     ):
         LogClient(parsed(NOWHERE))
     (warning,) = lines(caplog, "spark_kafka_group")
-    assert (
-        f"no broker can be reached: {NOWHERE}: 111 ECONNREFUSED. Attempts go on for 1 s: are host and port" in warning
-    )
+    why = f"no broker can be reached: {NOWHERE}: no broker listens there (ECONNREFUSED)"
+    assert f"{why}. Attempts go on for 1 s: are host and port" in warning
     said = next(r.created for r in caplog.records if r.getMessage() == warning)
     assert time.time() - said > float(BRIEF["kafka.request.timeout.ms"]) / 2000
     assert lines(caplog, "kafka") == []

@@ -16,13 +16,12 @@ import os
 from pathlib import Path
 from typing import IO, Any
 
+from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
 
 log = logging.getLogger(__name__)
-
-FOLDER = ".groupkafka"
 
 
 class Siblings:
@@ -43,7 +42,7 @@ class Siblings:
         self._subscription = subscription
         if directory is None or subscription.manual:
             return
-        self._folder = directory / FOLDER / _file_name(group_id)
+        self._folder = directory / READERS_FOLDER / _file_name(group_id)
         self._path = self._folder / f"{_file_name(reader)}.json"
         try:
             self._enter(subscription)

@@ -25,7 +25,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.keepalive import noticing
 from spark_kafka_group.wire.client.leaderless import wait_for_leaders
 from spark_kafka_group.wire.client.manager import net_client
-from spark_kafka_group.wire.client.refusals import RefusedError, UnresolvedError, UnsupportedError
+from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, WrongAddressError
 from spark_kafka_group.wire.client.security_configs import security_configs
 from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to
@@ -41,7 +41,7 @@ NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgress
 """Errors that kafka-python raises before it sends a commit."""
 OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
     UnsupportedError: UnsupportedVersionError,
-    UnresolvedError: BrokerError,
+    WrongAddressError: BrokerError,
     RefusedError: AuthenticationError,
 }
 """The connection manager's errors, which have reasons of their own."""
@@ -163,13 +163,22 @@ def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> Kaf
     return consumer
 
 
-def connected(kind: type[T], options: ClientOptions, role: str, speaks: bool = True, **configs: Any) -> T:
+def connected(
+    kind: type[T],
+    options: ClientOptions,
+    role: str,
+    speaks: bool = True,
+    reached_before: bool = False,
+    **configs: Any,
+) -> T:
     """A client of kafka-python's that has reached a broker.
 
     Parameters
     ----------
     speaks
         Whether it says so itself when no broker can be reached.
+    reached_before
+        As of :class:`Manager`.
 
     Raises
     ------
@@ -180,7 +189,7 @@ def connected(kind: type[T], options: ClientOptions, role: str, speaks: bool = T
     unknown = {name: connection.pop(name) for name in set(connection) - set(kind.DEFAULT_CONFIG)}  # type: ignore[attr-defined]
 
     def make_client(**configs: Any) -> KafkaNetClient:
-        clients.append(net_client(speaks=speaks, **configs | unknown))
+        clients.append(net_client(reached_before, speaks, **configs | unknown))
         return clients[-1]
 
     always = connection | {

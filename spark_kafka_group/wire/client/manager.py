@@ -21,11 +21,11 @@ from kafka.net.manager import KafkaConnectionManager
 from spark_kafka_group.wire.client import connection_log, scram
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
-from spark_kafka_group.wire.client.host_names import HostNames
 from spark_kafka_group.wire.client.reachability import Reach
 from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, explained, mechanism_of, suspicion
 from spark_kafka_group.wire.client.request_timeouts import TCP_CONNECT_S, Patience, connecting_ms
 from spark_kafka_group.wire.client.transports import TcpTransport, TlsTransport
+from spark_kafka_group.wire.client.wrong_addresses import WrongAddresses
 
 connection_log.install()
 
@@ -40,13 +40,13 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     Parameters
     ----------
-    resolved_before
-        Another client of the same query has reached the cluster: a name without an address is an outage, not a typo.
+    reached_before
+        Another client of the same query has reached the cluster: a wrong address is an outage, not a typo.
     speaks
         As of :class:`Reach`.
     """
 
-    def __init__(self, net: Any, resolved_before: bool = False, speaks: bool = True, **configs: Any) -> None:
+    def __init__(self, net: Any, reached_before: bool = False, speaks: bool = True, **configs: Any) -> None:
         super().__init__(net, **configs)
         # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
         self.cluster.config["allow_auto_create_topics"] = False
@@ -58,7 +58,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         group_id = configs.get("group_id")
         self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
-        self._names = HostNames(resolved_before)
+        self._wrong = WrongAddresses(reached_before)
         self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
 
         everyone = self.cluster.bootstrap_brokers
@@ -168,7 +168,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if self._bootstrap is None:
             return "Attempts go on"
         began_s, ends_s = self._bootstrap
-        until = min(ends_s, self._names.until(began_s, self._bootstrap_hosts()))
+        until = min(ends_s, self._wrong.until(began_s, self._bootstrap_addresses()))
         left = "" if until == math.inf else f" for {max(0.0, until - time.monotonic()):.0f} s"
         return f"Attempts go on{left}: are host and port right in kafka.bootstrap.servers?"
 
@@ -188,14 +188,14 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         try:
             return await create_connection(self._net, node.host, node.port, options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
-            problem = None if proxy_url else self._names.problem(node.host, node.port)
+            problem = None if proxy_url else self._wrong.problem((node.host, node.port), error)
             if problem is None:
                 raise
-            self._names.check(self._bootstrap and self._bootstrap[0], self._bootstrap_hosts())
+            self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
             raise kafka_errors.KafkaConnectionError(problem) from error
 
-    def _bootstrap_hosts(self) -> set[str]:
-        return {node.host for node in self.cluster.bootstrap_brokers()}
+    def _bootstrap_addresses(self) -> set[tuple[str, int]]:
+        return {(node.host, node.port) for node in self.cluster.bootstrap_brokers()}
 
     async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
         await super()._connect(node, conn, **how)
@@ -262,7 +262,7 @@ def _check_version(conn: Any, where: str) -> None:
     conn._get_api_versions = checked
 
 
-def net_client(resolved_before: bool = False, speaks: bool = True, **configs: Any) -> KafkaNetClient:
+def net_client(reached_before: bool = False, speaks: bool = True, **configs: Any) -> KafkaNetClient:
     """kafka-python's client, over a :class:`Manager`, which has the parameters."""
     net = Selector(**configs)
-    return KafkaNetClient(net=net, manager=Manager(net, resolved_before, speaks, **configs))
+    return KafkaNetClient(net=net, manager=Manager(net, reached_before, speaks, **configs))

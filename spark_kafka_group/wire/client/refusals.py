@@ -17,6 +17,7 @@ HOSTNAME_MISMATCH, IP_ADDRESS_MISMATCH = 62, 64  # OpenSSL's X509_V_ERR_...
 PROTOCOL = "kafka.security.protocol"
 
 NO_ADDRESS = "this name has no address"
+NO_LISTENER = "no broker listens there (ECONNREFUSED)"
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
 """Errors without a listener, so that the listener's protocol is not in question."""
 
@@ -32,8 +33,8 @@ class UnsupportedError(RefusedError):
     """Raised for a broker whose version is not supported."""
 
 
-class UnresolvedError(RefusedError):
-    """Raised when no name in kafka.bootstrap.servers has an address."""
+class WrongAddressError(RefusedError):
+    """Raised when no address in kafka.bootstrap.servers is that of a broker."""
 
 
 def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import LASTING, BrokerError, BrokerTimeoutError
-from spark_kafka_group.wire.client.refusals import UnresolvedError
+from spark_kafka_group.wire.client.refusals import WrongAddressError
 
 
 class AnswerError(ConnectionError):
     """Raised when the bytes of a connection are no response to the request, so that a host is there."""
 
 
-NO_ANSWER = (kafka_errors.RetriableError, kafka_errors.UnknownBrokerIdError, UnresolvedError)
+NO_ANSWER = (kafka_errors.RetriableError, kafka_errors.UnknownBrokerIdError, WrongAddressError)
 """Causes. A name without an address had one when the driver planned the task."""
 
 

@@ -192,7 +192,7 @@ class Brokers:
         if self._client is None:
             # The driver has reached the cluster before, and says for itself when it cannot any more.
             client = net_client(
-                resolved_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
+                reached_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
             )
             try:
                 client._manager.bootstrap(self._options.connection.request_timeout_ms)

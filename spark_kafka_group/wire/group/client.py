@@ -40,7 +40,7 @@ from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.log_client import LogClient
-from spark_kafka_group.wire.reactions import Facts, Request
+from spark_kafka_group.wire.reactions import FENCED, Facts, Request, advice
 
 log = logging.getLogger(__name__)
 
@@ -313,10 +313,8 @@ class GroupClient(LogClient):
             raise MembershipError(f"heartbeats of group {self._group_id}: {refusal.describe(self._answers.facts)}")
         # While it rejoins, heartbeats rest; that a coordinator is gone ends a join before the state shows it.
         if coordinator.stable() and not coordinator._heartbeat_enabled and not coordinator.rejoining:
-            raise FencedError(
-                f"another process has joined group {self._group_id} as {coordinator.group_instance_id}: "
-                f"this query must not go on"
-            )
+            why = advice(FENCED, Request.HEARTBEAT, self._answers.facts)
+            raise FencedError(f"heartbeats of group {self._group_id}: {FENCED}: {why}")
 
     @property
     def timings(self) -> Mapping[Request, Timing]:

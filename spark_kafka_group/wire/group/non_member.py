@@ -57,7 +57,7 @@ class NonMemberCommitter:
         self._coordinator: int | None = None
         configs = connection_configs(options, "listener")
         configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
-        self._client = net_client(resolved_before=True, **configs)  # by the query
+        self._client = net_client(reached_before=True, **configs)  # by the query
         self._manager = self._client._manager
         try:
             with translated(f"connecting to {options.connection.bootstrap_servers}"):

@@ -1,0 +1,244 @@
+"""How a program with queries ends: with one line, and with the exit code that shells expect."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import threading
+import time
+import traceback
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from pyspark import SparkContext, SparkFiles
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+
+from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.files import READERS_FOLDER
+from spark_kafka_group.printable import printable
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+OF_A_JOB = "PYSPARK_GATEWAY_PORT"
+"""Environment variable of a program that a JVM has started: spark-submit's. Otherwise Python starts the JVM."""
+IN_A_HURRY_S = 1.0
+"""A second Ctrl-C that comes later than this ends the program at once. One Ctrl-C may arrive twice, see _Forwarding."""
+LEAVES_S = 10.0
+STOPS_S = 60.0
+OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
+
+
+class Stopped(SystemExit):
+    """Raised in the main thread by Ctrl-C or SIGTERM; its code is what shells expect."""
+
+
+def orderly(*groups: str) -> contextlib.AbstractContextManager[None]:
+    """A block that ends with one line on stderr if Ctrl-C, SIGTERM or an error ends it.
+
+    ::
+
+        with submit.orderly("billing"):
+            query = ....start()
+            query.awaitTermination()
+
+    - Ctrl-C or SIGTERM stops the queries, which leave their groups, and the session. The line is
+      ``stopped; left group billing``, the exit code 130 or 143. A second Ctrl-C ends the program at once.
+    - An error stops them as well. The last line is the error's sentence, and the exit code is 1. An error that is
+      neither this package's nor about a query's text has its traceback first.
+
+    Make the session before the block, or with :func:`spark_kafka_group.submit.session` inside it: pyspark takes Ctrl-C
+    for itself whenever it makes one.
+
+    Parameters
+    ----------
+    groups
+        Consumer groups of the program, for the line.
+
+    Raises
+    ------
+    SystemExit
+        In place of all other errors.
+    """
+    return _Block(groups)
+
+
+def take_signals() -> None:
+    """Have an :func:`orderly` block, if there is one, get the signals that Spark has taken for itself."""
+    if _Block.current is not None:
+        _Block.current.take_signals()
+
+
+class _Block(contextlib.AbstractContextManager[None]):
+    current: _Block | None = None
+
+    def __init__(self, groups: tuple[str, ...]) -> None:
+        self._groups = groups
+        self._before: dict[int, Any] = {}
+        self._came_s: float | None = None
+
+    def __enter__(self) -> None:
+        self._before = {number: signal.getsignal(number) for number in ENDING}
+        _Block.current = self
+        self.take_signals()
+
+    def take_signals(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return  # as in a notebook's thread: Python lets no other one have them
+        for number in ENDING:
+            signal.signal(number, self._came)
+        if OF_A_JOB in os.environ:
+            SparkContext._ensure_initialized()
+        if SparkContext._gateway is not None:
+            _forward(SparkContext._gateway)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether its end has begun."""
+        return self._came_s is not None
+
+    def _came(self, number: int, frame: FrameType | None) -> None:
+        if self._came_s is None:
+            self._came_s = time.monotonic()
+            raise Stopped(128 + number)
+        if number == signal.SIGINT and time.monotonic() - self._came_s > IN_A_HURRY_S:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        code = self._code(error)
+        try:
+            if code is not None:
+                if self._came_s is None:
+                    self._came_s = time.monotonic()
+                left = _stopped_within(STOPS_S)
+                self._say(error, code, left)
+        finally:
+            _Block.current = None
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in self._before.items():
+                    signal.signal(number, handler)
+        if code is not None:
+            raise SystemExit(code) from None
+
+    def _code(self, error: BaseException | None) -> int | None:
+        """The exit code of an end that is told in one line; None for an end that is the program's own."""
+        match error:
+            case Stopped(code=int(code)):
+                return code
+            case KeyboardInterrupt():
+                return 128 + signal.SIGINT
+            case Exception():
+                # What Spark raises where a signal has stopped a query is no error.
+                return 1
+        return None
+
+    def _say(self, error: BaseException | None, code: int, left: bool) -> None:
+        if code == 1 and error is not None:
+            line = sentence(error)
+            if line is None:
+                traceback.print_exception(error)
+                line = f"{type(error).__name__}: {_first_line(error)}"
+        else:
+            line = _stopped(self._groups, left)
+        over_ctrl_c = "\r" if code != 1 and sys.stderr.isatty() else ""
+        sys.stdout.flush()
+        print(f"{over_ctrl_c}{printable(line)}", file=sys.stderr, flush=True)
+
+
+def sentence(error: BaseException) -> str | None:
+    """What an error says in one sentence: this package's own, also where Spark repeats it, or that of Spark's analysis.
+
+    None for all others.
+    """
+    if isinstance(error, GroupKafkaError):
+        return str(error)
+    found = OURS.findall(str(error))
+    if found:
+        return str(found[-1])
+    return _first_line(error) if isinstance(error, AnalysisException) else None
+
+
+def _first_line(error: BaseException) -> str:
+    text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
+    return text.strip().split("\n")[0]
+
+
+def _stopped(groups: tuple[str, ...], left: bool) -> str:
+    if not groups:
+        return "stopped"
+    named = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
+    if left:
+        return f"stopped; left {named}"
+    return f"stopped; {named}: a member may stay until kafka.session.timeout.ms is over"
+
+
+def _stopped_within(seconds: float) -> bool:
+    """Stop queries and session; whether the queries' members have left their groups.
+
+    In a thread of its own, which has its own connection to the JVM: on the main thread's the answer to the call that a
+    signal has interrupted may still come.
+    """
+    left: list[bool] = []
+    thread = threading.Thread(target=lambda: left.append(_stop()), name="groupkafka-ending", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return left == [True]
+
+
+def _stop() -> bool:
+    session = SparkSession._instantiatedSession
+    if session is None or SparkContext._active_spark_context is None:
+        return True
+    left = True
+    with contextlib.suppress(Exception):  # the JVM may be ending, too
+        context = session.sparkContext
+        context.setLogLevel("OFF")  # it would tell at length what a stopped query was doing
+        for query in session.streams.active:
+            with contextlib.suppress(Exception):  # that of a query that has just failed
+                query.stop()
+        context.cancelAllJobs()
+        left = _readers_ended(Path(SparkFiles.getRootDirectory()) / READERS_FOLDER)
+        session.stop()
+    return left
+
+
+def _readers_ended(folder: Path) -> bool:
+    """Wait for Spark's reader processes, which leave their groups when Spark has stopped their queries."""
+    until = time.monotonic() + LEAVES_S
+    while any(folder.glob("*/*.json")):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+class _Forwarding:
+    """Hands a signal of the JVM's process on to this one, in place of the JVM's own end.
+
+    SIGTERM reaches spark-submit's process alone, which is the JVM's. Ctrl-C reaches both processes: this one gets it
+    twice.
+    """
+
+    def handle(self, received: Any) -> None:
+        block = _Block.current
+        if block is None or not block.stopping:
+            os.kill(os.getpid(), received.getNumber())
+
+    class Java:
+        implements = ("sun.misc.SignalHandler",)
+
+
+def _forward(gateway: Any) -> None:
+    with contextlib.suppress(Exception):  # a JVM with -Xrs leaves signals to the system
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        jdk, forwarding = gateway.jvm.sun.misc, _Forwarding()
+        # A JVM that Python has started ignores Ctrl-C anyway.
+        for name in ("INT", "TERM") if OF_A_JOB in os.environ else ("TERM",):
+            jdk.Signal.handle(jdk.Signal(name), forwarding)

@@ -1,0 +1,93 @@
+"""Addresses in kafka.bootstrap.servers that are no broker's: for how long a client tries them."""
+
+from __future__ import annotations
+
+import math
+import socket
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, WrongAddressError
+
+NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
+"""How long a client looks up names that all lack an address: wrong names, and names without an answer of a server."""
+NO_LISTENER_S = 5.0
+"""How long a client tries addresses that all refuse connections. A broker that is away for good does, too."""
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    shown: str
+    patience_s: float
+    remedy: str
+
+
+class WrongAddresses:
+    """Addresses that have no IP address, or at which no broker listens.
+
+    Parameters
+    ----------
+    reached_before
+        Another client of the same query has reached the cluster, so that this is an outage and not a typo.
+    """
+
+    def __init__(self, reached_before: bool) -> None:
+        self._reached_before = reached_before
+        self._wrong: dict[Address, _Wrong] = {}
+
+    def problem(self, address: Address, error: Exception) -> str | None:
+        """Why no connection was made, if the address is to blame: `error` is the result of the attempt."""
+        wrong = _unresolved(address) or _refusing(address, error)
+        if wrong is None:
+            self._wrong.pop(address, None)
+            return None
+        self._wrong[address] = wrong
+        return wrong.shown
+
+    def check(self, began_s: float | None, addresses: Collection[Address]) -> None:
+        """Give up while bootstrapping, when all of `addresses` have been wrong for a while.
+
+        Raises
+        ------
+        WrongAddressError
+        """
+        if time.monotonic() >= self.until(began_s, addresses):
+            found = [self._wrong[address] for address in sorted(set(addresses))]
+            whys = "; ".join(
+                f"{host}{f':{port}' if wrong.shown == NO_LISTENER else ''}: {wrong.shown}"
+                for (host, port), wrong in zip(sorted(set(addresses)), found, strict=True)
+            )
+            remedies = ", or ".join(sorted({wrong.remedy for wrong in found}))
+            raise WrongAddressError(f"{whys}. Correct kafka.bootstrap.servers, or {remedies}")
+
+    def until(self, began_s: float | None, addresses: Collection[Address]) -> float:
+        """When addresses that are all wrong are given up, by time.monotonic().
+
+        Parameters
+        ----------
+        began_s
+            When the bootstrap began; None if none is under way.
+        """
+        if began_s is None or self._reached_before or not set(addresses) <= self._wrong.keys():
+            return math.inf
+        return began_s + max(self._wrong[address].patience_s for address in addresses)
+
+
+def _unresolved(address: Address) -> _Wrong | None:
+    try:
+        socket.getaddrinfo(*address, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        silent = getattr(error, "errno", None) == socket.EAI_AGAIN
+        why = error.args[-1] if error.args else error
+        patience_s = NO_ANSWER_ABOUT_NAME_S if silent else NO_SUCH_NAME_S
+        return _Wrong(f"{NO_ADDRESS} ({why})", patience_s, "the name service of this machine")
+    return None
+
+
+def _refusing(address: Address, error: Exception) -> _Wrong | None:
+    if "ECONNREFUSED" not in str(error):
+        return None
+    return _Wrong(NO_LISTENER, NO_LISTENER_S, "start the broker")

@@ -1,0 +1,92 @@
+"""Programs in a `submit.orderly` block end with one line and the exit code of shells. Without Spark: quick."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from spark_kafka_group.errors import BrokerError, FencedError
+from spark_kafka_group.tools.ending import sentence
+
+PROGRAM = """
+import json, os, signal, sys
+from spark_kafka_group import BrokerError, submit
+
+def end(how):
+    if how == "well":
+        print("done")
+    elif how == "error":
+        raise BrokerError("connecting to nowhere: no answer")
+    elif how == "bug":
+        raise KeyError("customer")
+    elif how == "exit":
+        sys.exit(7)
+    else:
+        os.kill(os.getpid(), getattr(signal, how))
+        signal.pause()
+
+def program(how, *groups):
+    with submit.orderly(*groups):
+        end(how)
+    print("went on")
+
+# Each in a process of its own, and what they import is imported once.
+ends = {}
+for arguments in json.loads(sys.argv[1]):
+    out, err = os.memfd_create("out"), os.memfd_create("err")
+    child = os.fork()
+    if child == 0:
+        os.dup2(out, 1), os.dup2(err, 2)
+        program(*arguments)
+        sys.exit()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    told = [os.pread(file, 10_000, 0).decode().splitlines() for file in (out, err)]
+    ends[" ".join(arguments)] = [code, *told]
+print(json.dumps(ends))
+"""
+ENDS = {
+    "well billing": [0, ["done", "went on"], []],
+    "SIGINT billing": [130, [], ["stopped; left group billing"]],
+    "SIGTERM billing tax": [143, [], ["stopped; left groups billing, tax"]],
+    "SIGTERM": [143, [], ["stopped"]],
+    "error billing": [1, [], ["connecting to nowhere: no answer"]],
+    "exit billing": [7, [], []],
+}
+BUG = "bug billing"
+
+
+@pytest.fixture(scope="module")
+def ended():
+    """Exit code and lines of each program."""
+    programs = json.dumps([how.split() for how in (*ENDS, BUG)])
+    told = subprocess.run([sys.executable, "-c", PROGRAM, programs], capture_output=True, text=True, check=True)
+    return json.loads(told.stdout)
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_a_program_ends_with_one_line_and_the_exit_code_of_shells(ended, how):
+    assert ended[how] == ENDS[how]
+
+
+def test_an_error_that_is_not_known_has_its_traceback_and_its_sentence_last(ended):
+    code, _, (first, *_, last) = ended[BUG]
+    assert (code, first, last) == (1, "Traceback (most recent call last):", "KeyError: 'customer'")
+
+
+REPEATED = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
+[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python streaming data source perform latestOffset: \
+Traceback (most recent call last):
+  File "outage.py", line 1, in attempt
+spark_kafka_group.errors.BrokerError: connecting to a:1: no answer
+
+The above exception was the direct cause of the following exception:
+
+spark_kafka_group.errors.FencedError: group billing: another process has joined
+ SQLSTATE: 38000"""
+
+
+def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it():
+    assert sentence(FencedError("replaced")) == "replaced"
+    assert sentence(RuntimeError(REPEATED)) == "group billing: another process has joined"
+    assert sentence(RuntimeError(str(BrokerError("no")))) is None

@@ -1,0 +1,25 @@
+"""A worker whose connection Spark has closed ends without a traceback; other errors keep theirs."""
+
+import subprocess
+import sys
+
+DAEMON = """
+import importlib.util, sys, traceback
+from spark_kafka_group.executor.hung_up import end_quietly
+
+end_quietly()
+assert traceback is sys.modules["traceback"]  # in a program of the user's
+__spec__ = importlib.util.find_spec("pyspark.daemon")
+end_quietly()
+for error in (BrokenPipeError(), ValueError("else")):
+    try:
+        raise error
+    except BaseException:
+        traceback.print_exc()
+"""
+
+
+def test_a_daemon_s_worker_prints_no_broken_pipe_and_every_other_error():
+    printed = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True).stderr
+    assert printed.count("Traceback") == 1
+    assert printed.endswith("ValueError: else\n")
