@@ -18,6 +18,7 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.files import READERS_FOLDER
@@ -185,26 +186,29 @@ def _stopped_within(seconds: float) -> bool:
     In a thread of its own, which has its own connection to the JVM: on the main thread's the answer to the call that a
     signal has interrupted may still come.
     """
+    # That of a thread: with Spark Connect there is none in others.
+    session = SparkSession.getActiveSession() if is_remote() else SparkSession._instantiatedSession
+    if session is None:
+        return True
     left: list[bool] = []
-    thread = threading.Thread(target=lambda: left.append(_stop()), name="groupkafka-ending", daemon=True)
+    thread = threading.Thread(target=lambda: left.append(_stop(session)), name="groupkafka-ending", daemon=True)
     thread.start()
     thread.join(seconds)
     return left == [True]
 
 
-def _stop() -> bool:
-    session = SparkSession._instantiatedSession
-    if session is None or SparkContext._active_spark_context is None:
-        return True
+def _stop(session: SparkSession) -> bool:
     left = True
+    context = session.sparkContext if hasattr(session, "_jsparkSession") else None
     with contextlib.suppress(Exception):  # the JVM may be ending, too
-        context = session.sparkContext
-        context.setLogLevel("OFF")  # it would tell at length what a stopped query was doing
+        if context is not None:
+            context.setLogLevel("OFF")  # Spark would tell at length what a stopped query was doing
         for query in session.streams.active:
             with contextlib.suppress(Exception):  # that of a query that has just failed
                 query.stop()
-        context.cancelAllJobs()
-        left = _readers_ended(Path(SparkFiles.getRootDirectory()) / READERS_FOLDER)
+        if context is not None:
+            context.cancelAllJobs()
+            left = _readers_ended(Path(SparkFiles.getRootDirectory()) / READERS_FOLDER)
         session.stop()
     return left
 
