@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
@@ -17,9 +18,11 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.tools import ending
+from spark_kafka_group.tools.jobs import settings
 from spark_kafka_group.tools.properties import read_properties
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
+LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
 def session(name: str) -> SparkSession:
@@ -32,7 +35,17 @@ def session(name: str) -> SparkSession:
         builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
     made = builder.getOrCreate()
     ending.take_signals()
+    if hasattr(made, "_jsparkSession"):
+        _log_in_lines(made.sparkContext._jvm)
     return made
+
+
+def _log_in_lines(jvm: Any) -> None:
+    """Have Spark log as conf/log4j2.properties says, if it logs as it does by default."""
+    log4j = jvm.org.apache.logging.log4j
+    source = log4j.LogManager.getContext(False).getConfiguration().getConfigurationSource()
+    if SPARKS_LOG in str(source.getLocation()):
+        log4j.core.config.Configurator.reconfigure(jvm.java.io.File(str(settings()[LOG])).toURI())
 
 
 def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
