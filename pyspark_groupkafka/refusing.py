@@ -21,9 +21,11 @@ def source_that_raises(error: ImportError) -> type[DataSource]:
     except ImportError:
         raise error from None
 
+    text = str(error)  # Spark pickles what the class needs, and the error's own class could not be imported again
+
     class Refusing(DataSource):
         def __init__(self, options: dict[str, str]) -> None:
-            raise ImportError(str(error))
+            raise ImportError(text)
 
         @classmethod
         def name(cls) -> str:

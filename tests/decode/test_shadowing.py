@@ -67,17 +67,20 @@ def test_it_takes_none_of_another_version_and_says_so_on_the_console(tree, site_
     (_, decoder, _), console = worker(tree, site_packages, nothing_else)
     assert decoder == str(tree / "spark_kafka_group/executor/decode/_decode_py.py")
     assert "decoded slowly in Python" in console
-    assert f"the source tree in {tree} before the package installed in {site_packages}" in console
+    assert (
+        f"you are in a source tree, {tree}, which Python takes before the package installed in {site_packages}"
+        in console
+    )
     assert "start the job in another directory" in console
 
 
 def test_a_tree_alone_says_on_the_console_how_the_decoder_is_built(tree, nothing_else):
     (_, decoder, _), console = worker(tree, nothing_else)
     assert decoder == str(tree / "spark_kafka_group/executor/decode/_decode_py.py")
-    assert f"run `python setup.py build_ext --inplace` in {tree}" in console
+    assert f"you are in a source tree, {tree}: run `python setup.py build_ext --inplace` there" in console
 
 
 def test_the_compiled_decoder_by_name_is_an_error_that_says_so(tree, nothing_else):
     _, console = worker(tree, nothing_else, program="from spark_kafka_group.executor import decode; decode.load('c')")
     assert "OptionError: decoder=c: the compiled decoder was not built" in console
-    assert f"build_ext --inplace` in {tree}, or set decoder=auto" in console
+    assert f"a source tree, {tree}: run `python setup.py build_ext --inplace` there, or set decoder=auto" in console

@@ -36,7 +36,8 @@ def test_the_source_that_spark_finds_by_itself_says_the_same_when_it_is_used():
         "import pyspark; pyspark.__version__ = '4.1.1'\n"
         "from pyspark_groupkafka import DefaultSource\n"
         "assert DefaultSource.name() == 'groupkafka'\n"
-        "DefaultSource({})"
+        "from pyspark.serializers import CloudPickleSerializer as Sent\n"
+        "Sent().loads(Sent().dumps(DefaultSource))({})"
     )
     assert line.startswith("ImportError: spark-kafka-group needs pyspark 4.2 or newer, ")
 

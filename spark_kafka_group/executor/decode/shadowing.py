@@ -36,10 +36,11 @@ def why_not_built() -> str:
     tree, elsewhere = HERE.parents[2], built_elsewhere()
     if not (tree / "setup.py").is_file():
         return "install spark-kafka-group where there is a C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION"
-    build = f"run `python setup.py build_ext --inplace` in {tree}"
+    here = f"you are in a source tree, {tree}"
+    build = "run `python setup.py build_ext --inplace` there"
     if elsewhere is None:
-        return f"this is the source tree in {tree}: {build}"
+        return f"{here}: {build}"
     return (
-        f"Python takes the source tree in {tree} before the package installed in {elsewhere.parents[2]}, which is of "
-        f"another version: start the job in another directory, or {build}"
+        f"{here}, which Python takes before the package installed in {elsewhere.parents[2]}, of another version: start "
+        f"the job in another directory, or {build}"
     )
