@@ -72,6 +72,7 @@ class GroupKafkaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_kafka_group.options.checks import check_for_batch
 
+        end_quietly()  # Spark plans a batch read in a worker, where the source arrives pickled
         with _in_one_sentence():
             check_for_batch(self._parsed)
         return (PushDownReader if self._parsed.reading.push_down_predicate else GroupKafkaReader)(self._parsed)
@@ -156,11 +157,12 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        if isinstance(limit, ReadAllAvailable):  # trigger(once=True) passes it too
-            return self._started().latest_offset(start)
-        # Spark's Python API has no limit of both kinds, so the options are asked.
-        most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
-        return self._started().latest_offset(start, most, least)
+        most, least = None, None  # for ReadAllAvailable; trigger(once=True) passes it too
+        if not isinstance(limit, ReadAllAvailable):
+            # Spark's Python API has no limit of both kinds, so the options are asked.
+            most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
+        with _in_one_sentence():
+            return self._started().latest_offset(start, most, least)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._started().report_latest_offset()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.commit_metadata import commit_note
-from spark_kafka_group.errors import CommitError, MembershipLostError, OptionError
+from spark_kafka_group.errors import CommitError, GroupKafkaError, MembershipLostError, OptionError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.checks import check_for_batch
@@ -80,6 +80,15 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     CommitError
         On leaving it: the work is done, and its records will be read again.
     """
+    try:
+        with _batch_of_group(spark, options) as batch:
+            yield batch
+    except GroupKafkaError as error:
+        raise error from None  # its text has what its causes say
+
+
+@contextlib.contextmanager
+def _batch_of_group(spark: SparkSession, options: Mapping[str, str]) -> Iterator[GroupBatch]:
     # Importing kafka-python takes a while, and every Python worker imports this package.
     from spark_kafka_group.assignors import resolve
     from spark_kafka_group.driver.batch_read import batch_ranges, check_named, starting

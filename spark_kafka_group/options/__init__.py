@@ -25,6 +25,8 @@ from spark_kafka_group.security.option_values import is_key
 
 LONGEST_NAME = 200
 """Of what may be an option, misspelt."""
+ALIKE = 0.8
+"""How like a known name, of 1, a name is that is it, misspelt."""
 LONGEST_TEXT = 4 * 1024 * 1024
 """Of an option, in characters."""
 
@@ -112,4 +114,18 @@ def _unknown(name: str) -> str:
         import difflib
 
         nearest = difflib.get_close_matches(lowered, DECLARED, n=1, cutoff=0.0)
-    return f"option {name} is not known; the nearest is {DECLARED[nearest[0]][1].metadata['name']}"
+    known = DECLARED[nearest[0]][1].metadata["name"]
+    return f"option {_as_written(name, known)} is not known; the nearest is {known}"
+
+
+def _as_written(name: str, known: str) -> str:
+    """A name with the capitals of a known one that is like it: Spark hands names over in lower case."""
+    import difflib
+
+    alike = difflib.SequenceMatcher(None, name, known.lower(), autojunk=False)
+    if name != name.lower() or alike.ratio() < ALIKE:
+        return name
+    letters = list(name)
+    for same in alike.get_matching_blocks():
+        letters[same.a : same.a + same.size] = known[same.b : same.b + same.size]
+    return "".join(letters)

@@ -127,6 +127,7 @@ def _seconds(text: str) -> float:
 
 def run(args: argparse.Namespace) -> int:
     """Print a group, or all groups; again and again with --watch."""
+    checkpoint.positions(args.checkpoint)  # a checkpoint that cannot be read is an error without any connection
     with connect(args) as admin:
         _print_reports(args, admin)
         while args.watch is not None:

@@ -112,6 +112,15 @@ def test_an_unknown_option_is_refused_and_the_nearest_known_one_named(unknown, n
         parse(**{unknown: "1"})
 
 
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [("startingoffset", "startingOffset"), ("faildataloss", "failDataLoss"), ("whatever", "whatever")],
+)
+def test_an_unknown_option_that_spark_hands_over_in_lower_case_has_the_capitals_of_the_nearest(given, shown):
+    with pytest.raises(OptionError, match=f"^option {shown} is not known"):
+        parse(**{given: "1"})
+
+
 @pytest.mark.parametrize("name", [*UNSUPPORTED, "key.deserializer", "enable.auto.commit"])
 def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
     with pytest.raises(OptionError, match=f"option {re.escape(name)} is not supported: .{{20,}}"):
