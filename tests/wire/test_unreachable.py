@@ -10,6 +10,7 @@ from kafka.errors import KafkaError
 from test_driver_reactions import LIMIT
 from test_outages import BRIEF
 
+from spark_kafka_group import group_batch
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
@@ -81,6 +82,14 @@ def test_addresses_that_refuse_connections_are_an_error_soon(hasty, kind):
     assert time.monotonic() - began < 10
     assert not isinstance(raised.value, BrokerTimeoutError)
     assert "kafka.invalid: this name has no address" in str(raised.value)
+
+
+def test_group_batch_says_it_without_the_tracebacks_of_its_causes(hasty):
+    settings = {"kafka.bootstrap.servers": NOWHERE, "subscribe": "orders", "kafka.group.id": "billing"}
+    with pytest.raises(BrokerError, match="no broker listens there") as raised, group_batch(None, settings):
+        pass
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__
 
 
 def test_a_broker_that_comes_while_its_address_is_tried_is_reached(hasty, broker, monkeypatch):
