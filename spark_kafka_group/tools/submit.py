@@ -20,6 +20,7 @@ from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.jobs import settings
 from spark_kafka_group.tools.properties import read_properties
+from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
@@ -27,13 +28,20 @@ LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 def session(name: str) -> SparkSession:
     """Spark, with Unix domain sockets to its Python workers unless its configuration says otherwise: small tasks are
-    quicker."""
+    quicker.
+
+    Raises
+    ------
+    WorkersPythonError
+        When Spark's workers cannot import this package.
+    """
     builder = SparkSession.builder.appName(name)
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         SparkContext._ensure_initialized()
         # From here on SparkConf has spark-submit's configuration.
         builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
     made = builder.getOrCreate()
+    require_found(made)
     ending.take_signals()
     if hasattr(made, "_jsparkSession"):
         _log_in_lines(made.sparkContext._jvm)

@@ -23,27 +23,33 @@ def build(tmp_path, **environment):
     return told, zipfile.ZipFile(wheels[0]).namelist() if wheels else []
 
 
-def test_without_the_extension_the_wheel_is_pure_python(tmp_path):
-    told, names = build(tmp_path, SPARK_KAFKA_GROUP_NO_EXTENSION="1", CC="false")
+@pytest.fixture(scope="module")
+def pure_python(tmp_path_factory):
+    """A wheel without the extension: the archive and its names."""
+    directory = tmp_path_factory.mktemp("pure")
+    told, names = build(directory, SPARK_KAFKA_GROUP_NO_EXTENSION="1", CC="false")
     assert told.returncode == 0, told.stderr
+    with zipfile.ZipFile(*directory.glob("*.whl")) as archive:
+        yield archive, names
+
+
+def test_without_the_extension_the_wheel_is_pure_python(pure_python):
+    _, names = pure_python
     assert "spark_kafka_group/executor/decode/_decode_py.py" in names
     assert "pyspark_groupkafka/__init__.py" in names
     assert "spark_kafka_group/wire/ConsumerGroupDescribeResponse.json" in names
     assert not [name for name in names if name.endswith(".so")]
 
 
-def test_the_wheel_has_the_programs_the_settings_and_the_console_command(tmp_path):
-    told, names = build(tmp_path, SPARK_KAFKA_GROUP_NO_EXTENSION="1")
-    assert told.returncode == 0, told.stderr
+def test_the_wheel_has_the_programs_the_settings_and_the_console_command(pure_python):
+    archive, names = pure_python
     for folder in ("jobs", "conf"):
         inside = {f"spark_kafka_group/{folder}/{file.name}" for file in (ROOT / folder).iterdir() if file.is_file()}
         assert inside
         assert inside <= set(names)
-    (wheel,) = tmp_path.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        assert archive.getinfo("spark_kafka_group/conf/python-unzipped").external_attr >> 16 & 0o111
-        (scripts,) = [name for name in names if name.endswith("entry_points.txt")]
-        assert "groupkafka = spark_kafka_group.__main__:main" in archive.read(scripts).decode()
+    assert archive.getinfo("spark_kafka_group/conf/python-unzipped").external_attr >> 16 & 0o111
+    (scripts,) = [name for name in names if name.endswith("entry_points.txt")]
+    assert "groupkafka = spark_kafka_group.__main__:main" in archive.read(scripts).decode()
 
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])

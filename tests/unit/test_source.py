@@ -33,6 +33,23 @@ def test_nothing_of_the_options_values_is_in_a_repr():
     assert "s3cret" not in "".join(shown)
 
 
+IMPORTING = """
+import os, sys
+before = dict(os.environ)
+STARTS = ("subprocess.Popen", "socket.connect", "os.fork", "os.exec")
+sys.addaudithook(lambda event, _: event in STARTS and print(event))
+import spark_kafka_group
+from spark_kafka_group import *
+import pyspark_groupkafka, spark_kafka_group.submit
+print(os.environ == before)
+"""
+
+
+def test_an_import_starts_nothing_and_changes_no_variable():
+    told = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
+    assert told.stdout == "True\n"
+
+
 def test_a_read_error_keeps_its_facts_when_it_is_pickled():
     error = pickle.loads(pickle.dumps(OffsetOutOfRangeError("orders", 3, 120, "gone")))
     assert (error.topic, error.partition, error.offset, str(error)) == ("orders", 3, 120, "orders-3: offset 120: gone")
