@@ -57,7 +57,7 @@ class Query:
         else:
             static_id = instance_id_of(options.group.instance_id, reader)
             member = Member(options, group_id, static_id, hooks, events, metrics)
-        standing = Standing.after(first)
+        standing = Standing.after(first, joins=not options.reading.subscription.manual)
         committer = Committer(group_id, reader, member.client, hooks, events, metrics, standing.epochs)
         losses = DataLoss(options.reading.fail_on_data_loss, metrics)
         return cls(options, reader, member, standing, committer, losses, events, metrics)

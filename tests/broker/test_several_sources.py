@@ -347,3 +347,29 @@ def test_a_source_whose_first_join_is_held_up_goes_on_when_it_has_joined(kafka, 
         driver.plan(start, end)
         driver.latest_offset(end)
     assert committed(kafka, group)[mine, 0] == 10
+
+
+def test_availablenow_waits_for_the_first_join_of_a_source_with_a_checkpoint_of_sparks_own(
+    kafka, group, driver_of, shared
+):
+    mine, other = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+    commit_for(kafka, group, {(mine, 0): 7})  # older than the checkpoint: Spark's own source commits nothing
+    holder = driver_of(kafka, other, group, shared, **BOTH)
+    held = holder.latest_offset(holder.initial_offset())
+    holder.plan(holder.initial_offset(), held)  # its batch runs, and holds up the group
+    driver = driver_of(kafka, mine, group, shared, **BOTH)
+    driver.prepare_available_now()
+    start = {mine: {"0": 4}}
+    empty = driver.latest_offset(start)
+    assert empty != start, "Spark would end the query"
+    assert driver.plan(start, empty) == []
+    driver.stop()
+    driver = driver_of(kafka, mine, group, shared, **BOTH)  # the query is started again before it has joined
+    driver.prepare_available_now()
+    assert holder.latest_offset(held) == held
+    ranges = []
+    while (end := driver.latest_offset(empty)) != empty:
+        ranges += [r for task in driver.plan(empty, end) for r in task]
+        empty = end
+    assert ranges == [OffsetRange(TopicPartition(mine, 0), 4, 10)]
+    assert committed(kafka, group)[mine, 0] == 10

@@ -49,8 +49,9 @@ def without_reading(
     """
     start = query.standing.proven
     positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
-    if positions == start.positions and not (in_doubt and start.reader is not None):
+    if positions == start.positions and not in_doubt:
         return None
     moved = kept.starts(start, positions)
     kept.planned(start)
-    return replace(start, positions=positions, batch=start.batch + 1, moved=moved)
+    # Spark compares ends as JSON: a number of the batch is in it only beside the reader's id.
+    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved)

@@ -34,7 +34,7 @@ class Standing:
     Taking updates it, after positions of the old topic have been dropped."""
 
     from_spark_source: bool
-    """Whether Spark's own kafka source wrote the checkpoint. Never changes."""
+    """Whether the checkpoint's positions are those of Spark's own kafka source. Never changes."""
 
     is_new_query: bool
     """Whether no checkpoint has positions. Ends when positions have been taken for the first time."""
@@ -85,13 +85,21 @@ class Standing:
     A commit of this query under a later one is that of another process, which has taken its place."""
 
     @classmethod
-    def after(cls, first: GroupOffset) -> Standing:
-        """By the first offset that Spark shows, which is the checkpoint's."""
+    def after(cls, first: GroupOffset, joins: bool = True) -> Standing:
+        """By the first offset that Spark shows, which is the checkpoint's.
+
+        Parameters
+        ----------
+        joins
+            Whether the query is a member of its group. Before its first join it plans batches without data only, under
+            no generation: their positions are still those of Spark's own source, if there are any.
+        """
+        before_joining = joins and first.generation < 0 and bool(first.positions) and not first.topic_ids
         return cls(
             proven=first,
             epochs=LeaderEpochs(first),
             topic_ids=dict(first.topic_ids),
-            from_spark_source=first.reader is None,
+            from_spark_source=first.reader is None or before_joining,
             is_new_query=not first.positions and not first.left,
             known={*first.positions, *first.left},
         )
