@@ -20,9 +20,10 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
-from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
 from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.printable import printable
+from spark_kafka_group.workers_python import require_found
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
 OF_A_JOB = "PYSPARK_GATEWAY_PORT"
@@ -83,6 +84,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._came_s: float | None = None
 
     def __enter__(self) -> None:
+        _require_workers()
         self._before = {number: signal.getsignal(number) for number in ENDING}
         _Block.current = self
         self.take_signals()
@@ -151,6 +153,16 @@ class _Block(contextlib.AbstractContextManager[None]):
         over_ctrl_c = "\r" if code != 1 and sys.stderr.isatty() else ""
         sys.stdout.flush()
         print(f"{over_ctrl_c}{printable(line)}", file=sys.stderr, flush=True)
+
+
+def _require_workers() -> None:
+    """End a program whose workers lack the package: all that Spark would say is that it knows no such source."""
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        try:
+            require_found(session)
+        except WorkersPythonError as error:
+            raise SystemExit(str(error)) from None
 
 
 def sentence(error: BaseException) -> str | None:

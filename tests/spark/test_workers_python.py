@@ -19,6 +19,7 @@ from spark_kafka_group import (
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 OPTIONS = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"}
 for use in (
+    lambda: submit.orderly("g").__enter__(),
     lambda: submit.session("a program for spark-submit"),
     lambda: group_batch(spark, OPTIONS).__enter__(),
     lambda: read_where(spark, OPTIONS, "offset > 3"),
@@ -27,7 +28,7 @@ for use in (
 ):
     try:
         use()
-    except WorkersPythonError as error:
+    except (WorkersPythonError, SystemExit) as error:
         print(error)
 spark.stop()
 """
@@ -51,7 +52,7 @@ def test_each_use_of_the_package_says_in_one_sentence_that_workers_cannot_find_i
         "Spark starts python3 for its workers, which cannot import spark_kafka_group: set the environment variable "
         f"PYSPARK_PYTHON to a Python that can, as {sys.executable}, before the SparkSession is made"
     )
-    assert told.splitlines() == [sentence] * 5
+    assert told.splitlines() == [sentence] * 6
 
 
 def test_workers_that_find_the_package_are_not_complained_about(spark):
