@@ -67,12 +67,7 @@ def records(
     """
     twin = decode.load(options.reading.decoder)
     largest = max(LARGEST_BATCH, options.fetching.max_bytes)
-    builder = twin.RecordBatchBuilder(
-        include_headers=options.reading.include_headers,
-        check_crcs=options.fetching.check_crcs,
-        unpacked_limit=largest,
-        target_bytes=ARROW_BATCH_BYTES,
-    )
+    builder = _builder(twin, options, largest)
     fetcher = Fetcher(
         brokers, task.ranges, twin.scan, options.fetching.poll_timeout_ms / 1000, options.reading.fail_on_data_loss,
         largest, epochs=task.leader_epochs, outage=outage,
@@ -96,6 +91,15 @@ def records(
             raise
         if builder.rows:
             yield builder.finish()
+
+
+def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.RecordBatchBuilder:
+    return twin.RecordBatchBuilder(
+        include_headers=options.reading.include_headers,
+        check_crcs=options.fetching.check_crcs,
+        unpacked_limit=largest,
+        target_bytes=ARROW_BATCH_BYTES,
+    )
 
 
 def _decoded(

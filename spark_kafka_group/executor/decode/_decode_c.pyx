@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The quick twin of the decoder. ``contract`` says what it does, ``_decode_py`` how, in plain words.
+"""The quick twin of the decoder. ``contract`` has its rules; ``_decode_py`` does the same in plain Python.
 
-Memory safety rests on three things: bytes are read through a Cursor only, whose reads are checked; they are written
-through the columns only, for whose rows the builder has made room (_make_room); and what failed halfway, as for want of
-memory, is not written to again (usable). No other code here moves a pointer.
+Memory safety rests on three rules. 1. Bytes are read through a Cursor only, and each of its reads is checked. 2. Bytes are
+written through the columns only, after the builder has made room for their rows (_make_room). 3. A builder that failed
+halfway, as for want of memory, is not written to again (usable). No other code here moves a pointer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -38,9 +38,9 @@ cdef enum:
     # of a row that was not added
     BUILDER_FULL = 1
 
-    LENGTH_END = 12  # bytes of a record batch before what its length counts
-    FRAME_SIZE = 17  # up to and with the magic
-    CRC_FROM = 21  # the CRC covers the attributes and all after them
+    LENGTH_END = 12  # bytes of a record batch that its length does not count
+    FRAME_SIZE = 17  # up to the magic, which is included
+    CRC_FROM = 21  # the CRC covers the bytes from the attributes on
     HEADER_SIZE = 61
     CODEC_MASK = 0b111
     LOG_APPEND_BIT = 0b1000
@@ -66,7 +66,7 @@ cdef Py_ssize_t FIRST_BYTES = 65536
 cdef struct Cursor:
     const uint8_t *at
     const uint8_t *end
-    int failed  # the first problem met; reads after it give zeros
+    int failed  # the first problem; reads after it give zeros
 
 
 cdef struct Span:
@@ -94,7 +94,7 @@ cdef inline int64_t fail(Cursor *cursor, int problem) noexcept nogil:
 
 
 cdef inline Span take(Cursor *cursor, Py_ssize_t size) noexcept nogil:
-    """The next `size` bytes; none of them, and a failure, when there are fewer or `size` is negative."""
+    """The next `size` bytes. If there are fewer, or `size` is negative: none, and the cursor has failed."""
     cdef Span span
     if size < 0:
         fail(cursor, NEGATIVE)
@@ -128,7 +128,7 @@ cdef inline uint8_t read_byte(Cursor *cursor) noexcept nogil:
 
 
 cdef int64_t read_long_varint(Cursor *cursor, uint64_t value, int bits) noexcept nogil:
-    """The rest of a varint of at most `bits` bits, whose first byte, `value`, has a successor."""
+    """The rest of a varint of at most `bits` bits, after its first byte `value`."""
     cdef int shift = 7
     cdef uint64_t byte
     value &= 0x7F
@@ -136,7 +136,7 @@ cdef int64_t read_long_varint(Cursor *cursor, uint64_t value, int bits) noexcept
         byte = read_byte(cursor)
         if cursor.failed:
             return 0
-        # Bits above `bits` are refused, whether the type would hold them (32) or not (64).
+        # Bits above `bits` are refused, also where the type would hold them (32).
         if shift + 7 > bits and (byte & 0x7F) >> (bits - shift):
             return fail(cursor, OVERLONG)
         value |= (byte & 0x7F) << shift
@@ -148,7 +148,7 @@ cdef int64_t read_long_varint(Cursor *cursor, uint64_t value, int bits) noexcept
 
 
 cdef inline int64_t read_zigzag(Cursor *cursor, int bits) noexcept nogil:
-    """A varint of at most `bits` bits; the lengths of one and two bytes, which nearly all have, are read in place."""
+    """A varint of at most `bits` bits. Nearly all have one or two bytes, which are read in place."""
     cdef uint64_t value = read_byte(cursor)
     if value >= 0x80:
         if cursor.at == cursor.end or cursor.at[0] >= 0x80:
@@ -172,7 +172,7 @@ cdef inline Span read_sized(Cursor *cursor) noexcept nogil:
 
 
 cdef inline Span read_nullable(Cursor *cursor) noexcept nogil:
-    """Bytes after their length, of which -1 stands for null."""
+    """Bytes after their length; a length of -1 stands for null."""
     cdef int64_t size = read_varint(cursor)
     cdef Span null
     if size == -1:
@@ -196,7 +196,7 @@ cdef struct Frame:
 cdef bint read_frame(
     str topic, partition, const uint8_t *data, Py_ssize_t size, Py_ssize_t position, int64_t start, Frame *frame
 ) except -1:
-    """What scan and append need of the record batch at `position`; False when it is cut off."""
+    """The fields of the record batch at `position` that scan and append need; False when it is cut off."""
     cdef Cursor cursor = cursor_over(data, size)
     cdef int32_t length
     cdef int least
@@ -282,7 +282,7 @@ def scan(str topic not None, partition, records, Py_ssize_t position=0):
 
 
 def crc32c(data, bint use_instruction=True):
-    """CRC-32C; without `use_instruction` by tables, as on processors that have no instruction for it."""
+    """CRC-32C; without `use_instruction` by tables, for processors without an instruction for it."""
     cdef _View view = _View(data)
     return crc32c_of(view.data, view.size, use_instruction)
 
@@ -290,7 +290,7 @@ def crc32c(data, bint use_instruction=True):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 cdef class _Growing:
-    """Memory of Arrow's that grows by doubling, and that an array can then take over as it is."""
+    """Arrow's memory, which grows by doubling. An array can take it over without a copy."""
 
     cdef object buffer
     cdef uint8_t *data
@@ -309,8 +309,8 @@ cdef class _Growing:
         return 0
 
     cdef int make_room(self, Py_ssize_t size) except -1:
-        """Be large enough for `size` bytes in all."""
-        # No size comes near the 63 bits: all data together is at most BUILDER_LIMIT, all rows a 40th of it.
+        """Grow until `size` bytes fit in all."""
+        # No size comes near 63 bits: all data together is at most BUILDER_LIMIT, the number of rows a 40th of that.
         cdef Py_ssize_t capacity
         if size > self.capacity:
             capacity = max(2 * self.capacity, size)
@@ -347,7 +347,7 @@ cdef class _Fixed:
 
 
 cdef class _Validity:
-    """Which rows are not null; nothing is written for as long as none is null. The builder makes room."""
+    """A bit for each row that is not null; empty until the first null. The builder makes room."""
 
     cdef _Growing bits
     cdef Py_ssize_t room
@@ -366,7 +366,7 @@ cdef class _Validity:
         return 0
 
     cdef inline void set(self, Py_ssize_t row, bint valid) noexcept:
-        """Rows come in order, each once."""
+        """Mark a row. Callers do so in order, once a row."""
         if valid:
             if self.nulls:
                 self.bits.data[row >> 3] |= <uint8_t>(1 << (row & 7))
@@ -436,12 +436,12 @@ cdef struct Record:
     Span value
     Span headers  # from the first header to the end of the record
     int32_t header_count
-    int64_t header_cost  # what nbytes counts for them
+    int64_t header_cost  # bytes that nbytes counts for them
     bint keys_ascii
 
 
 cdef int read_record(Cursor *batch, bint include_headers, int64_t header_limit, Record *record) except -1:
-    """Read one record, nothing of which is kept yet; 0, or what is wrong with it."""
+    """Read one record and keep nothing of it yet; 0, or the number of its problem."""
     cdef Span span = read_sized(batch)
     cdef Cursor cursor, at_headers
     cdef Span header_key, header_value
@@ -450,7 +450,7 @@ cdef int read_record(Cursor *batch, bint include_headers, int64_t header_limit, 
     if batch.failed:
         return batch.failed
     cursor = cursor_over(span.at, span.size)
-    read_byte(&cursor)  # attributes, of which none is in use
+    read_byte(&cursor)  # attributes: none is in use
     record.timestamp_delta = read_varlong(&cursor)
     record.offset_delta = read_varint(&cursor)
     record.key = read_nullable(&cursor)
@@ -466,7 +466,7 @@ cdef int read_record(Cursor *batch, bint include_headers, int64_t header_limit, 
             return NEGATIVE
         at_headers = cursor
         record.headers = take(&at_headers, left(&cursor))
-        record.header_count = <int32_t>count  # read as a varint of 32 bits; nothing is allocated for it
+        record.header_count = <int32_t>count  # at most 32 bits, as its varint; nothing is allocated for it
         for i in range(record.header_count):
             header_key = read_sized(&cursor)
             header_value = read_nullable(&cursor)
@@ -485,7 +485,7 @@ cdef int read_record(Cursor *batch, bint include_headers, int64_t header_limit, 
     return cursor.failed
 
 
-cdef struct Batch:  # a record batch whose header has been read, and how far its records have been
+cdef struct Batch:  # a record batch: its header, and how many of its records have been read
     int64_t base_offset
     int32_t last_offset_delta
     int64_t base_timestamp
@@ -493,8 +493,8 @@ cdef struct Batch:  # a record batch whose header has been read, and how far its
     bint log_append
     int32_t count
     int64_t first_unread
-    int32_t read  # records
-    Py_ssize_t position  # byte of the records after them
+    int32_t read  # number of records
+    Py_ssize_t position  # byte after these records
 
 
 cdef class RecordBatchBuilder:
@@ -521,7 +521,7 @@ cdef class RecordBatchBuilder:
     cdef int32_t partition
     cdef list runs
     cdef Py_ssize_t row_count
-    # what the last batch came to, and the next is likely to come to as well
+    # the sizes of the last batch; the next is likely to have them too
     cdef Py_ssize_t likely_rows, likely_key_bytes, likely_value_bytes
     cdef Py_ssize_t room  # rows that every column has memory for
     cdef Py_ssize_t header_room
@@ -639,7 +639,7 @@ cdef class RecordBatchBuilder:
         return self.position
 
     cdef int _begin_change(self) except -1:
-        """Unusable until the change is done, or its error is one that leaves whole rows."""
+        """The builder is unusable until the change is done, or has raised an error that leaves only whole rows."""
         if not self.usable:
             raise problems.unusable()
         self.usable = False
@@ -670,7 +670,7 @@ cdef class RecordBatchBuilder:
         return 0
 
     cdef int _check_order(self, _View view, const Frame *frame) except -1:
-        """No checksum covers the first offset of a record batch, but offsets go up from one to the next."""
+        """Check that offsets go up from batch to batch, as no checksum covers the first offset of a record batch."""
         cdef Cursor cursor
         cdef int64_t after
         cdef int magic
@@ -688,7 +688,7 @@ cdef class RecordBatchBuilder:
         return 0
 
     cdef int _append_messages(self, _View view, const Frame *frame, int64_t start, int64_t end) except -1:
-        """Those of format v0 or v1 in one entry."""
+        """The messages of format v0 or v1 in one entry."""
         messages, self.messages = self.messages, None
         if messages is None:
             entry = memoryview(view.owner).cast("B")[self.position : frame.end]
@@ -771,7 +771,7 @@ cdef class RecordBatchBuilder:
         return self._append_records(view, frame, start, end)
 
     cdef bint _is_abort(self, Cursor *batch, const Frame *frame, int64_t first_unread) except -1:
-        """Whether a control batch ends an aborted transaction, as its first record tells."""
+        """Whether a control batch ends an aborted transaction; its first record says so."""
         cdef Record record
         cdef Cursor key
         cdef int problem = read_record(batch, False, 0, &record)
@@ -831,7 +831,7 @@ cdef class RecordBatchBuilder:
 
     cdef str _bad_record(self, const Batch *batch, const Record *record, int problem):
         if problem == TIMESTAMP:
-            beyond = <object>batch.base_timestamp + <object>record.timestamp_delta  # which int64 may not hold
+            beyond = <object>batch.base_timestamp + <object>record.timestamp_delta  # may exceed int64
             return problems.record_timestamp(batch.base_offset, batch.read, beyond)
         if problem == TOO_MANY:
             return problems.record_headers(batch.base_offset, batch.read, self.unpacked_limit)
@@ -851,7 +851,7 @@ cdef class RecordBatchBuilder:
     cdef int _add(
         self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, const Record *record
     ) except -1:
-        """Add a row that has been checked in full, or, when it is full, leave the builder as it was."""
+        """Add a row that was checked in full. If the builder is full, leave it as it is."""
         cdef Py_ssize_t row = self.row_count
         cdef int64_t cost = ROW_COST + self.topic_cost + record.header_cost
         cost += max(record.key.size, 0) + max(record.value.size, 0)

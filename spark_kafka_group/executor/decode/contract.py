@@ -107,11 +107,11 @@ class RecordBatchBuilder(Protocol):
     ) -> int:
         """Decode record batches and keep the rows with ``start <= offset < end``.
 
-        Control batches are never shown. Record batches that lie wholly below `start` or at and after `end` are hopped
-        over: neither their CRC nor their records are looked at; but control batches below `start` are, where `aborted`
-        is given, as they may end an aborted transaction. A record batch cut off at the end of `records` is
-        ignored, as brokers cut where the fetch size ends. Empty, missing and out-of-order offsets inside a batch are
-        not judged: compaction leaves gaps. From batch to batch offsets must go up.
+        Control batches give no rows. Record batches that lie wholly below `start`, or at and after `end`, are hopped
+        over without a look at their CRC or records. With `aborted`, control batches below `start` are read, as they
+        may end an aborted transaction. A record batch cut off at the end of `records` is ignored, as brokers cut where
+        the fetch size ends. Inside a batch offsets may be missing or out of order: compaction leaves gaps. From batch
+        to batch offsets must go up.
 
         Parameters
         ----------
@@ -123,16 +123,15 @@ class RecordBatchBuilder(Protocol):
         start, end
             Offsets wanted.
         aborted
-            Hides the transactions that were aborted: those that the response with these `records` names, and the same
-            object in every call for them. With it a control batch that has a producer must begin with a marker.
-            None hides nothing.
+            Hides the aborted transactions that the response with these `records` names; the same object in every call
+            for them. With it a control batch that has a producer must begin with a marker. None hides nothing.
 
         Returns
         -------
         int
-            Byte where it stopped: after the last complete record batch; or, with a row that brought :attr:`nbytes` to
-            `target_bytes`, after the record batch that this row was the last of, or where that begins of which it was
-            not (:attr:`halfway`). Every call that finds a complete record batch moves on by at least a row, or a
+            Byte where it stopped: after the last complete record batch. If a row brought :attr:`nbytes` to
+            `target_bytes`: after that row's record batch if the row was its last, else at the begin of that record
+            batch (:attr:`halfway`). Every call that finds a complete record batch moves on by at least a row, or a
             record batch.
 
         Raises
@@ -141,8 +140,8 @@ class RecordBatchBuilder(Protocol):
             When `position` is outside `records`, or the builder is halfway through another record batch. The builder is
             as it was.
         CorruptRecordError
-            When bytes are not records. Its offset is the first one not read: never below `start`; of the record
-            batch, when that is bad as a whole; after the last good record otherwise. Rows before it stay in the
+            When bytes are not records. Its offset is the first one not read, never below `start`: the first of the
+            record batch if that is bad as a whole, else the one after the last good record. Rows before it stay in the
             builder.
         ReadError
             When the rows would outgrow BUILDER_LIMIT. Rows before it stay in the builder.

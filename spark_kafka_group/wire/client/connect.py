@@ -164,19 +164,14 @@ def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> Kaf
 
 
 def connected(
-    kind: type[T],
-    options: ClientOptions,
-    role: str,
-    speaks: bool = True,
-    reached_before: bool = False,
-    **configs: Any,
+    kind: type[T], options: ClientOptions, role: str, speaks: bool = True, reached_before: bool = False, **configs: Any
 ) -> T:
     """A client of kafka-python's that has reached a broker.
 
     Parameters
     ----------
     speaks
-        Whether it says so itself when no broker can be reached.
+        Whether it logs by itself that no broker can be reached.
     reached_before
         As of :class:`Manager`.
 
@@ -201,7 +196,7 @@ def connected(
         with translated(f"connecting to {options.connection.bootstrap_servers}"):
             return kind(**always | configs)
     except BaseException:
-        # It started its I/O thread before it failed and keeps no handle to stop it.
+        # kafka-python's constructor starts the I/O thread before it fails, and the caller has no object to close.
         for client in clients:
             client.close()
         raise

@@ -41,7 +41,7 @@ class LateCommit:
 
 
 class NonMemberCommitter:
-    """Looks up and commits a group's offsets, then is closed; all in all within kafka.request.timeout.ms.
+    """Looks up and commits a group's offsets, then is closed. All of it takes at most kafka.request.timeout.ms.
 
     A context manager, for one thread. It has connections of its own and starts no thread.
 
@@ -93,12 +93,10 @@ class NonMemberCommitter:
 
         Parameters
         ----------
-        tps
-            The partitions to look at.
+        tps, epochs
+            The partitions to look at, and the known leader epochs of their offsets.
         lacking
             Returns the offsets that the group lacks, from its committed ones.
-        epochs
-            Leader epochs of these offsets, where they are known.
 
         Returns
         -------
