@@ -1,6 +1,9 @@
 """Brokers that cannot be reached: said once, within seconds, by one line and not by one for every attempt."""
 
+import itertools
 import logging
+import math
+import socket
 import threading
 import time
 
@@ -22,6 +25,7 @@ from spark_kafka_group.wire.client import manager, wrong_addresses
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]
+SILENT_SOON = {"kafka.request.timeout.ms": "2000", "kafka.socket.connection.setup.timeout.ms": "400"}
 
 
 def parsed(servers, **more):
@@ -118,6 +122,23 @@ def test_a_name_without_an_address_does_no_harm_beside_one_that_has_one(hasty, b
         assert client.end_offsets(ORDERS) == {ORDERS[0]: 10}
     finally:
         client.close()
+
+
+def test_addresses_are_tried_as_long_as_one_of_them_may_be_a_brokers(hasty, monkeypatch):
+    picks = itertools.chain([0], itertools.repeat(-1))  # the silent one first
+    monkeypatch.setattr("random.choice", lambda nodes: nodes[next(picks)])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        servers = f"127.0.0.1:{silent.getsockname()[1]},{NOWHERE}"
+        with pytest.raises(BrokerTimeoutError, match=r"no answer within kafka.request.timeout.ms"):
+            LogClient(parsed(servers, **SILENT_SOON))
+
+
+def test_an_address_that_takes_a_connection_is_wrong_no_more():
+    wrong, address = wrong_addresses.WrongAddresses(reached_before=False), ("127.0.0.1", 1)
+    assert wrong.problem(address, OSError("ECONNREFUSED"))
+    assert wrong.until(0, [address]) == wrong_addresses.NO_LISTENER_S
+    wrong.connected(address)
+    assert wrong.until(0, [address]) == math.inf
 
 
 def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):

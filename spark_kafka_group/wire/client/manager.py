@@ -61,7 +61,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._wrong = WrongAddresses(reached_before)
         self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
 
-        everyone = self.cluster.bootstrap_brokers
+        everyone = self._configured_brokers = self.cluster.bootstrap_brokers
         # kafka-python takes any of them at random, again and again one that is silent.
         self.cluster.bootstrap_brokers = lambda: (
             [node for node in everyone() if (node.host, node.port) not in self._away] or everyone()
@@ -186,16 +186,19 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         """A TCP connection to a broker."""
         options, proxy_url = self.config["socket_options"], self.config["proxy_url"]
         try:
-            return await create_connection(self._net, node.host, node.port, options, proxy_url, by)
+            sock = await create_connection(self._net, node.host, node.port, options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
             problem = None if proxy_url else self._wrong.problem((node.host, node.port), error)
             if problem is None:
                 raise
             self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
             raise kafka_errors.KafkaConnectionError(problem) from error
+        self._wrong.connected((node.host, node.port))
+        return sock
 
     def _bootstrap_addresses(self) -> set[tuple[str, int]]:
-        return {(node.host, node.port) for node in self.cluster.bootstrap_brokers()}
+        """All of kafka.bootstrap.servers, also those that are tried last."""
+        return {(node.host, node.port) for node in self._configured_brokers()}
 
     async def _connect(self, node: Any, conn: Any, **how: Any) -> None:
         await super()._connect(node, conn, **how)

@@ -47,6 +47,10 @@ class WrongAddresses:
         self._wrong[address] = wrong
         return wrong.shown
 
+    def connected(self, address: Address) -> None:
+        """A connection was made: the address was wrong for a while only, as that of a broker that starts."""
+        self._wrong.pop(address, None)
+
     def check(self, began_s: float | None, addresses: Collection[Address]) -> None:
         """Give up while bootstrapping, when all of `addresses` have been wrong for a while.
 
