@@ -17,7 +17,7 @@ WORKERS_PYTHON = str(_UNZIPPED if _UNZIPPED.exists() else sys.executable)
 
 
 class Record(NamedTuple):
-    """What is produced."""
+    """A record to produce."""
 
     partition: int
     key: bytes | None

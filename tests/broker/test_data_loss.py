@@ -61,7 +61,7 @@ def loss(condition, topic=""):
 
 @pytest.fixture
 def warned(caplog):
-    """Checks that a query which goes on has said what was lost, by Spark's condition, and counted it in its progress.
+    """Checks that a query which goes on has warned of the loss, by Spark's condition, and counted it in its progress.
 
     ``warned(stream, condition, topic, times, offsets)``: `offsets` is how many, as far as the driver can know.
     """

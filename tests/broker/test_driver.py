@@ -145,7 +145,7 @@ def test_a_new_topic_partition_gets_noticed_while_the_query_runs(kafka, group, d
     assert end["@group"]["from"][topic]["1"] == 0
 
 
-def test_a_topic_that_does_not_exist_yet_is_said_and_read_from_its_first_record_when_it_comes(
+def test_a_topic_that_does_not_exist_yet_is_a_warning_and_read_from_its_first_record_when_it_comes(
     kafka, group, driver_of, caplog
 ):
     topic = name("later")

@@ -314,7 +314,7 @@ class TestAdopted:
         assert (moved(last, topic, following), last[topic]) == ({}, {"0": 20})
         assert committed(kafka, group) == {(topic, 0): 10}
 
-    def test_nor_that_of_a_batch_planned_anew_after_it_gave_way_and_another_has_adopted_its_start(
+    def test_nor_that_of_a_batch_planned_again_after_it_gave_way_and_another_has_adopted_its_start(
         self, kafka, group, driver_of, cut_short
     ):
         topic, end, _ = cut_short

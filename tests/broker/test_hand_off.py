@@ -121,7 +121,7 @@ COUNTED = [("retry_topic-attempts", b"\0\0\0\x63"), ("retry_topic-original-times
 
 
 def said(record):
-    """What the headers of a record say: topic, partition and offset of its origin, and attempts."""
+    """Topic, partition and offset of a record's origin, and its attempts, by its headers."""
     origin = origin_of(record.headers, Origin("nowhere", -1, -1, -1, -1))
     return origin.topic, origin.partition, origin.offset, attempts_made(record.headers)
 

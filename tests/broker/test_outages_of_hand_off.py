@@ -1,6 +1,6 @@
 """Brokers that are away while tasks hand records on: streams wait for them, and each record is there once.
 
-One outage serves all tests that only need one: of the only broker, in the middle of what several tasks send.
+One outage serves all tests that only need one: of the only broker, while several tasks send.
 """
 
 import asyncio

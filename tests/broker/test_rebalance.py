@@ -1,4 +1,4 @@
-"""Every reason for a rebalance, one by one, and what a driver does in each."""
+"""Every reason for a rebalance, one by one, and a driver's reaction to each."""
 
 import itertools
 import subprocess

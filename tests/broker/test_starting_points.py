@@ -199,7 +199,7 @@ class TestSubscription:
 
 
 class TestEnd:
-    """Where a stream stops to read, if it is told to."""
+    """Where a stream with an end stops to read."""
 
     def test_of_a_stream(self, kafka, stream_of):
         topic = name("end")

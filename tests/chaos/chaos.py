@@ -187,7 +187,7 @@ def play(
     pace: float = 1.0,
     siblings: bool = False,
 ) -> Verdict:
-    """One run, and what is to be said of it."""
+    """One run, and its judgement."""
     for folder in FOLDERS:
         (directory / folder).mkdir(parents=True, exist_ok=True)
     topic = kafka.create_topic(f"chaos-{uuid.uuid4().hex[:10]}", partitions=partitions)

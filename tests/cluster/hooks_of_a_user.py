@@ -1,4 +1,4 @@
-"""Shipped with --py-files: an interceptor that tells where it was called."""
+"""Shipped with --py-files: an interceptor that writes down where it was called."""
 
 import json
 import os

@@ -104,7 +104,7 @@ def test_fail_yields_what_is_before_and_says_where_it_stopped_and_what_to_set(da
 @pytest.mark.parametrize("decoder", TWINS)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("policy", ["fail", "skip"])
-def test_damage_after_the_range_is_nobodys_concern(damage: str, decoder: str, policy: str) -> None:
+def test_damage_after_the_range_is_no_error(damage: str, decoder: str, policy: str) -> None:
     log = written()
     served = Served(damaged(log, 4, damage), 18, indexed(log))
     found = read_all(served, decoder, end=12, onCorruptRecord=policy)
@@ -258,7 +258,7 @@ def test_a_gap_of_a_compacted_log_after_the_damaged_batch_is_no_reason_to_leave_
 
 
 @pytest.mark.parametrize("decoder", TWINS)
-def test_the_total_is_told_with_each_and_why(decoder: str) -> None:
+def test_each_warning_has_the_reason_and_the_total(decoder: str) -> None:
     log = damaged(damaged(written(), 1, "wrong checksum"), 3, "wrong checksum")
     told = read_all(Served(log, 18), decoder).told
     assert len(told) == 2
@@ -555,8 +555,8 @@ def test_every_offset_of_a_damaged_log_is_read_or_left_out_once_and_no_batch_tha
 
 
 class Tiered(Served):
-    """Sends neither records nor an error for an offset of `cold`, until it has been asked for such so often; as a
-    broker with tiered storage does when a read takes longer than remote.fetch.max.wait.ms."""
+    """Sends neither records nor an error for the first requests for an offset of `cold`, as a broker with
+    tiered storage does when a read takes longer than remote.fetch.max.wait.ms."""
 
     cold: range = range(0)
     times: float = 0

@@ -1,7 +1,7 @@
 """Committed offsets that the broker lets expire.
 
-What a query commits is kept for a minute at the least, so that is not for every run. A commit of the older versions
-says itself how long it is kept.
+Brokers keep a query's commit for a minute at least, too long for every run. A commit of the older versions of the
+request has its own time to live.
 """
 
 import pytest
@@ -19,7 +19,7 @@ WITH_RETENTION = 4
 
 
 def commit_again_for_a_moment(kafka, settings):
-    """Commit what the group has committed once more, for the broker to let it expire when it looks next."""
+    """Commit the group's offsets once more, so that they expire when the broker looks next."""
     client = GroupClient(settings, settings.group.id)
     try:
         assert client.live_members() == []

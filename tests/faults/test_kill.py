@@ -25,7 +25,7 @@ def is_another(members, before):
 
 
 def handled(directory):
-    """What the driver without Spark has put into its sink."""
+    """The rows in the sink of the driver without Spark."""
     return sorted(value for batch in (directory / "out").iterdir() for value in json.loads(batch.read_text()))
 
 
@@ -205,7 +205,7 @@ def test_where_the_older_one_is_quicker_both_end_and_the_next_start_goes_on(
     assert values(spark, tmp_path) == list(range(120))
 
 
-def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_back_who_has_gone_on(
+def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_its_successor_back(
     kafka, group, tmp_path, start_query
 ):
     topic = topic_with(kafka, numbered(120, 3))

@@ -1,6 +1,6 @@
 """The fuzz targets: how their inputs are made and changed, and the checks of each.
 
-To add one: write a function that takes bytes and raises for whatever must not happen, and name it in TARGETS.
+To add one: write a function that takes bytes and raises where a rule is broken, and name it in TARGETS.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs one target for a while: the part of the fuzzer that may crash.
 
-The input at hand is in a file all the time, so that whoever started this has it after a crash. What is to be known is
-printed, a line of JSON each: findings, and counts once in a while.
+The current input is always in a file, so that the parent process has it after a crash. The worker prints findings, and
+counts once in a while, as lines of JSON.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def most_memory_mb() -> float:
 
 @dataclass(frozen=True)
 class Taken:
-    """What an input took, and what was wrong with it: a text, and what findings of the same kind have in common."""
+    """Time and memory that an input took, and its problem: a text, and the part that findings of the same kind have."""
 
     cpu_s: float
     memory_mb: float

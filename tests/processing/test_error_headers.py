@@ -256,7 +256,7 @@ def test_kafkas_own_topics_have_two_underscores_in_front():
     assert not any(map(is_internal, ("_schemas", "orders", "orders__")))
 
 
-def test_an_exception_that_cannot_say_what_it_is_is_a_failure_all_the_same():
+def test_an_exception_whose_text_raises_is_a_failure_all_the_same():
     class SpeechlessError(Exception):
         def __str__(self):
             raise KeyError("nothing")
@@ -267,7 +267,7 @@ def test_an_exception_that_cannot_say_what_it_is_is_a_failure_all_the_same():
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_exception_whose_names_are_no_text_is_told_as_far_as_they_are(dialect):
+def test_an_exception_whose_names_are_no_text_is_named_as_far_as_they_are(dialect):
     kind = type("Declined", (Exception,), {"__qualname__": "De\udc80clined", "__module__": "shop"})
     told = Failure.of(kind("no\udc80"))
     said = handed_on(

@@ -35,7 +35,7 @@ def test_columns_may_have_another_order_and_more_may_be_there():
     assert list(records_of(turned)) == RECORDS
 
 
-def test_a_latency_is_told_within_a_sixteenth():
+def test_a_latency_is_exact_to_a_sixteenth():
     for us in (*range(100), *(7**n for n in range(3, 11))):
         latencies = Latencies()
         latencies.add(us * 1000 + 999)

@@ -1,7 +1,6 @@
 """onCorruptRecord on a broker whose segment files were damaged while it was stopped: tasks, drivers and queries.
 
-What tasks read is what they read of a log in memory (``decode/test_left_out.py``): the same damage, the same offsets
-left out.
+Tasks read and leave out the same offsets as of a log in memory with the same damage (``decode/test_left_out.py``).
 """
 
 import json

@@ -43,7 +43,7 @@ def typo(kafka):
 
 
 def refused(call, problem):
-    """What is wrong is said at the first run, and at the next one."""
+    """The error comes at the first run, and at the next one."""
     for _ in range(2):
         with pytest.raises(Exception, match=problem):
             call()

@@ -47,7 +47,7 @@ class TestRange:
     def test_more_members_than_partitions_leave_some_with_nothing(self):
         assert assigned("range", [member("c0", "t"), member("c1", "t"), member("c2", "t")], t=2)["c2"] == ""
 
-    def test_static_members_come_first_and_nobody_is_forgotten_when_they_are_mixed(self):
+    def test_static_members_come_first_and_no_member_is_left_out_when_they_are_mixed(self):
         members = [member("m1", "t"), member("m2", "t", static="b"), member("m3", "t"), member("m4", "t", static="a")]
         assert assigned("range", members, t=4) == {"m4": "t-0", "m2": "t-1", "m1": "t-2", "m3": "t-3"}
 
@@ -66,7 +66,7 @@ class TestRoundRobin:
         result = assigned("roundrobin", members, t0=1, t1=2, t2=3)
         assert result == {"c0": "t0-0", "c1": "t1-0", "c2": "t1-1 t2-0 t2-1 t2-2"}
 
-    def test_nobody_is_forgotten_when_static_and_dynamic_members_are_mixed(self):
+    def test_no_member_is_left_out_when_static_and_dynamic_members_are_mixed(self):
         members = [member("m1", "t"), member("m2", "t", static="b"), member("m3", "t"), member("m4", "t", static="a")]
         assert assigned("roundrobin", members, t=4) == {"m4": "t-0", "m2": "t-1", "m1": "t-2", "m3": "t-3"}
 
@@ -120,7 +120,7 @@ class TestClaims:
         members = [member("late", "t", owned="t-0", generation=5), member("up-to-date", "t", owned="t-0")]
         assert holders(members) == holders(members[::-1]) == {TopicPartition("t", 0): "up-to-date"}
 
-    def test_a_member_that_missed_a_rebalance_keeps_what_nobody_else_claims(self):
+    def test_a_member_that_missed_a_rebalance_keeps_partitions_that_no_other_claims(self):
         members = [member("late", "t", owned="t-0", generation=5), member("up-to-date", "t", owned="t-1")]
         assert assigned("sticky", members, t=2) == {"late": "t-0", "up-to-date": "t-1"}
 
@@ -141,11 +141,11 @@ class TestCooperativeSticky:
         second = assigned("cooperative-sticky", rejoined(members, first), t=4)
         assert second == {"old": "t-0 t-1", "new": "t-2 t-3"}
 
-    def test_what_nobody_claims_is_given_at_once(self):
+    def test_partitions_without_a_claim_are_given_at_once(self):
         members = [member("old", "t", owned="t-0 t-1"), member("new", "t", generation=-1)]
         assert assigned("cooperative-sticky", members, t=4) == {"old": "t-0 t-1", "new": "t-2 t-3"}
 
-    def test_what_two_members_claim_is_given_to_neither_before_both_have_given_it_up(self):
+    def test_a_partition_that_two_members_claim_is_given_to_neither_before_both_have_given_it_up(self):
         members = [member("a", "t", owned="t-0"), member("b", "t", owned="t-0 t-1")]
         first = assigned("cooperative-sticky", members, t=2)
         assert first == {"a": "", "b": "t-1"}

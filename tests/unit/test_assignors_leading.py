@@ -81,7 +81,7 @@ class TestJoining:
 
 
 class TestLeading:
-    def test_a_strategy_is_told_members_and_partitions_that_exist(self):
+    def test_a_strategy_gets_members_and_existing_partitions(self):
         strategy = Given({})
         Assignor(strategy).assign(cluster(t=2, empty=0), [joined("a", "t", "x", "empty", static="s")])
         assert strategy.members == [GroupMember("a", "s", ("empty", "t", "x"))]
@@ -119,7 +119,7 @@ class TestLeading:
         assert result["b"].assigned_partitions == []
         assert assignor.view == LeaderView(members=2)
 
-    def test_members_that_a_strategy_leaves_out_are_told_that_they_get_nothing(self):
+    def test_members_that_a_strategy_leaves_out_get_an_empty_assignment(self):
         result = Assignor(Given({"a": [("t", 0), ("t", 1)]})).assign(cluster(t=2), [joined("a", "t"), joined("b", "t")])
         assert {name: assigned.assigned_partitions for name, assigned in result.items()} == {
             "a": [("t", [0, 1])],
@@ -143,7 +143,7 @@ class TestLeading:
         (KeyError("t"), "did not give TopicPartitions for each member id: KeyError: 't'"),
     ],
 )
-def test_a_strategy_that_gives_what_cannot_be_given_stops_the_query(result, what):
+def test_a_strategy_with_an_impossible_assignment_stops_the_query(result, what):
     assignor = Assignor(Given(result))
     with pytest.raises(MembershipError) as raised:
         assignor.assign(cluster(t=2, u=1), [joined("a", "t", "u", "x"), joined("b", "t")])

@@ -65,7 +65,7 @@ def test_a_class_of_the_users_own():
         (f"{__name__}:Impostor", r"Impostor\) is called sticky, which is Kafka's own: set attribute name"),
     ],
 )
-def test_what_cannot_be_a_strategy_is_refused_with_what_to_change(named, told):
+def test_a_class_that_cannot_be_a_strategy_is_refused_with_the_remedy(named, told):
     with pytest.raises(OptionError, match=r"^kafka\.partition\.assignment\.strategy .*" + told):
         resolve([named])
 

@@ -13,7 +13,7 @@ MINUTE = 60.0
 
 @pytest.fixture
 def said(caplog):
-    """Runs so many minutes of looks, ten a minute; returns the minutes at which something was said, and what."""
+    """Looks ten times a minute for so many minutes; returns the warnings, each with its minute."""
 
     def run(subscription, minutes, known=(), ends=None):
         now = [0.0]
@@ -66,7 +66,7 @@ def test_a_pattern_that_finds_nothing_is_named(said):
     assert said(Subscription(pattern="ordersss.*"), 10) == {10: [told]}
 
 
-def test_a_topic_that_came_and_went_is_waited_for_anew(caplog):
+def test_a_topic_that_came_and_went_is_waited_for_again(caplog):
     now = [0.0]
     waiting = AwaitedTopics("billing", Subscription(("orders",)), clock=lambda: now[0])
     for minutes, known in ((0, set()), (9, {TopicPartition("orders", 0)}), (10, set()), (19, set()), (20, set())):

@@ -1,4 +1,4 @@
-"""Which starts the end of a batch has to keep, by what Spark says of the ends before."""
+"""The starts that the end of a batch has to keep, given the ends that Spark has confirmed before."""
 
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.offsets import GroupOffset, TopicPartition

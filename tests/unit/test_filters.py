@@ -102,7 +102,7 @@ def test_timestamps_are_rounded_to_the_milliseconds_that_records_can_have(filter
         [EqualTo(TIMESTAMP, at(1_500))],
     ],
 )
-def test_what_no_record_can_pass_is_known_without_asking_anybody(filters):
+def test_a_filter_that_no_record_can_pass_takes_no_request(filters):
     nowhere = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     assert batch_read.plan(nowhere, understood(filters)[0]) == []
     assert narrowed(*filters)[0] == ""

@@ -215,7 +215,7 @@ def test_an_offset_of_a_checkpoint_that_is_nested_is_an_error():
     ],
     ids=range(5),
 )
-def test_metadata_of_somebody_elses_commit_is_no_note(note):
+def test_metadata_of_another_programs_commit_is_no_note(note):
     assert writer_of(note) is None
 
 
@@ -346,7 +346,7 @@ def test_a_hook_that_ends_the_program_is_an_error_in_the_log(module, caplog):
         (SHOWN, SHOWN),
     ],
 )
-def test_what_steers_a_terminal_is_shown_escaped(text, shown):
+def test_control_characters_are_shown_escaped(text, shown):
     assert printable(text) == shown
     assert printable(printable(text)) == shown
 

@@ -56,7 +56,7 @@ class TestBacklogAges:
         assert [ages.since_ms(ONE, position) for position in (0, 99, 100)] == [1000, 1000, 1000]
         assert ages.since_ms(ONE, 200) == 3000
 
-    def test_a_partition_that_goes_or_whose_log_is_cut_begins_anew(self, ages):
+    def test_a_partition_that_goes_or_whose_log_is_cut_begins_again(self, ages):
         ages.observe({ONE: 100, TWO: 100}, 1000)
         ages.observe({TWO: 50}, 2000)
         ages.observe({ONE: 100, TWO: 60}, 3000)

@@ -157,7 +157,7 @@ def test_records_of_newer_groups_are_named_with_their_group(name, key):
     assert OtherRecord("billing", kind, removed=True).name == name
 
 
-def test_a_kind_that_nobody_knows_yet_is_a_record_of_another_kind_whatever_its_key_looks_like():
+def test_an_unknown_kind_is_a_record_of_another_kind_whatever_its_key_looks_like():
     assert decode(b"\0\x63\0\x07billing", b"") == OtherRecord("billing", 99, removed=False)
     assert decode(b"\0\x63\xff", b"") == OtherRecord(None, 99, removed=False)
     assert OtherRecord(None, 99, removed=False).name == "unknown"

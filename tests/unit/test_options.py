@@ -122,7 +122,7 @@ def test_an_unknown_option_that_spark_hands_over_in_lower_case_has_the_capitals_
 
 
 @pytest.mark.parametrize("name", [*UNSUPPORTED, "key.deserializer", "enable.auto.commit"])
-def test_what_cannot_mean_anything_here_is_refused_with_the_reason(name):
+def test_a_setting_without_meaning_here_is_refused_with_the_reason(name):
     with pytest.raises(OptionError, match=f"option {re.escape(name)} is not supported: .{{20,}}"):
         parse(**{name: "true"})
 
@@ -219,7 +219,7 @@ def test_options_that_contradict_each_other_are_refused_with_both_values(changes
         ({"retryTopics": "60000"}, "retryTopics is for streams"),
     ],
 )
-def test_a_batch_read_refuses_what_only_a_stream_can_have(changes, message):
+def test_a_batch_read_refuses_options_for_streams(changes, message):
     with pytest.raises(OptionError, match=message):
         check_for_batch(parse(**changes))
 

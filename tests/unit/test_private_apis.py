@@ -162,7 +162,7 @@ def test_the_installed_versions_have_everything_that_is_imported():
     [("3.5.6", False), ("4.1.1", False), ("4.2.0", True), ("4.10.0.dev1", True), ("5.0.0", False), ("x", False)],
 )
 def test_the_versions_of_spark_that_have_it_are_taken_and_no_others(version, taken):
-    """Not by the requirement, by which pip would replace the Spark that somebody has."""
+    """Not by the requirement: pip would replace the user's Spark."""
     assert is_supported(version) == taken
 
 

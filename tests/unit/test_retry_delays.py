@@ -109,7 +109,7 @@ def test_other_topics_are_always_due_and_partitions_without_an_answer_never():
     assert RetryDelays((), lambda times_ms: {}).due([OffsetRange(RETRY, 3, 9)]) == [OffsetRange(RETRY, 3, 9)]
 
 
-def test_what_is_not_to_be_read_now_wakes_nobody():
+def test_a_paused_retry_topic_wakes_no_trigger():
     log = Log()
     log.timestamps_ms.append(log.now_ms)
     assert (log.read(0), log.due.left_s()) == (0, 1)

@@ -100,7 +100,7 @@ def oauth(options="", **more):
         ({"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "LDAPS"}, "must be https, or empty"),
     ],
 )  # fmt: skip
-def test_what_contradicts_is_said_without_secrets(settings, told):
+def test_contradictions_are_errors_without_secrets(settings, told):
     with pytest.raises(OptionError, match=told) as raised:
         parse(**settings)
     assert HUSH not in str(raised.value)
@@ -118,7 +118,7 @@ PIECES = ('"', "'", "=", " ", ";", ",", "\\", "//", "/*", "\n", "8", "-", ".", "
 )
 @example(PLAIN, "PLAIN", ["Hu", '"', "Hush", "9"], False)
 @example(PLAIN, "PLAIN", ["Hu", '"', "Hush", '"', "=", '"', "Hush"], False)
-def test_no_part_of_a_password_that_is_badly_quoted_is_told(module, mechanism, pieces, endpoint):
+def test_no_part_of_a_password_that_is_badly_quoted_is_shown(module, mechanism, pieces, endpoint):
     secret = "Hush".join(["", *pieces, ""])
     for jaas in (module.replace(HUSH, secret), module.replace(f'"{HUSH}"', secret), secret, f"{secret} {module}"):
         more = ENDPOINT if endpoint else {}
@@ -206,7 +206,7 @@ def test_numbers_of_unsecured_tokens_are_numbers(number):
         ("9hush", r"must have a value after password and = \(at character 88\); values are in double quotes"),
     ],
 )
-def test_a_password_that_is_badly_quoted_is_told_by_its_place(password, told):
+def test_the_error_for_a_badly_quoted_password_gives_its_place(password, told):
     with pytest.raises(OptionError, match=told) as raised:
         parse(**plain(**{"sasl.jaas.config": PLAIN.replace(f'"{HUSH}"', password)}))
     assert not {"hu", "sh", "def", "ef"} & set(re.findall(r"\w+", str(raised.value)))

@@ -1,4 +1,5 @@
-"""A reader process ends with its Spark session, and a directory tells it. Cleaners of temporary files end neither."""
+"""A reader process ends with its Spark session, when the session's directory is gone. Cleaners of temporary files end
+neither."""
 
 import os
 import signal

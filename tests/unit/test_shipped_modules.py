@@ -22,7 +22,7 @@ except ImportError:
 """
 
 
-def test_modules_are_found_above_the_directory_that_spark_names_and_does_not_make(tmp_path):
+def test_modules_in_the_parent_of_the_missing_directory_that_spark_names_can_be_imported(tmp_path):
     (tmp_path / "loose.py").touch()
     with zipfile.ZipFile(tmp_path / "packed.zip", "w") as packed:
         packed.writestr("packed.py", "")

@@ -26,7 +26,7 @@ def test_another_spark_is_named_in_one_sentence_when_the_package_is_imported(ver
     assert f"is {version}: pip install 'pyspark>=4.2,<5'" in line
 
 
-def test_a_python_without_spark_is_told_what_to_install():
+def test_the_error_of_a_python_without_spark_names_the_package_to_install():
     line = ended("import sys; sys.modules['pyspark'] = None; import spark_kafka_group")
     assert line.endswith("needs pyspark, which is not there: pip install 'pyspark>=4.2,<5'")
 

@@ -57,7 +57,7 @@ def test_what_a_batch_went_without_is_to_be_read_in_the_note_of_who_adopts_the_o
         assert [left_out_of(note, who) for who in ("first", "second", "third")] == [8, None, None]
 
 
-def test_a_query_that_plans_a_batch_anew_takes_back_that_it_went_without_the_partition():
+def test_a_query_that_plans_a_batch_again_takes_back_that_it_went_without_the_partition():
     note = adopting_note("second", 4, 2, commit_note("first", 3, 7, without=8))
     assert left_out_of(adopting_note("first", 5, 7, note), "first") is None
     assert left_out_of(adopting_note("first", 5, 8, note), "first") == 8
@@ -76,7 +76,7 @@ def test_an_offset_stays_own_for_those_who_had_it_before():
     assert not is_own(note, "first", 10)
 
 
-def test_a_driver_that_was_replaced_hears_of_it_also_where_another_query_has_adopted_the_offset():
+def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopted_the_offset():
     group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
     assert [replaced_in(group, "me", held) for held in (7, 8)] == [8, None]
     assert replaced_in(group, "other", 8) == 9
@@ -101,7 +101,7 @@ def test_a_correction_at_an_adopted_offset_leaves_it_adopted():
 
 
 @pytest.mark.parametrize("metadata", ["", "text", "3", "[]", '{"reader": 3}', '{"other": "x"}', '{"reader": "me"}'])
-def test_a_commit_without_our_note_is_somebody_elses(metadata):
+def test_a_commit_without_our_note_belongs_to_another_program(metadata):
     assert writer_of(metadata) is None
 
 
@@ -163,7 +163,7 @@ def test_an_older_checkpoint_restored_on_purpose_is_right():
     assert (start.offset, start.commit) == (5, True)
 
 
-def test_an_adopted_offset_is_somebody_elses_for_a_checkpoint_that_does_not_know_it_and_own_for_later_ones():
+def test_an_adopted_offset_is_anothers_for_a_checkpoint_that_does_not_know_it_and_own_for_later_ones():
     adopted = {batch: Committed(3, adopting_note("me", 4, batch, "")) for batch in (1, 2, 3)}
     assert {batch: restart({A: group})[A] for batch, group in adopted.items()} == {
         1: Start(5, commit=True, conflict=restart({A: adopted[1]})[A].conflict),
@@ -177,7 +177,7 @@ def test_an_adopted_offset_is_somebody_elses_for_a_checkpoint_that_does_not_know
 
 
 @pytest.mark.parametrize("metadata", ["", commit_note("other", 8)])
-def test_an_offset_somebody_else_wrote_is_right(metadata):
+def test_an_offset_of_another_program_is_right(metadata):
     start = restart({A: Committed(2, metadata)})[A]
     assert (start.offset, start.commit) == (2, False)
     assert "somebody else" in start.conflict
@@ -197,7 +197,7 @@ def test_a_checkpoint_of_sparks_own_source_is_right_whatever_the_group_says():
     [(Committed(2, ""), (5, True), (2, False)), (Committed(3, OURS), (5, True), (3, False))],
     ids=["somebody else's", "our own"],
 )
-def test_a_policy_says_who_is_right_whoever_wrote(group, checkpoint, by_group):
+def test_a_policy_decides_without_regard_to_the_writer(group, checkpoint, by_group):
     start = restart({A: group}, "checkpoint")[A]
     assert (start.offset, start.commit) == checkpoint
     start = restart({A: group}, "group")[A]

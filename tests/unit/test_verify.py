@@ -176,7 +176,7 @@ def test_a_move_of_the_committing_member_since_the_last_commit_lets_it_go_backwa
     assert found(script.events) == [NEVER_BACKWARD, ONE_AFTER_ANOTHER]
 
 
-def test_a_move_of_somebody_else_or_to_somewhere_else_justifies_nothing():
+def test_a_move_of_another_member_or_to_another_offset_justifies_nothing():
     script = good().moved("b", 3, T1, 25, 9).planned("a", 3, 4, (T1, 9, 12)).committed("a", 3, 4, t1=12)
     assert found(script.events) == [NEVER_BACKWARD, ONE_AFTER_ANOTHER]
     script = good().moved("a", 3, T1, 25, 15).planned("a", 3, 4, (T1, 9, 12)).committed("a", 3, 4, t1=12)
@@ -224,7 +224,9 @@ def test_a_neighbour_does_not_set_a_group_back_unseen():
 
 
 @pytest.mark.parametrize(("partitions", "back_in", "unseen"), [((T0, T1), 3, 0), ((T0,), 3, 1), ((T0, T1), 4, 1)])
-def test_a_member_that_leaves_and_returns_as_the_only_one_knows_that_nobody_read_meanwhile(partitions, back_in, unseen):
+def test_a_member_that_leaves_and_returns_as_the_only_one_knows_that_no_other_read_meanwhile(
+    partitions, back_in, unseen
+):
     script = Script().assigned("a", 1, *partitions).planned("a", 1, 0, (T0, 0, 5)).committed("a", 1, 0, t0=5)
     script.stopped("a", 1).assigned("a", back_in, *partitions).planned("a", back_in, 1, (T0, 7, 9))
     script.committed("a", back_in, 1, t0=9).assigned("a", back_in + 1, T0, T1)

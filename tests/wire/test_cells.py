@@ -206,7 +206,7 @@ def test_membership_lost_while_joining_shows_in_the_generation(broker, client, r
 
 
 @cells(Reaction.RETAKE, Reaction.JOIN_AS_NEW, of=(COMMIT,))
-def test_a_commit_that_comes_too_late_is_said_and_the_next_join_is_one_of_the_right_member(
+def test_a_commit_that_comes_too_late_is_logged_and_the_next_join_is_one_of_the_right_member(
     broker, client, request_, error
 ):
     script(broker, request_, error)

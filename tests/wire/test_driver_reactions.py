@@ -51,7 +51,7 @@ def test_a_batch_whose_commit_came_too_late_is_committed_in_the_next_generation(
     assert len(broker.received(OFFSET_FETCH)) == 2  # for the positions, and right before the commit
 
 
-def test_a_new_query_starts_where_it_is_told_although_membership_is_lost_as_it_tells_the_group(broker, driver_of):
+def test_a_new_query_starts_at_its_starting_offsets_although_membership_is_lost_as_it_commits_them(broker, driver_of):
     broker.committed[ORDERS] = 7, "somebody else"
     broker.answer(COMMIT, "UNKNOWN_MEMBER_ID")
     driver = driver_of(startingOffsets="earliest")
