@@ -8,24 +8,24 @@ BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
 NEWEST := .venv-newest
 PUBLISHED := .venv-published
-# What a user can ask for beside the package itself.
+# Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,processing
 SITE := .venv-site
 OF_THE_SITE = *.md docs/*.md benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
 CHECKED := tests/unit tests/processing
 SECONDS_EACH ?= 180
-# How long `make fuzz` looks, and for what of tests/fuzz/targets.py; all of it by default.
+# How long `make fuzz` runs, and the targets of tests/fuzz/targets.py that it takes; all by default.
 SECONDS ?= 3600
 TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
-# What belongs together (tests/conftest.py), in the order of names, so that the long ones are not the last.
+# Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last.
 WORKERS ?= 2
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-# JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with classes that were loaded before.
+# JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes.
 test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
@@ -36,8 +36,8 @@ export PYSPARK_PYTHON := $(abspath $(BIN))/python
 help:  ## this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-# Installed as its users get it, so that Spark finds the source by itself; and the compiled decoder in the source tree too,
-# because Python takes the tree before the installed package whenever Spark starts a worker in this directory.
+# The package is installed as its users get it, so that Spark finds the source by itself. The compiled decoder is in the source
+# tree too, because Python takes the tree before the installed package whenever Spark starts a worker in this directory.
 $(VENV)/.dependencies: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --upgrade pip
@@ -56,12 +56,12 @@ $(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
 $(VENV)/spark.jsa: $(VENV)/.dependencies tests/spark_classes.py
 	env -u PYSPARK_PYTHON $(BIN)/python tests/spark_classes.py $@
 
-# What benchmarks measure against.
+# The sources that benchmarks compare.
 $(VENV)/.bench: $(VENV)/.dependencies
 	rm -rf build && $(BIN)/pip install -q '.[bench]'
 	touch $@
 
-# The newest pyspark alone; all else, the package included, is where .venv has it.
+# The newest pyspark alone; everything else, the package included, comes from .venv.
 $(NEWEST)/.installed: $(VENV)/.dependencies
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/pip install -q --no-compile 'pyspark>=4.2,<5'
@@ -74,21 +74,21 @@ $(NEWEST)/.installed: $(VENV)/.dependencies
 setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder included
 
 .PHONY: prepare
-prepare: $(VENV)/.installed $(VENV)/spark.jsa $(NEWEST)/.installed  ## all that make test and make test-newest need
+prepare: $(VENV)/.installed $(VENV)/spark.jsa $(NEWEST)/.installed  ## make everything that make test and make test-newest need
 
 .PHONY: wheel
 wheel: $(VENV)/.dependencies  ## build the wheel for a cluster into dist/
 	rm -rf build && $(BIN)/pip wheel -q --no-deps -w dist .
 	@ls dist/*.whl
 
-# Without what an earlier build left: setuptools puts into an sdist whatever an egg-info of before names.
+# Remove the egg-info of an earlier build first: setuptools puts every file that it names into an sdist.
 .PHONY: sdist
 sdist: $(VENV)/.dependencies  ## build the sdist into dist/
 	rm -rf build *.egg-info dist/*.tar.gz
 	$(BIN)/python setup.py -q sdist
 	@ls dist/*.tar.gz
 
-# The wheel is built from the sdist, and both are right when it decodes records in a Python that has nothing else.
+# The wheel is built from the sdist; both are right if the wheel decodes records in an environment that has nothing else.
 .PHONY: dist
 dist: sdist  ## build the sdist and the wheel from it into dist/, and try the wheel in an empty environment
 	rm -f dist/*.whl
@@ -111,9 +111,9 @@ lint: $(VENV)/.decoder  ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-# On the source tree as it is: `python -m` takes that, and nothing has to be installed after each change.
+# `python -m` takes the source tree, so nothing has to be installed after a change.
 .PHONY: check
-check: lint  ## what each commit has to pass, within a minute: format, lint, types, unit tests, links
+check: lint  ## check a commit within a minute: format, lint, types, unit tests, links
 	$(BIN)/python -m pytest -q -n 2 $(CHECKED) $(ARGS)
 
 .PHONY: format
@@ -122,15 +122,15 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 	$(BIN)/ruff format .
 
 .PHONY: test
-test: $(VENV)/.installed $(VENV)/spark.jsa  ## the tests, on real brokers and real Spark, but those of soak
+test: $(VENV)/.installed $(VENV)/spark.jsa  ## all tests but those of soak, on real brokers and real Spark
 	$(BIN)/pytest $(AT_ONCE) $(ARGS)
 
 .PHONY: test-newest
-test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## what leans on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of it
+test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## the tests that depend on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of them
 	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: soak
-soak: $(VENV)/.installed  ## minutes of members that come, go and die, with every assignment strategy; and what takes long
+soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy
 	for strategy in range roundrobin sticky cooperative-sticky; do \
 	  for members in "--queries 3" "--queries 3 --kill" "--queries 3 --java 1 --python 1 --partitions 9 --kill"; do \
 	    $(BIN)/python tests/chaos/chaos.py --strategy $$strategy --seconds $(SECONDS_EACH) $$members || exit 1; \
@@ -140,15 +140,15 @@ soak: $(VENV)/.installed  ## minutes of members that come, go and die, with ever
 	$(BIN)/pytest -m soak
 
 .PHONY: fuzz
-fuzz: $(VENV)/.installed  ## bytes of others, changed at random, on the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
+fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: hosts
-hosts: $(VENV)/.installed  ## brokers on hosts of their own, whose links are cut under a query; as root, with network namespaces
+hosts: $(VENV)/.installed  ## cut the links of brokers on separate hosts while a query runs; as root, with network namespaces
 	$(BIN)/pytest -m soak tests/hosts -s $(ARGS)
 
 .PHONY: demo
-demo: $(VENV)/.installed  ## a broker, a million events, a streaming query, and what the group looks like
+demo: $(VENV)/.installed  ## show a broker, a million events, a streaming query and its group
 	$(BIN)/python jobs/demo.py
 
 .PHONY: bench
@@ -160,7 +160,7 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 	$(BIN)/python benchmarks/render.py
 
 .PHONY: docs
-docs: $(VENV)/.installed  ## write the tables of docs/ that the code has
+docs: $(VENV)/.installed  ## write the tables of docs/ from the code
 	$(BIN)/python docs/tables.py
 
 # An environment of its own, which needs no Spark: the extra alone.
@@ -178,7 +178,7 @@ site: $(SITE)/.installed  ## make the website of README and docs/, in site/
 	@ls site/index.html
 
 .PHONY: clean
-clean:  ## remove what was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
+clean:  ## remove everything that was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
 	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* $(SITE) build site .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so

@@ -25,8 +25,8 @@ def log_end(kafka: Any, topic: str, isolation_level: str = "read_uncommitted", p
 class Writer:
     """A transactional producer of values into one partition of a topic. A context manager.
 
-    A transaction begins with the first write after the last one ended. Kafka writes its marker after commit and abort have
-    returned, so these wait for the marker. No other producer may write meanwhile.
+    A transaction begins with the first write after the last one ended. Kafka writes its marker after commit and abort
+    have returned, so these wait for the marker. No other producer may write meanwhile.
     """
 
     def __init__(self, kafka: Any, topic: str, **configs: Any) -> None:

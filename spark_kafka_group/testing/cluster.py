@@ -40,7 +40,7 @@ class KafkaCluster:
     nodes
         1, or 3 with replication factor 3.
     properties
-        Settings of every node, over the ones below.
+        Settings of every node. They take precedence over the defaults of this module.
     directory
         For data, settings and logs, which the next cluster reuses with this directory and as
         many nodes; a temporary directory, removed by :meth:`stop`, if not given.

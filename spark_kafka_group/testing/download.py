@@ -67,7 +67,7 @@ def java() -> str:
 
 
 def java_version() -> str:
-    """What the java command says of itself.
+    """The version that the java command reports.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""What the first start of a Kafka version on this machine leaves for all later ones, which take half the time with it.
+"""The first start of a Kafka version on this machine leaves its preparations to later starts, which take half the time.
 
-It is a data directory as Kafka's own tool formats it, and an archive of the classes that the JVM has loaded (CDS).
+These are a data directory as Kafka's own tool formats it, and an archive of the classes that the JVM has loaded (CDS).
 """
 
 from __future__ import annotations

@@ -86,12 +86,12 @@ class Node:
             return sock.connect_ex(("127.0.0.1", self._port)) == 0
 
     def check_port(self) -> None:
-        """Fail at once if another process listens on the port; Kafka takes half a minute for it.
+        """Fail at once if another process listens on the port; Kafka would fail after half a minute.
 
         Raises
         ------
         RuntimeError
-            When it cannot be listened on.
+            When the port is taken.
         """
         with socket.socket() as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java does

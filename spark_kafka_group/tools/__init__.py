@@ -1,4 +1,4 @@
-"""``python -m spark_kafka_group``: a group looked into from outside, set to other offsets, and a run of it checked.
+"""``python -m spark_kafka_group``: shows a group from outside, sets its offsets, and checks a run of it.
 
 Each command is a module with ``add_to``, which declares its arguments, and ``run``, which returns the exit code.
 """

@@ -46,7 +46,7 @@ class InDoubt:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Records between two commits that no event tells of, when another member may have owned their partition.
+    """Records between two commits that are in no event, while another member may have owned their partition.
 
     It may have read them, and written no events.
     """

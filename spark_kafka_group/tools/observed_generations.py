@@ -30,7 +30,7 @@ class Sight:
     def lost(self, group: str, tp: TopicPartition, after: int, before: int) -> bool:
         """Whether a member without events may have owned a partition between two generations.
 
-        Of a group that was deleted, and made again with generations from 1, nothing is known.
+        The generations of a group that was deleted and made again start from 1 again, so they prove nothing.
         """
         between = range(after + 1, before)
         return before < after or any(not (self._seen(group, tp, g) or self._empty(group, tp.topic, g)) for g in between)
