@@ -12,7 +12,14 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkFiles
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    Filter,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -21,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_kafka_group.errors import GroupKafkaError, InterceptorError
+from spark_kafka_group.errors import GroupKafkaError, InterceptorError, OptionError
 from spark_kafka_group.executor.hung_up import end_quietly
 from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.options import Options
@@ -39,6 +46,14 @@ log = logging.getLogger(__name__)
 NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Environment variable by which Spark's Python processes send an error's text alone."""
 
+READS_ONLY = 'groupkafka reads only: write with format("kafka")'
+NO_TABLES = (
+    "Spark keeps no options of a table whose source is in Python, so the table could not be read: take "
+    "CREATE TEMPORARY VIEW ... USING groupkafka OPTIONS (...)"
+)
+OF_A_TABLE = "provider"
+"""Spark's own key among the options of CREATE TABLE."""
+
 
 class GroupKafkaDataSource(DataSource):
     """``format("groupkafka")``: Kafka topics read by a query that is a real member of its consumer group.
@@ -46,14 +61,23 @@ class GroupKafkaDataSource(DataSource):
     Raises
     ------
     OptionError
-        When an option is wrong; before any network call.
+        From :meth:`schema` and the readers when an option is wrong; before any network call.
+    GroupKafkaError
+        From the writers, always.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         end_quietly()
         with _in_one_sentence():
-            self._parsed = Options.parse(options)
+            # Spark makes the source to write, too. Then the options are the sink's, and no error is about them.
+            self._parsed = _parsed_or_wrong(options)
+
+    def _options(self) -> Options:
+        with _in_one_sentence():
+            if isinstance(self._parsed, OptionError):
+                raise self._parsed
+        return self._parsed
 
     @classmethod
     def name(cls) -> str:
@@ -67,18 +91,36 @@ class GroupKafkaDataSource(DataSource):
         return "groupkafka"
 
     def schema(self) -> str:
-        return spark_schema(self._parsed.reading.include_headers)
+        return spark_schema(self._options().reading.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_kafka_group.options.checks import check_for_batch
 
         end_quietly()  # Spark plans a batch read in a worker, where the source arrives pickled
+        options = self._options()
         with _in_one_sentence():
-            check_for_batch(self._parsed)
-        return (PushDownReader if self._parsed.reading.push_down_predicate else GroupKafkaReader)(self._parsed)
+            check_for_batch(options)
+        return (PushDownReader if options.reading.push_down_predicate else GroupKafkaReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        return GroupKafkaStreamReader(self._parsed)
+        return GroupKafkaStreamReader(self._options())
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        with _in_one_sentence():
+            raise GroupKafkaError(READS_ONLY)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        with _in_one_sentence():
+            raise GroupKafkaError(READS_ONLY)
+
+
+def _parsed_or_wrong(options: dict[str, str]) -> Options | OptionError:
+    if OF_A_TABLE in options:
+        return OptionError(NO_TABLES)
+    try:
+        return Options.parse(options)
+    except OptionError as error:
+        return error
 
 
 class _SentToTasks:

@@ -27,6 +27,8 @@ LONGEST_NAME = 200
 """Of what may be an option, misspelt."""
 ALIKE = 0.8
 """How like a known name, of 1, a name is that is it, misspelt."""
+NEAR = 0.65
+"""How like an unknown name, of 1, a known one is that an error names."""
 LONGEST_TEXT = 4 * 1024 * 1024
 """Of an option, in characters."""
 
@@ -108,14 +110,20 @@ def _unknown(name: str) -> str:
     if why is not None:
         return f"option {name} is not supported: {why}"
     lowered = name.lower()
-    if f"kafka.{lowered}" in DECLARED:
-        nearest = [f"kafka.{lowered}"]
-    else:
-        import difflib
-
-        nearest = difflib.get_close_matches(lowered, DECLARED, n=1, cutoff=0.0)
-    known = DECLARED[nearest[0]][1].metadata["name"]
+    nearest = f"kafka.{lowered}" if f"kafka.{lowered}" in DECLARED else _nearest(lowered)
+    if nearest is None:
+        return f"option {name} is not known, and none has a name like it: docs/options.md has all options"
+    known = DECLARED[nearest][1].metadata["name"]
     return f"option {_as_written(name, known)} is not known; the nearest is {known}"
+
+
+def _nearest(lowered: str) -> str | None:
+    """The option whose name is most like it, without the prefix that many have; None where none is."""
+    import difflib
+
+    bare = {known.removeprefix("kafka."): known for known in DECLARED}
+    nearest = difflib.get_close_matches(lowered.removeprefix("kafka."), bare, n=1, cutoff=NEAR)
+    return bare[nearest[0]] if nearest else None
 
 
 def _as_written(name: str, known: str) -> str:
