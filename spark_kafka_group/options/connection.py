@@ -42,8 +42,8 @@ class Connection(Section):
         "maxBrokerOutage", parsing.duration_ms,
         "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error. Without "
         "it the query waits for them. The driver checks it once `kafka.default.api.timeout.ms` is over; tasks that "
-        "wait in the middle of a batch check it after every attempt. A task that has waited so long fails, and Spark "
-        "runs it again as often as `spark.task.maxFailures` says; each run waits for so long.",
+        "wait in the middle of a batch check it after every attempt. A task that has waited that long fails, and Spark "
+        "runs it again as often as `spark.task.maxFailures` allows; each run waits that long.",
         shown="no limit",
     )  # fmt: skip
     metadata_max_age_ms: int = option(
@@ -63,13 +63,14 @@ class Connection(Section):
         passed_on=True,
     )  # fmt: skip
     reconnect_backoff_ms: int = option(
-        "kafka.reconnect.backoff.ms", integer(0), "Pause before a broker is connected to again. It doubles.",
+        "kafka.reconnect.backoff.ms", integer(0),
+        "Pause before the next attempt to connect to a broker. It doubles each time.",
         default=50, passed_on=True,
     )  # fmt: skip
     reconnect_backoff_max_ms: int = option(
         "kafka.reconnect.backoff.max.ms",
         integer(0),
-        "The longest pause before a broker is connected to again.",
+        "The longest pause before the next attempt to connect to a broker.",
         default=1_000,
         passed_on=True,
     )

@@ -22,7 +22,7 @@ class Group(Section):
     )  # fmt: skip
     id_prefix: str = option(
         "groupIdPrefix", parsing.name,
-        "The group's name of a stream without `kafka.group.id` begins so. An id from the checkpoint follows.",
+        "How the group's name of a stream without `kafka.group.id` begins. An id from the checkpoint follows.",
         default="spark-groupkafka",
     )  # fmt: skip
     generation: str = option(

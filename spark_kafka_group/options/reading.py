@@ -26,8 +26,8 @@ class Reading(Section):
     )  # fmt: skip
     topic_pattern: str | None = option(
         "subscribePattern", parsing.pattern,
-        "A regular expression. The query reads each topic in whose name it is found, also those made later, but no "
-        "internal topic. Begin with `^` and end with `$` to match whole names.",
+        "A regular expression. The query reads each topic whose name matches it anywhere, also topics made later, but "
+        "no internal topic. Begin with `^` and end with `$` to match whole names.",
         shown=ONE_OF_THREE,
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = option(
@@ -119,7 +119,7 @@ class Reading(Section):
     )  # fmt: skip
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger", integer(1, 2**63 - 1),
-        "A micro-batch waits until there are so many offsets, at most `maxTriggerDelay` after the micro-batch before. "
+        "A micro-batch waits for this many offsets, at most until `maxTriggerDelay` after the micro-batch before. "
         "`trigger(availableNow=True)` reads the rest, however small it is.",
         shown="none",
     )  # fmt: skip
@@ -163,8 +163,8 @@ class Reading(Section):
     )  # fmt: skip
     records_per_task: int = option(
         "recordsPerTask", integer(1, 2**63 - 1),
-        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as starting each costs as "
-        "much as reading many records.",
+        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as the start of a task "
+        "costs as much as reading many records.",
         default=200_000,
     )  # fmt: skip
     max_tasks: int | None = option(

@@ -11,10 +11,7 @@ _NO_AUTO_COMMIT = (
 )
 _NO_CLIENT_METRICS = "no client's own metrics are kept: the query's progress and GroupKafkaListener have them"
 _VERSIONS_ARE_ASKED = "brokers are asked which versions they have"
-_NO_REBOOTSTRAP = (
-    "the brokers that the cluster has named are tried again, and its bootstrap servers only by a query that starts: "
-    "start it again where all brokers have new addresses"
-)
+_NO_REBOOTSTRAP = "the query asks kafka.bootstrap.servers again whenever no known broker answers: leave it out"
 _NO_SHARE_GROUPS = "it is for share groups, and the query is a member of a consumer group: leave it out"
 _JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
 _JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
@@ -69,7 +66,7 @@ UNSUPPORTED = {
         "it follows from kafka.fetch.max.bytes and kafka.max.partition.fetch.bytes: take these"
     ),
     "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
-    "kafka.config.providers": "values are taken as they are: let your program look up what stands for ${...}",
+    "kafka.config.providers": "values are taken as they are: let your program replace ${...}",
     # Metrics
     "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
     "kafka.metrics.enabled": _NO_CLIENT_METRICS,

@@ -121,7 +121,7 @@ class Security(Section):
     )  # fmt: skip
     ssl_cipher_suites: tuple[str, ...] = option(
         "kafka.ssl.cipher.suites", names,
-        "Cipher suites to offer, by Java's names. Of those of TLS 1.3 name all or none.",
+        "Cipher suites to offer, by Java's names. Name all suites of TLS 1.3, or none.",
         default=(), shown="OpenSSL's",
     )  # fmt: skip
 
