@@ -45,27 +45,39 @@ METRICS = (
         "minOffsetsBehindLatest",
         GAUGE,
         "records",
-        "Lowest `records-lag` of the partitions, by the name of Spark's own source.",
+        "Lowest `records-lag` of the query's partitions, by the name of Spark's own source.",
         "minOffsetsBehindLatest",
     ),
     Metric(
-        "maxOffsetsBehindLatest", GAUGE, "records", "Highest `records-lag` of the partitions.", "maxOffsetsBehindLatest"
+        "maxOffsetsBehindLatest",
+        GAUGE,
+        "records",
+        "Highest `records-lag` of the query's partitions.",
+        "maxOffsetsBehindLatest",
     ),
     Metric(
-        "avgOffsetsBehindLatest", GAUGE, "records", "Average `records-lag` of the partitions.", "avgOffsetsBehindLatest"
+        "avgOffsetsBehindLatest",
+        GAUGE,
+        "records",
+        "Average `records-lag` of the query's partitions.",
+        "avgOffsetsBehindLatest",
     ),
     Metric(
         "records-lag-max",
         GAUGE,
         "records",
-        "Highest `records-lag` of the partitions, by Kafka's name.",
+        "Highest `records-lag` of the query's partitions, by Kafka's name.",
         "maxOffsetsBehindLatest",
     ),
     Metric(
-        "records-lag-seconds-max", GAUGE, "seconds", "Highest `records-lag-seconds` of the partitions.", "lagSeconds"
+        "records-lag-seconds-max",
+        GAUGE,
+        "seconds",
+        "Highest `records-lag-seconds` of the query's partitions.",
+        "lagSeconds",
     ),
     Metric("assigned-partitions", GAUGE, "partitions", "Partitions in the query's assignment.", "assignedPartitions"),
-    Metric("generation", GAUGE, "-", "The group's generation.", "generation"),
+    Metric("generation", GAUGE, "-", "Generation of the consumer group, as of the last trigger.", "generation"),
     Metric(
         "commit-total",
         COUNTER,
@@ -80,8 +92,12 @@ METRICS = (
         "Commits that failed for good, of the source and of the listener.",
         "failedCommits",
     ),
-    Metric("commit-latency-avg", GAUGE, "ms", "Time of the source's commits, with retries.", "commitLatencyAvgMs"),
-    Metric("commit-latency-max", GAUGE, "ms", "Longest time of the source's commits.", "commitLatencyMaxMs"),
+    Metric(
+        "commit-latency-avg", GAUGE, "ms", "Average time of the source's commits, with retries.", "commitLatencyAvgMs"
+    ),
+    Metric(
+        "commit-latency-max", GAUGE, "ms", "Longest time of the source's commits, with retries.", "commitLatencyMaxMs"
+    ),
     Metric(
         "last-commit-latency",
         GAUGE,
@@ -115,32 +131,44 @@ METRICS = (
         "memberships-lost-total",
         COUNTER,
         "times",
-        "How often the group had removed the query, which then joined as a new member.",
+        "Times that the group had removed the query, which then joined as a new member.",
         "membershipsLost",
     ),
     Metric(
         "rebalance-latency-avg",
         GAUGE,
         "ms",
-        "Time from giving partitions back to the new assignment.",
+        "Average time of a rebalance, from giving partitions back to the new assignment.",
         "rebalanceLatencyAvgMs",
     ),
-    Metric("rebalance-latency-max", GAUGE, "ms", "Longest time of a rebalance.", "rebalanceLatencyMaxMs"),
-    Metric("rebalance-latency-total", COUNTER, "ms", "Time of all rebalances.", "rebalanceLatencyTotalMs"),
+    Metric(
+        "rebalance-latency-max",
+        GAUGE,
+        "ms",
+        "Longest time of a rebalance, from giving partitions back to the new assignment.",
+        "rebalanceLatencyMaxMs",
+    ),
+    Metric(
+        "rebalance-latency-total",
+        COUNTER,
+        "ms",
+        "Total time of all rebalances since the query began.",
+        "rebalanceLatencyTotalMs",
+    ),
     Metric("last-rebalance-seconds-ago", GAUGE, "seconds", "Time since the last rebalance ended.", "lastRebalanceMs"),
     Metric(
         "join-total",
         COUNTER,
         "requests",
-        "JoinGroups that were answered. A micro-batch's own generation takes one.",
+        "JoinGroups that the coordinator answered. A micro-batch's own generation takes one.",
         "joins",
     ),
-    Metric("join-time-avg", GAUGE, "ms", "Time from JoinGroup to its answer.", "joinTimeAvgMs"),
+    Metric("join-time-avg", GAUGE, "ms", "Average time from JoinGroup to its answer.", "joinTimeAvgMs"),
     Metric("join-time-max", GAUGE, "ms", "Longest time from JoinGroup to its answer.", "joinTimeMaxMs"),
-    Metric("sync-total", COUNTER, "requests", "SyncGroups that were answered.", "syncs"),
-    Metric("sync-time-avg", GAUGE, "ms", "Time from SyncGroup to its answer.", "syncTimeAvgMs"),
+    Metric("sync-total", COUNTER, "requests", "SyncGroups that the coordinator answered.", "syncs"),
+    Metric("sync-time-avg", GAUGE, "ms", "Average time from SyncGroup to its answer.", "syncTimeAvgMs"),
     Metric("sync-time-max", GAUGE, "ms", "Longest time from SyncGroup to its answer.", "syncTimeMaxMs"),
-    Metric("heartbeat-total", COUNTER, "requests", "Heartbeats that were answered.", "heartbeats"),
+    Metric("heartbeat-total", COUNTER, "requests", "Heartbeats that the coordinator answered.", "heartbeats"),
     Metric(
         "heartbeat-response-time-max",
         GAUGE,
@@ -152,7 +180,8 @@ METRICS = (
         "last-heartbeat-seconds-ago",
         GAUGE,
         "seconds",
-        "Time from the last heartbeat that was answered to the query's last progress: it is counted at triggers only.",
+        "Time from the last heartbeat that was answered to the query's last progress. "
+        "Heartbeats are counted at triggers only.",
         "lastHeartbeatMs",
     ),
     Metric(
@@ -166,46 +195,86 @@ METRICS = (
         "data-losses-total",
         COUNTER,
         "times",
-        "How often unread records were gone, with `failOnDataLoss=false`. Losses that executors find are "
-        "in their logs only.",
+        "Times that unread records were gone, with `failOnDataLoss=false`. Losses that executors find are "
+        "in the executors' logs only.",
         "dataLosses",
     ),
     Metric(
         "offsets-lost-total",
         COUNTER,
         "offsets",
-        "Offsets of these records, as far as the number can be known.",
+        "Offsets of unread records that were gone, as far as the number can be known.",
         "offsetsLost",
     ),
-    Metric("hook-errors-total", COUNTER, "errors", "Exceptions of your hooks.", "hookErrors"),
+    Metric(
+        "hook-errors-total",
+        COUNTER,
+        "errors",
+        "Exceptions that the query's interceptors and rebalance listener raised.",
+        "hookErrors",
+    ),
     Metric("records-done-total", COUNTER, "records", "Records that the handler of a RecordProcessor has done.", "done"),
-    Metric("records-retried-total", COUNTER, "records", "Records handed to a retry topic.", "retried"),
-    Metric("records-dead-total", COUNTER, "records", "Records handed to a dead-letter topic.", "dead"),
-    Metric("handler-retries-total", COUNTER, "calls", "Calls of a handler for a record that had failed.", "triesAgain"),
-    Metric("handlers-stalled-total", COUNTER, "calls", "Calls of a handler that were abandoned.", "stalled"),
+    Metric(
+        "records-retried-total",
+        COUNTER,
+        "records",
+        "Records that a RecordProcessor handed to a retry topic.",
+        "retried",
+    ),
+    Metric(
+        "records-dead-total",
+        COUNTER,
+        "records",
+        "Records that a RecordProcessor handed to a dead-letter topic.",
+        "dead",
+    ),
+    Metric(
+        "handler-retries-total",
+        COUNTER,
+        "calls",
+        "Calls of a RecordProcessor's handler for a record that had failed.",
+        "triesAgain",
+    ),
+    Metric(
+        "handlers-stalled-total",
+        COUNTER,
+        "calls",
+        "Calls of a RecordProcessor's handler that were abandoned.",
+        "stalled",
+    ),
     Metric(
         "records-in-flight-max",
         GAUGE,
         "records",
-        "Most records that a task of the last micro-batch had in its window.",
+        "Most records in the window of a RecordProcessor's task, in the last micro-batch.",
         "mostInFlight",
     ),
-    Metric("oldest-cell-age-max", GAUGE, "ms", "Longest time of a cell in the window of a task.", "oldestCellMs"),
     Metric(
-        "handler-latency-p50", GAUGE, "ms", "Median time of the handler's calls in the last micro-batch.", "latencyMs"
+        "oldest-cell-age-max",
+        GAUGE,
+        "ms",
+        "Longest time of a cell in the window of a RecordProcessor's task.",
+        "oldestCellMs",
+    ),
+    Metric(
+        "handler-latency-p50",
+        GAUGE,
+        "ms",
+        "Median time of the calls of a RecordProcessor's handler in the last micro-batch.",
+        "latencyMs",
     ),
     Metric(
         "handler-latency-p99",
         GAUGE,
         "ms",
-        "99th percentile of the handler's calls in the last micro-batch.",
+        "99th percentile of the time of the calls of a RecordProcessor's handler in the last micro-batch.",
         "latencyMs",
     ),
     Metric(
         "last-progress-seconds-ago",
         GAUGE,
         "seconds",
-        "Age of all other numbers: time since the trigger that looked them up.",
+        "Time since the trigger that looked up the query's other numbers.",
         "timestampMs",
     ),
 )
@@ -219,20 +288,30 @@ PARTITION_METRICS = (
         "records-lag",
         GAUGE,
         "records",
-        "End of the log, as looked up when the last micro-batch was planned, minus the query's position.",
+        "End of the partition's log, as looked up when the last micro-batch was planned, minus the query's position.",
         "latestOffset",
     ),
     Metric(
         "records-lag-seconds",
         GAUGE,
         "seconds",
-        "Age of the first record that is not processed; 0 if there is none.",
+        "Age of the partition's first record that is not processed; 0 without one.",
         "behindSinceMs",
     ),
     Metric(
-        "position", GAUGE, "offset", "The query's position: after the last micro-batch that succeeded.", "positions"
+        "position",
+        GAUGE,
+        "offset",
+        "Next offset that the query reads of the partition, after the last micro-batch that succeeded.",
+        "positions",
     ),
-    Metric("log-end-offset", GAUGE, "offset", "The end of the log, as last looked up.", "latestOffset"),
+    Metric(
+        "log-end-offset",
+        GAUGE,
+        "offset",
+        "End of the partition's log, as the last trigger looked it up.",
+        "latestOffset",
+    ),
 )
 """The numbers of each of its partitions."""
 
@@ -255,7 +334,7 @@ class ListenersCommits:
     last_latency_ms: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class GroupMetrics:
     """One groupkafka source of a query, as a member of its group.
 
@@ -278,6 +357,14 @@ class GroupMetrics:
     strategy: str = ""
     values: Mapping[str, float | None] = field(default_factory=dict)
     partitions: Mapping[TopicPartition, Mapping[str, float]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        if not self.group:
+            return f"<GroupMetrics of {self.query}>"
+        lag, generation = self.values.get("records-lag-max"), self.values.get("generation")
+        behind = "" if lag is None else f", at most {lag:.0f} records behind"
+        member = "" if generation is None else f", generation {generation:.0f}"
+        return f"<GroupMetrics of {self.query}: group {self.group}{member}, {len(self.partitions)} partitions{behind}>"
 
     def __getitem__(self, name: str) -> float | None:
         """A number by its name, such as ``"records-lag-max"``."""

@@ -1,6 +1,7 @@
 """Numbers of the progress and of the listener: formulas, with values."""
 
 import json
+import re
 
 import pytest
 
@@ -142,6 +143,12 @@ class TestMetricsOf:
         older = metrics_of("q", latest, ListenersCommits(2, 1, NOW_MS - 11_000, 9.0), NOW_MS)
         assert (older["last-commit-seconds-ago"], older["last-commit-latency"]) == (10.0, 4.0)
 
+    def test_they_are_written_in_one_short_line(self, latest):
+        assert repr(metrics_of("q", latest, ListenersCommits(), NOW_MS)) == (
+            "<GroupMetrics of q: group billing, generation 7, 2 partitions, at most 60 records behind>"
+        )
+        assert repr(metrics_of("q", {}, ListenersCommits(), NOW_MS)) == "<GroupMetrics of q>"
+
     def test_of_a_replayed_batch_nothing_is_known_but_the_listeners_commits(self):
         one = metrics_of("q", {}, ListenersCommits(1), NOW_MS)
         assert {name: value for name, value in one.values.items() if value is not None} == {
@@ -155,6 +162,16 @@ def test_names_are_legal_for_prometheus_and_each_has_its_own():
     assert len(set(names)) == len(names)
     assert {"kafka_consumer_records_lag", "kafka_consumer_min_offsets_behind_latest"} <= set(names)
     assert all(name.replace("_", "").isalnum() and name.islower() for name in names)
+
+
+@pytest.mark.parametrize("metric", [*METRICS, *PARTITION_METRICS], ids=lambda metric: metric.name)
+def test_a_line_of_help_is_understood_without_those_around_it(metric):
+    """Prometheus shows it alone."""
+    assert len(metric.doc.split()) >= 4
+    assert re.match(r"[A-Z0-9][\w]+ ", metric.doc)
+    assert metric.doc.endswith(".")
+    assert not re.search(r"\b(it is|these|those|them|this|their|your)\b", metric.doc, re.IGNORECASE)
+    assert not re.match(r"(The|It|They|How|Of|As) ", metric.doc)
 
 
 def test_what_handlers_did_is_added_up_and_latencies_are_the_last_batch_s():
