@@ -95,6 +95,8 @@ class GroupKafkaListener(StreamingQueryListener):
         From :meth:`attach`, when Spark's workers cannot import this package.
     OSError
         From :meth:`attach`, when the port is taken or the file cannot be written.
+    RuntimeError
+        From :meth:`attach`, after :meth:`close`.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class GroupKafkaListener(StreamingQueryListener):
                 prometheus_port, prometheus_address, file,
             )  # fmt: skip
         self._session = spark
+        self._attached = False
         self._changed = threading.Condition()
         # Below: under that lock.
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
@@ -142,7 +145,11 @@ class GroupKafkaListener(StreamingQueryListener):
     # Life
 
     def attach(self) -> Self:
-        """Begin to listen."""
+        """Begin to listen. Harmless when repeated, until :meth:`close`."""
+        if self._closed:
+            raise RuntimeError("this GroupKafkaListener is closed: make a new one")
+        if self._attached:
+            return self
         require_found(self._session)
         if self._exporter is not None:
             self._exporter.start()
@@ -152,6 +159,7 @@ class GroupKafkaListener(StreamingQueryListener):
             if self._exporter is not None:
                 self._exporter.close()
             raise
+        self._attached = True
         return self
 
     def metrics(self) -> dict[str, list[GroupMetrics]]:

@@ -27,6 +27,10 @@ WRITE_EVERY_S = 15.0
 """How old the file becomes while nothing happens: ages in it are as of then."""
 AT_MOST_EVERY_S = 1.0
 HIGHEST_PORT = 65_535
+IN_USE = (
+    "it is in use: close() the earlier GroupKafkaListener if this program has one, as when a notebook's "
+    "cell is run again, or take another port (0 for any free one)"
+)
 PIP = "pip install prometheus_client"
 
 
@@ -111,7 +115,8 @@ class Exporter:
                 raise OSError(errno.EINVAL, f"prometheus_address ({excerpt(self._address)}) is no address") from None
             except OSError as error:
                 self._remove_file()
-                raise OSError(error.errno, f"prometheus_port={self._port} on {self._address}: {error}") from error
+                way_out = IN_USE if error.errno == errno.EADDRINUSE else str(error)
+                raise OSError(error.errno, f"prometheus_port={self._port} on {self._address}: {way_out}") from error
             self._server.start()
         if self._file is not None:
             self._writing = threading.Thread(

@@ -11,6 +11,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import REQUIRED, Record
 
@@ -209,7 +210,7 @@ class RecordProcessor:
             from spark_kafka_group.processing.hand_off import check_topics
 
             check_topics(self._settings)
-        return df.mapInArrow(partial(_handle, self._handler, self._settings), SCHEMA)
+        return map_in_arrow(df, partial(_handle, self._handler, self._settings), SCHEMA)
 
 
 def _handle(

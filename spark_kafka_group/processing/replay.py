@@ -15,6 +15,7 @@ from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handle
 from spark_kafka_group.errors import BrokerError, OptionError
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.processing.record import REQUIRED, Record, records_of
 from spark_kafka_group.retry_topics import RETRY, is_internal, sends_dead_letters_to
 
@@ -122,7 +123,7 @@ def _run(df: DataFrame, wanted: Wanted, options: Options, send: bool) -> list[Le
     if missing:
         raise OptionError(f"dead letters are read with includeHeaders=true, and {', '.join(missing)} is missing")
     task = partial(_task, wanted, _retry_topics(options), options if send else None)
-    rows = df.mapInArrow(task, SCHEMA)
+    rows = map_in_arrow(df, task, SCHEMA)
     totals = rows.groupBy("topic", "exception", "outcome").sum("records").orderBy("topic", "exception", "outcome")
     return [Letters(*row) for row in totals.collect()]
 

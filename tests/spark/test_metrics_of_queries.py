@@ -146,9 +146,14 @@ def test_what_prometheus_needs_is_said_before_the_query_starts(spark, tmp_path, 
     file = tmp_path / "x.prom"
     with GroupKafkaListener(spark, prometheus_port=0) as listener:
         taken = listener.prometheus_port
-        with pytest.raises(OSError, match=f"prometheus_port={taken} on 127.0.0.1: .*in use"):
+        with pytest.raises(OSError, match=f"prometheus_port={taken} on 127.0.0.1: it is in use: close.. the earlier"):
             GroupKafkaListener(spark, prometheus_port=taken, prometheus_file=file).attach()
         assert not file.exists()
+        port = listener.prometheus_port
+        assert listener.attach() is listener  # which listens already
+        assert listener.prometheus_port == port
+    with pytest.raises(RuntimeError, match="this GroupKafkaListener is closed: make a new one"):
+        listener.attach()
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     with pytest.raises(ImportError, match=r"prometheus_port=9 needs .*: pip install prometheus_client"):
         GroupKafkaListener(spark, prometheus_port=9)

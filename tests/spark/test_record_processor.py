@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 import threading
 import time
 import urllib.request
@@ -234,6 +235,14 @@ def test_what_does_not_fit_is_said_before_data_moves(spark, kafka, group, tmp_pa
     with pytest.raises(OptionError, match="handler must be a function"):
         RecordProcessor("shop.charge:charge")
     assert committed(kafka, group) == {}
+
+
+def test_without_pandas_the_error_says_how_to_install_it(spark, monkeypatch):
+    values = ["null key", "null value", "'t' topic", "0 partition", "0L offset", "now() timestamp", "0 timestampType"]
+    records = spark.range(1).selectExpr(*values)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"pip install 'spark-kafka-group\[processing\]'$"):
+        RecordProcessor(print).run(records)
 
 
 def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, kafka, group, tmp_path):

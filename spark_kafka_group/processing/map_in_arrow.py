@@ -1,0 +1,28 @@
+"""pyspark's mapInArrow, which asks for pandas on the driver, although it needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+PIP = "pip install 'spark-kafka-group[processing]'"
+
+
+def map_in_arrow(
+    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
+) -> DataFrame:
+    """As ``df.mapInArrow(function, schema)``.
+
+    Raises
+    ------
+    ImportError
+        With advice, when the driver has no pandas that pyspark takes.
+    """
+    try:
+        return df.mapInArrow(function, schema)
+    except ImportError as error:
+        raise ImportError(f"handlers need pandas on the driver, 2.2 or newer and below 3: {PIP}") from error
