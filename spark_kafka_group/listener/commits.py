@@ -205,8 +205,8 @@ class Commits:
         elsewhere = batch.elsewhere(late.before, ended)
         if elsewhere:
             log.warning(
-                "%s: not committed, as somebody else has committed meanwhile: %s. The rows are in the sink: a consumer "
-                "that went on from the commit before has read them again",
+                "%s: not committed, as another program has committed meanwhile: %s. The rows are in the sink: a "
+                "consumer that went on from the commit before has read them again",
                 batch, _listed(elsewhere),
             )  # fmt: skip
 

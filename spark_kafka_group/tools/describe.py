@@ -39,7 +39,7 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
   POSITION     with --checkpoint: where the query's newest batch ends, whether it
                has been committed or not; Kafka itself does not know it
   WRITTEN-BY   reader id, generation and batch of the query that committed, as
-               the commit's note says; - when it was somebody else
+               the commit's note says; - when the commit has no note
 """
 
 WATCHED_EVERY_S, LONGEST_WATCH_S = 2.0, 86_400

@@ -26,7 +26,7 @@ The group must have no members: stop its queries and consumers first. Offsets
 outside of a log become its first or its end offset, with a note.
 
 The commit carries no metadata, so that a query that is started again sees that
-somebody else wrote it, and goes on from there and not from its checkpoint.
+another program wrote it, and goes on from there and not from its checkpoint.
 """
 
 

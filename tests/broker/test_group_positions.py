@@ -75,7 +75,7 @@ class TestRestart:
         found, driver = restart(self.reset(kafka, group, "--to-offset", "7"), onOffsetConflict=policy)
         assert found == position
         assert (
-            "the checkpoint says 20 (this query, generation 1), the group 7 (somebody else, without a note)"
+            "the checkpoint says 20 (this query, generation 1), the group 7 (another program, without a note)"
             in caplog.text
         )
         assert driver._session.metrics.offset_conflicts == 1

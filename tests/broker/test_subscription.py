@@ -146,7 +146,7 @@ class TestAssign:
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
         end = driver.latest_offset(driver.initial_offset(), None)
         assert driver.latest_offset(end, None) == end
-        assert f"{topic}-0: offset 1 was committed by somebody else" in caplog.text
+        assert f"{topic}-0: another program committed offset 1" in caplog.text
         assert committed(kafka, group) == {(topic, 0): 3}
 
     def test_an_offset_that_somebody_commits_while_positions_are_taken_is_where_it_starts(

@@ -206,7 +206,7 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warn
     # One ahead of the batch, one set back into it, one where the batch began, and one of which nobody spoke.
     assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
     (warning,) = [text for text in texts() if "not committed" in text]
-    assert f"somebody else has committed meanwhile: {topic}-0=15 {topic}-1=5." in warning
+    assert f"another program has committed meanwhile: {topic}-0=15 {topic}-1=5." in warning
 
 
 def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query_and_holds_up_no_other(

@@ -170,7 +170,7 @@ def test_an_adopted_offset_is_anothers_for_a_checkpoint_that_does_not_know_it_an
         2: Start(3, conflict=restart({A: adopted[2]})[A].conflict),
         3: Start(3, conflict=restart({A: adopted[3]})[A].conflict),
     }
-    assert "somebody else, and this query has adopted it in generation 4" in restart({A: adopted[2]})[A].conflict
+    assert "another program, and this query has adopted it in generation 4" in restart({A: adopted[2]})[A].conflict
     assert restart({A: adopted[1]}, "fail")[A].offset == 5
     with pytest.raises(OffsetConflictError):
         restart({A: adopted[2]}, "fail")
@@ -180,7 +180,7 @@ def test_an_adopted_offset_is_anothers_for_a_checkpoint_that_does_not_know_it_an
 def test_an_offset_of_another_program_is_right(metadata):
     start = restart({A: Committed(2, metadata)})[A]
     assert (start.offset, start.commit) == (2, False)
-    assert "somebody else" in start.conflict
+    assert "(another " in start.conflict
 
 
 def test_offsets_that_expired_are_committed_again_from_the_checkpoint():
@@ -195,7 +195,7 @@ def test_a_checkpoint_of_sparks_own_source_is_right_whatever_the_group_says():
 @pytest.mark.parametrize(
     ("group", "checkpoint", "by_group"),
     [(Committed(2, ""), (5, True), (2, False)), (Committed(3, OURS), (5, True), (3, False))],
-    ids=["somebody else's", "our own"],
+    ids=["another program's", "our own"],
 )
 def test_a_policy_decides_without_regard_to_the_writer(group, checkpoint, by_group):
     start = restart({A: group}, "checkpoint")[A]

@@ -118,7 +118,7 @@ class ManualAssignment:
         for tp, group in sorted(committed.items()):
             if not is_signed(group.metadata, self._reader):
                 log.warning(
-                    "group %s: %s: offset %d was committed by somebody else (%s): programs that assign partitions "
+                    "group %s: %s: another program committed offset %d (%s): programs that assign partitions "
                     "under one group id overwrite each other's offsets; give each a group of its own",
                     self._group_id, tp, group.offset, printable(group.metadata) or "without a note",
                 )  # fmt: skip

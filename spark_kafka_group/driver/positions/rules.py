@@ -225,11 +225,11 @@ def _disagreement(checkpoint: Checkpoint, tp: TopicPartition, group: Committed) 
 def _by_whom(metadata: str, reader: str, batch: int) -> str:
     writer = writer_of(metadata)
     if writer is None:
-        return f"somebody else, {printable(metadata) or 'without a note'}"
+        return f"another program, {printable(metadata) or 'without a note'}"
     if writer.reader != reader:
-        return f"somebody else, query {printable(writer.reader)}, generation {writer.generation}"
+        return f"another query, {printable(writer.reader)}, generation {writer.generation}"
     if not writer.is_own(reader, batch):
-        return f"somebody else, and this query has adopted it in generation {writer.generation}"
+        return f"another program, and this query has adopted it in generation {writer.generation}"
     return f"this query, generation {writer.generation}"
 
 

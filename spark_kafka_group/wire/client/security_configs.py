@@ -48,7 +48,7 @@ def security_configs(security: Security) -> dict[str, Any]:
 def _warn_of_plaintext(mechanism: str, seen: str) -> None:
     """Once in a process."""
     log.warning(
-        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: whoever is on the way to the brokers %s "
+        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: anyone on the way to the brokers %s "
         "(%s), and all records. Set it to SASL_SSL, with a listener of the brokers that has TLS",
         seen, mechanism,
     )  # fmt: skip
