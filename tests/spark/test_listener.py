@@ -197,7 +197,8 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warn
 
     class Late(GroupKafkaListener):
         def onQueryTerminated(self, event):
-            wait_until(lambda: kafka.group_state(group)[0] == "Empty", within=30)
+            # It has no offsets yet, and these brokers remove a group without members and offsets within a second.
+            wait_until(lambda: kafka.group_state(group)[0] in ("Empty", "Dead"), within=30)
             commit_for(kafka, group, theirs)
             super().onQueryTerminated(event)
 
