@@ -241,6 +241,16 @@ class KafkaCluster:
         self.admin.create_partitions({name: total})
         self._wait_for_partitions(name, total)
 
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The node that leads a partition; waits while the broker that answers does not know the topic yet."""
+
+        def led() -> int:
+            partitions = [p for t in self.admin.describe_topics([topic]) for p in t["partitions"]]
+            return max((p["leader_id"] for p in partitions if p["partition_index"] == partition), default=-1)
+
+        leader: int = wait_until(lambda: max(led(), 0), within=START_WITHIN_S)
+        return leader
+
     def _wait_for_partitions(self, name: str, count: int) -> None:
         deadline = time.monotonic() + START_WITHIN_S
         while time.monotonic() < deadline:

@@ -123,7 +123,7 @@ def test_a_leader_that_dies_while_it_is_read_from_is_followed(kafka3, disconnect
     disconnected(settings)
     batches = read(task(topic, (0, 20_000)), settings)
     found = [next(batches)]
-    leader = kafka3.admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]
+    leader = kafka3.leader(topic)
     kafka3.node(leader - 1).kill()
     try:
         found += batches

@@ -173,7 +173,7 @@ def test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed
     topic = name("orders")
     dead = f"{topic}-dlt"
     kafka3.create_topic(dead, partitions=1, configs={"min.insync.replicas": "2"})
-    leader = kafka3.admin.describe_topics([dead])[0]["partitions"][0]["leader_id"]
+    leader = kafka3.leader(dead)
     some_sent, killed = threading.Event(), threading.Event()
 
     def handler(record):

@@ -249,7 +249,7 @@ def test_closing_during_an_outage_is_prompt_and_gives_up_what_is_under_way(kafka
 @pytest.mark.soak
 def test_a_leader_with_too_few_replicas_waits_for_the_others(kafka3):
     topic, settled = kafka3.create_topic(name("topic"), configs={"min.insync.replicas": "3"}), []
-    leader = kafka3.admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]
+    leader = kafka3.leader(topic)
     other = kafka3.node(leader % 3)
     sending = Delivery(parsed(kafka3, topic), outlives=True)
     try:

@@ -141,7 +141,7 @@ def test_a_leader_that_goes_away_and_comes_back_has_each_record_once(kafka3, pro
     for n in range(100):
         producer.send(topic, 0, None, b"%d" % n, (), settled.append)
     producer.flush()
-    leader = kafka3.admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]
+    leader = kafka3.leader(topic)
     for n in range(100, 200):
         producer.send(topic, 0, None, b"%d" % n, (), settled.append)
     kafka3.node(leader - 1).kill()

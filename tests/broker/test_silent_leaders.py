@@ -30,7 +30,7 @@ def reading(kafka3):
         topic = topic_with(kafka3, [Record(0, None, b"x" * 1000) for _ in range(COUNT)], partitions=1)
         settings = Options.parse(options(kafka3, topic, **SMALL))
         made.append(settings)
-        leader = kafka3.admin.describe_topics([topic])[0]["partitions"][0]["leader_id"]
+        leader = kafka3.leader(topic)
         return settings, read(of(topic), settings), kafka3.node(leader - 1)
 
     yield begin
