@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-PIP = "pip install 'spark-kafka-group[processing]'"
+PIP = "pip install 'pandas>=2.2,<3'"
 
 
 def map_in_arrow(
