@@ -69,9 +69,8 @@ class GroupKafkaDataSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         end_quietly()
-        with _in_one_sentence():
-            # Spark makes the source to write, too. Then the options are the sink's, and no error is about them.
-            self._parsed = _parsed_or_wrong(options)
+        # Spark makes the source to write, too. Then the options are the sink's, and no error is about them.
+        self._parsed = _parsed_or_wrong(options)
 
     def _options(self) -> Options:
         with _in_one_sentence():

@@ -243,20 +243,17 @@ class KafkaCluster:
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The node that leads a partition; waits while the broker that answers does not know the topic yet."""
+        return wait_until(lambda: self._leaders(topic).get(partition, 0), within=START_WITHIN_S)
 
-        def led() -> int:
-            partitions = [p for t in self.admin.describe_topics([topic]) for p in t["partitions"]]
-            return max((p["leader_id"] for p in partitions if p["partition_index"] == partition), default=-1)
-
-        leader: int = wait_until(lambda: max(led(), 0), within=START_WITHIN_S)
-        return leader
+    def _leaders(self, topic: str) -> dict[int, int]:
+        """Node of each partition that has a leader, as the broker that answers knows them."""
+        partitions = [p for found in self.admin.describe_topics([topic]) for p in found["partitions"]]
+        return {p["partition_index"]: p["leader_id"] for p in partitions if p["leader_id"] >= 0}
 
     def _wait_for_partitions(self, name: str, count: int) -> None:
         deadline = time.monotonic() + START_WITHIN_S
         while time.monotonic() < deadline:
-            topics = self.admin.describe_topics([name])
-            led = [p for topic in topics for p in topic["partitions"] if p["leader_id"] >= 0]
-            if len(led) == count:
+            if len(self._leaders(name)) == count:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"topic {name} has no leaders for its {count} partitions")

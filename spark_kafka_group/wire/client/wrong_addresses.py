@@ -59,12 +59,12 @@ class WrongAddresses:
         WrongAddressError
         """
         if time.monotonic() >= self.until(began_s, addresses):
-            found = [self._wrong[address] for address in sorted(set(addresses))]
+            wrong = {address: self._wrong[address] for address in sorted(set(addresses))}
             whys = "; ".join(
-                f"{host}{f':{port}' if wrong.shown == NO_LISTENER else ''}: {wrong.shown}"
-                for (host, port), wrong in zip(sorted(set(addresses)), found, strict=True)
+                f"{host}{f':{port}' if one.shown == NO_LISTENER else ''}: {one.shown}"
+                for (host, port), one in wrong.items()
             )
-            remedies = ", or ".join(sorted({wrong.remedy for wrong in found}))
+            remedies = ", or ".join(sorted({one.remedy for one in wrong.values()}))
             raise WrongAddressError(f"{whys}. Correct kafka.bootstrap.servers, or {remedies}")
 
     def until(self, began_s: float | None, addresses: Collection[Address]) -> float:
