@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition
 
+from spark_kafka_group.testing import wait_until
+
 _UNZIPPED = Path(sys.executable).with_name("python-unzipped")
 WORKERS_PYTHON = str(_UNZIPPED if _UNZIPPED.exists() else sys.executable)
 """For PYSPARK_PYTHON: this Python, without Spark's zips, from which each new process would compile pyspark."""
@@ -99,11 +101,17 @@ def throw_out(kafka: Any, group: str) -> None:
     kafka.admin.remove_group_members(group, thrown)
 
 
+def wait_for_no_members(kafka: Any, group: str) -> None:
+    """Wait until the members of queries that have ended have left: a query ends some ms before its member leaves."""
+    wait_until(lambda: not members(kafka, group), within=60)
+
+
 def commit_for(kafka: Any, group: str, offsets: Mapping[tuple[str, int], int], note: str = "") -> None:
     """Commit to a group without members: as another client, unless the note is this project's."""
     from kafka import KafkaConsumer
     from kafka.structs import OffsetAndMetadata
 
+    wait_for_no_members(kafka, group)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, group_id=group, enable_auto_commit=False)
     try:
         consumer.assign([TopicPartition(*tp) for tp in offsets])

@@ -7,7 +7,17 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 from pyspark.errors.exceptions.captured import StreamingQueryException
-from support import commit_for, committed, members, name, numbered, options, produce, topic_with
+from support import (
+    commit_for,
+    committed,
+    members,
+    name,
+    numbered,
+    options,
+    produce,
+    topic_with,
+    wait_for_no_members,
+)
 
 from spark_kafka_group.testing import GroupGeneration, OffsetCommitted, read_group_log, wait_until
 
@@ -338,6 +348,7 @@ class TestPositions:
     def test_offsets_of_a_group_that_was_deleted_come_back_from_the_checkpoint(self, kafka, group, sink):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         sink.run(options(kafka, topic, group))
+        wait_for_no_members(kafka, group)
         kafka.admin.delete_groups([group])
         sink.run(options(kafka, topic, group))
         assert sink.values() == list(range(10))
