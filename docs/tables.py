@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import messages
+
 from spark_kafka_group.metrics import group_metrics
 from spark_kafka_group.options import SECTIONS, documentation
 from spark_kafka_group.wire import reactions
@@ -23,6 +25,12 @@ def tables() -> dict[str, Callable[[], str]]:
         "refused settings": documentation.refused_table,
         "metrics": group_metrics.markdown_table,
         "reactions": reactions.as_markdown,
+        "log lines": messages.log_table,
+        "errors": messages.error_table,
+        "values": messages.value_table,
+        "progress keys": messages.progress_table,
+        "commands": messages.command_table,
+        "errors of tools": messages.tool_table,
     }
 
 

@@ -1,8 +1,7 @@
-"""`make demo`: a broker, a million events, a streaming query into parquet, and the group's state.
+"""`make demo`: a streaming query at work in its consumer group, in about a minute.
 
-Starts a Kafka broker of its own, sends order events with keys and headers into a topic of six partitions, and meanwhile
-streams them to parquet with jobs/stream_to_parquet.py through spark-submit. When all have arrived it stops the query
-and compares the sent events with the files.
+It starts a Kafka broker, sends a million orders, and streams them to parquet with stream_to_parquet.py. Meanwhile a
+second consumer joins the query's group and leaves it, and the query is killed and started again. At the end it counts.
 """
 
 import argparse
@@ -11,22 +10,36 @@ import json
 import multiprocessing
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from pyarrow import parquet
 
-from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.testing import KafkaCluster, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
-LOGGING = ROOT / "conf/log4j2.properties"
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 6
+NEIGHBOUR = "a-python-consumer"
+SENDING_S = 45
+"""How long sending takes, so that there is something to read while members come and go."""
+STEP_S = 300
 ITEMS = ["espresso", "flat white", "cold brew", "croissant", "cinnamon roll", "beans 250 g", "beans 1 kg", "mug"]
+STORY = """\
+What you will see, in about a minute:
+  1. a Kafka broker starts, and {records:,} orders are sent to {partitions} partitions
+  2. a streaming query reads them into parquet, as a member of group {group!r}
+  3. a consumer that is not Spark joins the group, takes its share, and leaves
+  4. the query is killed with kill -9, and started again
+  5. every order is counted: none may be lost, none may be there twice
+"""
 
 
 def event(number: int, rng: random.Random) -> tuple[bytes, bytes, list[tuple[str, bytes]]]:
@@ -46,89 +59,249 @@ def event(number: int, rng: random.Random) -> tuple[bytes, bytes, list[tuple[str
 
 
 def produce(bootstrap_servers: str, first: int, last: int) -> None:
-    """Send the orders with numbers from `first` up to `last`."""
+    """Send the orders with numbers from `first` up to `last`, evenly over :data:`SENDING_S` seconds."""
     rng = random.Random(first)
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=50, batch_size=131_072, acks="all")
+    began, part = time.monotonic(), max(1, (last - first) // 1000)
     for number in range(first, last):
         key, value, headers = event(number, rng)
         producer.send(TOPIC, key=key, value=value, headers=headers)
+        if (number - first) % part == 0:
+            due = began + SENDING_S * (number - first) / (last - first)
+            time.sleep(max(0.0, due - time.monotonic()))
     producer.flush()
     producer.close()
 
 
-def spark_submit(bootstrap_servers: str, directory: Path) -> subprocess.Popen[bytes]:
-    """The streaming job, as a user would submit it."""
-    command = [
-        Path(sys.executable).with_name("spark-submit"),
-        "--master", "local[2]",
-        "--properties-file", ROOT / "conf/spark-defaults.conf",
-        "--conf", f"spark.driver.extraJavaOptions=-Dlog4j2.configurationFile={LOGGING.as_uri()}",
-        ROOT / "jobs/stream_to_parquet.py",
-        "--bootstrap-servers", bootstrap_servers,
-        "--group", GROUP,
-        "--topics", TOPIC,
-        "--output", directory / "parquet",
-        "--checkpoint", directory / "checkpoint",
-        "--trigger", "2 seconds",
-    ]  # fmt: skip
-    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
-    return subprocess.Popen([str(part) for part in command], env=environment)
+class Neighbour:
+    """A consumer of the same group that is not Spark: kafka-python's, in a thread of its own."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        self.orders: list[int] = []
+        self.partitions: set[int] = set()
+        self._leaves = threading.Event()
+        self._consumer = KafkaConsumer(
+            TOPIC,
+            bootstrap_servers=bootstrap_servers,
+            group_id=GROUP,
+            client_id=NEIGHBOUR,
+            auto_offset_reset="earliest",
+        )
+        self._thread = threading.Thread(target=self._consume, daemon=True)
+        self._thread.start()
+
+    def _consume(self) -> None:
+        while not self._leaves.is_set():
+            polled = self._consumer.poll(timeout_ms=200)
+            self.partitions = {partition for _, partition in self._consumer.assignment()}
+            records = itertools.chain.from_iterable(polled.values())
+            self.orders += [json.loads(record.value)["order_id"] for record in records]
+        self._consumer.close()  # commits, and leaves
+
+    def leave(self) -> None:
+        self._leaves.set()
+        self._thread.join()
 
 
-def wait_for_commit(cluster: KafkaCluster, records: int, job: subprocess.Popen[bytes]) -> None:
-    """Wait until the group has committed that many records."""
-    while sum(offset for offset, _ in cluster.committed(GROUP).values()) < records:
-        if job.poll() is not None:
-            raise SystemExit(f"the streaming job ended by itself, with {job.returncode}")
-        time.sleep(0.5)
+class Job:
+    """stream_to_parquet.py, through spark-submit, as a user would start it; its log is a file."""
+
+    def __init__(self, bootstrap_servers: str, directory: Path) -> None:
+        command = [
+            Path(sys.executable).with_name("spark-submit"),
+            "--master", "local[2]",
+            "--properties-file", ROOT / "conf/spark-defaults.conf",
+            ROOT / "jobs/stream_to_parquet.py",
+            "--bootstrap-servers", bootstrap_servers,
+            "--group", GROUP,
+            "--topics", TOPIC,
+            "--output", directory / "parquet",
+            "--checkpoint", directory / "checkpoint",
+            "--trigger", "2 seconds",
+            "--option", f"eventLog={directory / 'events.jsonl'}",
+        ]  # fmt: skip
+        self._log = directory / "spark.log"
+        with self._log.open("a") as log:
+            # A session of its own: kill -9 is then for the JVM and for Python, as when a machine dies.
+            self._process = subprocess.Popen(
+                [str(part) for part in command],
+                env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def require_running(self) -> None:
+        """Raises SystemExit with the end of its log if it has ended."""
+        if self._process.poll() is not None:
+            end = self._log.read_text().splitlines()[-20:]
+            raise SystemExit("\n".join(["the streaming query ended by itself:", *end]))
+
+    def kill(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> str:
+        """End it as Ctrl-C does; returns its last line."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        return self._log.read_text().splitlines()[-1]
 
 
-def compare(directory: Path, records: int) -> bool:
-    """Print and return whether every order is in the files once."""
-    values = parquet.read_table(directory / "parquet", columns=["value"])["value"]
-    distinct = len({json.loads(value.as_py())["order_id"] for value in values})
-    complete = records == len(values) == distinct
-    print(f"rows produced       {records:>10,}")
-    print(f"rows in parquet     {len(values):>10,}")
-    print(f"distinct orders     {distinct:>10,}   {'none lost, none twice' if complete else 'WRONG'}")
+class Demo:
+    """The steps of the story."""
+
+    def __init__(self, cluster: KafkaCluster, directory: Path, records: int) -> None:
+        self.cluster, self.directory, self.records = cluster, directory, records
+        self.servers = cluster.bootstrap_servers
+        self.began = time.monotonic()
+        bounds = (0, records // 2, records)
+        self.producers = [
+            multiprocessing.Process(target=produce, args=(self.servers, *pair), daemon=True)
+            for pair in itertools.pairwise(bounds)
+        ]
+        self.job: Job | None = None
+
+    def say(self, text: str) -> None:
+        print(f"\n[{time.monotonic() - self.began:3.0f} s] {text}", flush=True)
+
+    def send(self) -> None:
+        self.say(f"broker at {self.servers}; {self.records:,} orders go to topic {TOPIC!r}")
+        for producer in self.producers:
+            producer.start()
+
+    def start_query(self) -> None:
+        """Start the query, and wait for its first commit."""
+        before = self.committed
+        self.job = Job(self.servers, self.directory)
+        self.wait(lambda: self.committed > before or before == self.records)
+
+    def share(self) -> list[int]:
+        """Have another consumer join, read and leave; returns its orders."""
+        neighbour = Neighbour(self.servers)
+        self.wait(lambda: neighbour.partitions)
+        self.say("the group has two members now; each reads its own partitions:")
+        self.describe()
+        self.wait(lambda: len(neighbour.orders) >= self.records // 20 or self.sent)
+        neighbour.leave()
+        self.say(f"the consumer left after {len(neighbour.orders):,} orders; the query takes its partitions back")
+        self.wait(lambda: len({row.consumer_id for row in self.cluster.describe_group(GROUP)}) == 1)
+        return neighbour.orders
+
+    def kill(self) -> None:
+        assert self.job is not None
+        self.say("kill -9: the query dies in the middle of its work, and is started again")
+        self.job.kill()
+        killed = time.monotonic()
+        self.start_query()
+        self.say(f"it went on, {time.monotonic() - killed:.0f} s after it was killed, from its checkpoint")
+
+    def finish(self) -> None:
+        """Wait until every order is committed, and stop the query."""
+        assert self.job is not None
+        self.wait(lambda: self.sent and self.committed == self.records)
+        self.describe()
+        last, self.job = self.job.stop(), None
+        self.say(f"Ctrl-C for the query; its last line: {last}")
+
+    def abort(self) -> None:
+        """Leave no process behind."""
+        if self.job is not None:
+            self.job.kill()
+        for producer in self.producers:
+            producer.kill()
+
+    @property
+    def committed(self) -> int:
+        return sum(offset for offset, _ in self.cluster.committed(GROUP).values())
+
+    @property
+    def sent(self) -> bool:
+        if any(producer.exitcode for producer in self.producers):
+            raise SystemExit("a producer failed")
+        return all(producer.exitcode == 0 for producer in self.producers)
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        def met() -> object:
+            if self.job is not None:
+                self.job.require_running()
+            return condition()
+
+        wait_until(met, within=STEP_S, every=0.2)
+
+    def describe(self) -> None:
+        """Print columns of Kafka's own kafka-consumer-groups."""
+        print(f"$ kafka-consumer-groups --describe --group {GROUP}")
+        print("PARTITION  CURRENT-OFFSET  LOG-END-OFFSET         LAG  CLIENT-ID")
+        for row in self.cluster.describe_group(GROUP):
+            current, end, lag = ("-" if n is None else n for n in (row.current_offset, row.log_end_offset, row.lag))
+            print(f"{row.partition:<9}{current:>16}{end:>16}{lag:>12}  {row.client_id or '-'}", flush=True)
+
+
+def written(directory: Path) -> Iterator[str]:
+    """Values in the parquet files of batches that have ended, which the sink lists; a killed batch may leave others."""
+    listed = {
+        json.loads(line)["path"]
+        for batch in (directory / "_spark_metadata").iterdir()
+        if not batch.name.startswith(".")
+        for line in batch.read_text().splitlines()[1:]
+    }
+    for file in sorted(listed):
+        for value in parquet.read_table(file.removeprefix("file://"), columns=["value"])["value"]:
+            yield value.as_py()
+
+
+def count(directory: Path, elsewhere: list[int], records: int) -> bool:
+    """Print and return whether every order was read once, into the files or by the other consumer."""
+    values = list(written(directory))
+    print("\n".join(["some rows:", *(f"  {value[:76]}" for value in values[:3])]))
+    orders = [json.loads(value)["order_id"] for value in values]
+    distinct = len({*orders, *elsewhere})
+    complete = records == len(orders) + len(elsewhere) == distinct
+    print(f"\norders sent                  {records:>10,}")
+    print(f"rows in parquet              {len(orders):>10,}")
+    print(f"read by the other consumer   {len(elsewhere):>10,}")
+    print(f"different orders             {distinct:>10,}   {'none lost, none twice' if complete else 'WRONG'}")
     return complete
+
+
+def what_next(directory: Path) -> None:
+    python = shlex.quote(sys.executable if os.environ.get("VIRTUAL_ENV") is None else "python")
+    print(f"""
+The files stay in {directory}. To try next:
+
+  # check the run by the query's own events
+  {python} -m spark_kafka_group verify {directory}/events.jsonl
+  # a broker with records, for a first query of your own (README.md)
+  {python} -m spark_kafka_group.testing start --port 9092
+  # all tools
+  {python} -m spark_kafka_group --help""")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=1_000_000)
     records = parser.parse_args().records
-    with tempfile.TemporaryDirectory(prefix="groupkafka-demo-") as temporary, KafkaCluster() as cluster:
-        directory = Path(temporary)
+    print(STORY.format(records=records, partitions=PARTITIONS, group=GROUP), flush=True)
+    directory = Path(tempfile.mkdtemp(prefix="groupkafka-demo-"))
+    with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
-        servers = cluster.bootstrap_servers
-        print(
-            f"broker at {servers}; producing {records:,} orders into {PARTITIONS} partitions of {TOPIC!r}", flush=True
-        )
-        bounds = (0, records // 2, records)
-        producers = [
-            multiprocessing.Process(target=produce, args=(servers, *pair)) for pair in itertools.pairwise(bounds)
-        ]
-        for producer in producers:
-            producer.start()
-        job = spark_submit(servers, directory)
+        demo = Demo(cluster, directory, records)
         try:
-            for producer in producers:
-                producer.join()
-                if producer.exitcode:
-                    raise SystemExit("a producer failed")
-            print(f"all {records:,} orders produced", flush=True)
-            wait_for_commit(cluster, records, job)
-            described = cluster.consumer_groups("--describe", "--group", GROUP)
+            demo.send()
+            demo.say("the query starts, which takes some seconds; then a line for each batch:")
+            demo.start_query()
+            elsewhere = demo.share()
+            demo.kill()
+            demo.finish()
         finally:
-            job.send_signal(signal.SIGINT)  # as Ctrl-C would
-            job.wait(60)
-        print(f"\n$ kafka-consumer-groups --bootstrap-server {servers} --describe --group {GROUP}\n{described}")
-        lag = sum(row.lag for row in cluster.describe_group(GROUP))
-        complete = compare(directory, records)
-        print(f"lag                 {lag:>10,}")
-        if lag or not complete:
-            raise SystemExit(1)
+            demo.abort()
+    complete = count(directory / "parquet", elsewhere, records)
+    what_next(directory)
+    if not complete:
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
-from spark_kafka_group.driver.reporting.progress import Progress
+from spark_kafka_group.driver.reporting.progress import MEANINGS, Progress
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.metrics.group_metrics import (
     METRICS,
@@ -38,6 +38,10 @@ def test_offsets_behind_latest_are_of_the_partitions_that_have_a_position():
     assert isinstance(told[2], float)
     shown = progress({}, {}, {}).to_json()["@group"]
     assert [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")] == [0, 0, 0.0]
+
+
+def test_every_key_has_a_meaning():
+    assert {*progress({}, {}, {}).to_json()["@group"], "brokersAway"} == set(MEANINGS)
 
 
 class TestBacklogAges:

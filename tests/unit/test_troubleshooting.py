@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from messages import ANY, text_of, trees
 
 from spark_kafka_group.wire.reactions import ADVICE, REACTIONS
 
@@ -21,27 +22,13 @@ MESSAGES = [
     for quoted in QUOTED
     for message, mark in re.findall(r"`([^`]+)`(?: \((Spark's|Python's)\))?", quoted)
 ]
-ANY = "…"
-
-
-def text_of(node):
-    """A text of the code, with … for the values in it; None for what is no text."""
-    match node:
-        case ast.Constant(value=str(text)):
-            return re.sub(r"%[sdr]|%\.\df|\{[\w.]*\}", ANY, text)
-        case ast.JoinedStr(values=values):
-            return "".join(ANY if isinstance(value, ast.FormattedValue) else value.value for value in values)
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return (text_of(left) or ANY) + (text_of(right) or ANY)
-    return None
 
 
 @cache
 def texts():
-    """All texts of the package."""
-    files = [ROOT / "setup.py", *(ROOT / "spark_kafka_group").rglob("*.py")]
-    trees = [ast.parse(file.read_text()) for file in files]
-    return {text for tree in trees for node in ast.walk(tree) if (text := text_of(node))}
+    """All texts of the package, and of its build."""
+    modules = [*trees().values(), ast.parse((ROOT / "setup.py").read_text())]
+    return {text for tree in modules for node in ast.walk(tree) if (text := text_of(node))}
 
 
 def words(message):

@@ -12,6 +12,26 @@ from spark_kafka_group.driver.query import Query
 from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_to_json
 from spark_kafka_group.wire import Generation
 
+MEANINGS = {
+    "group": "`kafka.group.id`.",
+    "member": "The member id that the coordinator gave to the query.",
+    "role": "`leader`, or `follower` where another member assigns the partitions.",
+    "generation": "Generation that planned the micro-batch.",
+    "strategy": "Assignment strategy of the generation.",
+    "timestampMs": "Time of the plan, in ms since 1970.",
+    "assignedPartitions": "Partitions in the query's assignment.",
+    "minOffsetsBehindLatest": "Lowest number of records between a partition's position and the end of its log.",
+    "maxOffsetsBehindLatest": "Highest such number.",
+    "avgOffsetsBehindLatest": "Average of these numbers.",
+    "lag": "Records that were not committed when the micro-batch was planned, as Kafka's tools count it.",
+    "lagSeconds": "Age of the oldest record that is not read.",
+    "behindSinceMs": "By topic and partition: when the record at the position came, in ms since 1970.",
+    "positions": "By topic and partition: where the micro-batch ends.",
+    "committed": "By topic and partition: the group's committed offset.",
+    "brokersAway": "While brokers are away: since when, how many attempts, and the last error.",
+}
+"""Keys under ``@group``; :class:`Metrics` has the others."""
+
 
 @dataclass(frozen=True)
 class Progress:
