@@ -6,6 +6,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PYSPARK ?= 4.2.0
+# pip shows what it does on a terminal only.
+QUIETLY = $(if $(MAKE_TERMOUT),,-q)
 NEWEST := .venv-newest
 PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
@@ -39,19 +41,22 @@ help:  ## this help
 # The package is installed as its users get it, so that Spark finds the source by itself. The compiled decoder is in the source
 # tree too, because Python takes the tree before the installed package whenever Spark starts a worker in this directory.
 $(VENV)/.dependencies: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --upgrade pip
-	rm -rf build && $(BIN)/pip install -q '.[test,dev]' 'pyspark==$(PYSPARK)'
-	cp conf/python-unzipped $(BIN)
-	touch $@
+	@echo 'making $(VENV) with pyspark and all tools: one to five minutes'
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install -q --upgrade pip
+	@rm -rf build && $(BIN)/pip install $(QUIETLY) '.[test,dev]' 'pyspark==$(PYSPARK)'
+	@cp conf/python-unzipped $(BIN)
+	@touch $@
 
 $(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
-	SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
-	touch $@
+	@echo 'compiling the decoder'
+	@SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
+	@touch $@
 
 $(VENV)/.installed: $(VENV)/.decoder $(SOURCES)
-	rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
-	touch $@
+	@echo 'installing the package into $(VENV)'
+	@rm -rf build && $(BIN)/pip install -q --no-deps --force-reinstall .
+	@touch $@
 
 $(VENV)/spark.jsa: $(VENV)/.dependencies tests/spark_classes.py
 	env -u PYSPARK_PYTHON $(BIN)/python tests/spark_classes.py $@

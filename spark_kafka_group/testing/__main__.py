@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.testing.cluster import KafkaCluster
-from spark_kafka_group.testing.download import VERSION, cache_directory, writable
+from spark_kafka_group.testing.download import cache_directory, writable
 from spark_kafka_group.testing.produce import produce
 from spark_kafka_group.testing.wait import wait_until
 
@@ -80,8 +80,6 @@ def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
         return 0
     clean(state)  # after a reboot, or a kill -9
     writable(file.parent)
-    if not (cache_directory() / f"kafka-{VERSION}").exists():
-        print(f"downloading Kafka {VERSION} into {cache_directory()}, once: 44 MB", file=sys.stderr)
     ports = [args.port + n for n in range(args.nodes)] if args.port else None
     directory = args.directory.resolve() if args.directory else None
     cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports)

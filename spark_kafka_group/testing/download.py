@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ VERSION = "4.3.1"
 CACHE = "SPARK_KAFKA_GROUP_CACHE"
 """Environment variable: where downloads are kept, instead of ~/.cache/spark-kafka-group."""
 
+CALLED = {"kafka_2.13": "Kafka (44 MB)", "kafka-tools": "Kafka's command-line tools (43 MB)"}
 ATTEMPTS, PAUSE_S, ATTEMPT_S = 4, 5.0, 600.0
 
 
@@ -100,16 +102,19 @@ def jars(module: str, version: str = VERSION) -> Path:
     def retrieve_all(parts: Path) -> None:
         retrieve("org.apache.kafka", module, version, parts)
 
-    return once(cache_directory() / f"kafka-{version}" / module, retrieve_all)
+    doing = f"downloading {CALLED[module]} {version} into {cache_directory()}, once"
+    return once(cache_directory() / f"kafka-{version}" / module, retrieve_all, doing)
 
 
-def once(target: Path, make: Callable[[Path], None]) -> Path:
+def once(target: Path, make: Callable[[Path], None], doing: str) -> Path:
     """`target`, made by the first process on this machine that needs it.
 
     Parameters
     ----------
     make
         Called with an empty folder; its ``lib`` becomes `target` afterwards.
+    doing
+        Line for stderr before that: it takes a while.
 
     Raises
     ------
@@ -122,6 +127,7 @@ def once(target: Path, make: Callable[[Path], None]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)  # tests run by several processes download once
         if not target.exists():
             # Renamed when whole, so that a download that broke is never taken for one.
+            print(doing, file=sys.stderr, flush=True)
             with tempfile.TemporaryDirectory(dir=target.parent) as parts:
                 make(Path(parts))
                 (Path(parts) / "lib").rename(target)
@@ -142,7 +148,7 @@ def logging_jars() -> list[Path]:
             shutil.copy2(jar, parts / "lib")
 
     digest = hashlib.sha256("\n".join(jar.name for jar in shipped).encode()).hexdigest()[:12]
-    folder = once(cache_directory() / f"logging-{digest}", copy_all)
+    folder = once(cache_directory() / f"logging-{digest}", copy_all, "copying logging libraries of pyspark, once")
     return [folder / jar.name for jar in shipped]
 
 

@@ -29,7 +29,7 @@ def of(version: str, start: Callable[[Path], None]) -> Path:
     # An archive is for one JVM and the very same jars.
     jars = "\n".join(map(str, [java_version(), *logging_jars()]))
     name = f"started-{hashlib.sha256(jars.encode()).hexdigest()[:12]}"
-    return once(cache_directory() / f"kafka-{version}" / name, start)
+    return once(cache_directory() / f"kafka-{version}" / name, start, f"preparing starts of Kafka {version}, once")
 
 
 def options(started: Path) -> list[str]:

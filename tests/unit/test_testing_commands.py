@@ -3,7 +3,7 @@
 import pytest
 
 from spark_kafka_group.testing.__main__ import SOME_DOWN, main
-from spark_kafka_group.testing.download import CACHE, cache_directory, jars
+from spark_kafka_group.testing.download import CACHE, cache_directory, jars, once
 
 
 @pytest.fixture
@@ -27,6 +27,15 @@ def test_so_it_is_where_a_program_starts_the_broker(no_cache):
     assert cache_directory() == no_cache
     with pytest.raises(RuntimeError, match=rf"kafka-4\.3\.1 cannot be written .* {CACHE}$"):
         jars("kafka_2.13")
+
+
+def test_the_first_process_that_makes_something_says_what(tmp_path, capsys):
+    def make(parts):
+        (parts / "lib").mkdir()
+
+    for _ in range(2):
+        assert once(tmp_path / "made", make, "making it, once") == tmp_path / "made"
+    assert capsys.readouterr().err == "making it, once\n"
 
 
 def test_records_need_a_broker(tmp_path, capsys):

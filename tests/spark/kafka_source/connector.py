@@ -25,7 +25,8 @@ def connector_jars():
     """
     version = pyspark.__version__
     edition = hashlib.sha256(STANDIN.read_bytes()).hexdigest()[:8]
-    return sorted(once(cache_directory() / f"spark-{version}" / f"{SOURCE}-{edition}", _retrieve_all).glob("*.jar"))
+    folder = cache_directory() / f"spark-{version}" / f"{SOURCE}-{edition}"
+    return sorted(once(folder, _retrieve_all, f"downloading Spark's kafka source {version}, once").glob("*.jar"))
 
 
 def _retrieve_all(parts):
