@@ -142,6 +142,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	  done; \
 	done
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
+	ASSIGNOR_EXAMPLES=2000 $(BIN)/pytest tests/assignors/test_like_java.py
 	$(BIN)/pytest -m soak
 
 .PHONY: fuzz

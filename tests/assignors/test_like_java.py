@@ -9,7 +9,7 @@ from java_assignors import JavaError
 
 from spark_kafka_group.assignors import BUILT_IN
 
-EXAMPLES = int(os.environ.get("ASSIGNOR_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("ASSIGNOR_EXAMPLES", "100"))
 LONGEST_REBALANCE = 8  # rounds, the last of which changes nothing; six is the most that long runs have seen
 
 random_groups = settings(

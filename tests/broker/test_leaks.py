@@ -124,7 +124,7 @@ def test_a_driver_keeps_nothing_of_triggers_and_batches(kafka, driver_of):
         driver.report_latest_offset()
         offset = end
 
-    kept = kept_by(batch, turns=150, warm_up=100)
+    kept = kept_by(batch, turns=80, warm_up=60)
     assert_nothing_is_kept(kept)
     while (end := driver.latest_offset(offset)) != offset:
         driver.plan(offset, end)
@@ -134,4 +134,4 @@ def test_a_driver_keeps_nothing_of_triggers_and_batches(kafka, driver_of):
         assert driver.latest_offset(offset) == offset
         driver.report_latest_offset()
 
-    assert_nothing_is_kept(kept_by(empty, turns=300, warm_up=100))
+    assert_nothing_is_kept(kept_by(empty, turns=150, warm_up=60))

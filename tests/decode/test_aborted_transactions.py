@@ -263,7 +263,7 @@ offset = st.one_of(st.integers(-2, 60), st.integers(-(2**63), 2**63 - 1))
 lies = st.lists(st.tuples(st.one_of(st.integers(-1, 5), st.integers(-(2**63), 2**63 - 1)), offset), max_size=6)
 
 
-@settings(SETTINGS, max_examples=1500)
+@settings(SETTINGS, max_examples=500)
 @given(
     steps,
     lies,
