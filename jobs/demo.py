@@ -1,4 +1,4 @@
-"""`make demo`: a streaming query at work in its consumer group, in about a minute.
+"""`make demo`: a streaming query at work in its consumer group, in one to two minutes.
 
 It starts a Kafka broker, sends a million orders, and streams them to parquet with stream_to_parquet.py. Meanwhile a
 second consumer joins the query's group and leaves it, and the query is killed and started again. At the end it counts.
@@ -33,7 +33,7 @@ SENDING_S = 45
 STEP_S = 300
 ITEMS = ["espresso", "flat white", "cold brew", "croissant", "cinnamon roll", "beans 250 g", "beans 1 kg", "mug"]
 STORY = """\
-What you will see, in about a minute:
+What you will see, in one to two minutes:
   1. a Kafka broker starts, and {records:,} orders are sent to {partitions} partitions
   2. a streaming query reads them into parquet, as a member of group {group!r}
   3. a consumer that is not Spark joins the group, takes its share, and leaves
@@ -140,14 +140,13 @@ class Job:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def stop(self) -> str:
-        """End it as Ctrl-C does; returns its last line."""
+    def stop(self) -> None:
+        """End it as Ctrl-C does; it prints its last line."""
         self._process.send_signal(signal.SIGINT)
         try:
             self._process.wait(60)
         except subprocess.TimeoutExpired:
             self.kill()
-        return self._log.read_text().splitlines()[-1]
 
 
 class Demo:
@@ -186,7 +185,7 @@ class Demo:
         self.describe()
         self.wait(lambda: len(neighbour.orders) >= self.records // 20 or self.sent)
         neighbour.leave()
-        self.say(f"the consumer left after {len(neighbour.orders):,} orders; the query takes its partitions back")
+        self.say(f"the consumer read {len(neighbour.orders):,} orders, and left; the query takes over")
         self.wait(lambda: len({row.consumer_id for row in self.cluster.describe_group(GROUP)}) == 1)
         return neighbour.orders
 
@@ -203,8 +202,9 @@ class Demo:
         assert self.job is not None
         self.wait(lambda: self.sent and self.committed == self.records)
         self.describe()
-        last, self.job = self.job.stop(), None
-        self.say(f"Ctrl-C for the query; its last line: {last}")
+        self.say("Ctrl-C for the query:")
+        self.job.stop()
+        self.job = None
 
     def abort(self) -> None:
         """Leave no process behind."""
@@ -233,11 +233,12 @@ class Demo:
 
     def describe(self) -> None:
         """Print columns of Kafka's own kafka-consumer-groups."""
-        print(f"$ kafka-consumer-groups --describe --group {GROUP}")
-        print("PARTITION  CURRENT-OFFSET  LOG-END-OFFSET         LAG  CLIENT-ID")
+        lines = [f"$ kafka-consumer-groups --describe --group {GROUP}"]
+        lines += ["PARTITION  CURRENT-OFFSET  LOG-END-OFFSET         LAG  CLIENT-ID"]
         for row in self.cluster.describe_group(GROUP):
             current, end, lag = ("-" if n is None else n for n in (row.current_offset, row.log_end_offset, row.lag))
-            print(f"{row.partition:<9}{current:>16}{end:>16}{lag:>12}  {row.client_id or '-'}", flush=True)
+            lines += [f"{row.partition:<9}{current:>16}{end:>16}{lag:>12}  {row.client_id or '-'}"]
+        print("\n".join(lines), flush=True)
 
 
 def written(directory: Path) -> Iterator[str]:
@@ -255,9 +256,11 @@ def written(directory: Path) -> Iterator[str]:
 
 def count(directory: Path, elsewhere: list[int], records: int) -> bool:
     """Print and return whether every order was read once, into the files or by the other consumer."""
-    values = list(written(directory))
-    print("\n".join(["some rows:", *(f"  {value[:76]}" for value in values[:3])]))
-    orders = [json.loads(value)["order_id"] for value in values]
+    rows = [json.loads(value) for value in written(directory)]
+    print("\nsome rows:")
+    for row in rows[:3]:
+        print(f"  order {row['order_id']:>7}  {row['customer']}  {row['quantity']} x {row['item']}")
+    orders = [row["order_id"] for row in rows]
     distinct = len({*orders, *elsewhere})
     complete = records == len(orders) + len(elsewhere) == distinct
     print(f"\norders sent                  {records:>10,}")
@@ -268,13 +271,14 @@ def count(directory: Path, elsewhere: list[int], records: int) -> bool:
 
 
 def what_next(directory: Path) -> None:
-    python = shlex.quote(sys.executable if os.environ.get("VIRTUAL_ENV") is None else "python")
+    python = Path(sys.executable)
+    python = shlex.quote(str(python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python))
     print(f"""
 The files stay in {directory}. To try next:
 
-  # check the run by the query's own events
+  # check the run by the events that the query wrote
   {python} -m spark_kafka_group verify {directory}/events.jsonl
-  # a broker with records, for a first query of your own (README.md)
+  # a broker for a first query of your own: README.md has it
   {python} -m spark_kafka_group.testing start --port 9092
   # all tools
   {python} -m spark_kafka_group --help""")

@@ -38,7 +38,7 @@ def described(progress: StreamingQueryProgress) -> str:
     """The text about a batch for its line."""
     source = progress.sources[0]
     return (
-        f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>11,.0f} rows/s  "
+        f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>9,.0f} rows/s  "
         f"lag {lag(source.endOffset, source.latestOffset):>9,}"
     )
 

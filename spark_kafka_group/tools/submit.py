@@ -143,6 +143,6 @@ def follow(query: StreamingQuery, described: Callable[[StreamingQueryProgress], 
                 if progress.batchId not in seen and progress.numInputRows:
                     seen.add(progress.batchId)
                     generation = json.loads(progress.sources[0].endOffset)[GROUP_KEY]["generation"]
-                    print(f"batch {progress.batchId:>5}  generation {generation:>5}  {described(progress)}", flush=True)
+                    print(f"batch {progress.batchId:>5}  generation {generation:>4}  {described(progress)}", flush=True)
     except KeyboardInterrupt:
         query.stop()
