@@ -44,7 +44,7 @@ $(VENV)/.dependencies: pyproject.toml
 	@echo 'making $(VENV) with pyspark and all tools: one to five minutes'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --upgrade pip
-	@rm -rf build && $(BIN)/pip install $(QUIETLY) '.[test,dev]' 'pyspark==$(PYSPARK)'
+	@rm -rf build && $(BIN)/pip $(QUIETLY) install '.[test,dev]' 'pyspark==$(PYSPARK)'
 	@cp conf/python-unzipped $(BIN)
 	@touch $@
 
