@@ -32,7 +32,7 @@ def directory(group: str, batch: GroupBatch) -> str:
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
-    with group_batch(spark, args.options) as batch:
+    with group_batch(spark, args.options, progress=args.progress) as batch:
         for r in batch.ranges:
             print(f"{r.tp}: {r.start} to {r.end}")
         if batch.records:

@@ -9,12 +9,11 @@ goes on where it stopped: parquet files hold every record once.
 """
 
 import argparse
-import json
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from spark_kafka_group import submit
+from spark_kafka_group.live import rows_and_lag
 
 
 def arguments() -> argparse.Namespace:
@@ -34,27 +33,6 @@ def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
     return source.withColumns({"key": source.key.cast("string"), "value": source.value.cast("string")})
 
 
-def described(progress: StreamingQueryProgress) -> str:
-    """The text about a batch for its line."""
-    source = progress.sources[0]
-    return (
-        f"records {progress.numInputRows:>9,}  {progress.processedRowsPerSecond or 0:>9,.0f} rows/s  "
-        f"lag {lag(source.endOffset, source.latestOffset):>9,}"
-    )
-
-
-def lag(end_offset: str, latest_offset: str) -> int:
-    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which has not looked."""
-    end, latest = json.loads(end_offset), json.loads(latest_offset or "null") or {}
-    return sum(
-        offset - end[topic][partition]
-        for topic, partitions in latest.items()
-        if topic != "@group"
-        for partition, offset in partitions.items()
-        if partition in end.get(topic, {})
-    )
-
-
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = (
@@ -65,7 +43,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
         .trigger(**trigger)
         .start()
     )
-    submit.follow(query, described)
+    submit.follow(query, rows_and_lag, args.progress)
 
 
 def main() -> None:

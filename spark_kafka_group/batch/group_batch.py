@@ -52,7 +52,7 @@ class GroupBatch:
 
 
 @contextlib.contextmanager
-def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[GroupBatch]:
+def group_batch(spark: SparkSession, options: Mapping[str, str], *, progress: bool = False) -> Iterator[GroupBatch]:
     """Join the group, read from its committed offsets to now, and commit when the block ends without an error.
 
     ::
@@ -68,6 +68,8 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
     ----------
     options
         Those of a batch read; kafka.group.id is required.
+    progress
+        Draw a bar with rows, rate and the time to the end, in a notebook or a terminal.
 
     Raises
     ------
@@ -81,14 +83,14 @@ def group_batch(spark: SparkSession, options: Mapping[str, str]) -> Iterator[Gro
         On leaving it: the work is done, and its records will be read again.
     """
     try:
-        with _batch_of_group(spark, options) as batch:
+        with _batch_of_group(spark, options, progress) as batch:
             yield batch
     except GroupKafkaError as error:
         raise error from None  # its text has what its causes say
 
 
 @contextlib.contextmanager
-def _batch_of_group(spark: SparkSession, options: Mapping[str, str]) -> Iterator[GroupBatch]:
+def _batch_of_group(spark: SparkSession, options: Mapping[str, str], progress: bool) -> Iterator[GroupBatch]:
     # Importing kafka-python takes a while, and every Python worker imports this package.
     from spark_kafka_group.assignors import resolve
     from spark_kafka_group.driver.batch_read import batch_ranges, check_named, starting
@@ -112,7 +114,9 @@ def _batch_of_group(spark: SparkSession, options: Mapping[str, str]) -> Iterator
         ranges, moved = batch_ranges(parsed, client, set(generation.assignment), committed, others)
         epochs = client.leader_epochs([r.tp for r in ranges])
         log.info("group %s: generation %d: batch of %s", group_id, generation.id, " ".join(map(str, ranges)))
-        yield GroupBatch(_rows(spark, options, parsed, ranges), tuple(ranges), generation.id)
+        batch = GroupBatch(_rows(spark, options, parsed, ranges), tuple(ranges), generation.id)
+        with _bar(spark, group_id, batch.records) if progress else contextlib.nullcontext():
+            yield batch
         # With latest the next batch has to begin at the ends of empty ranges too, or no batch would ever read a record.
         ends = {r.tp: r.end for r in ranges if r.size or r.tp in moved or parsed.reading.auto_offset_reset == "latest"}
         if ends:
@@ -123,6 +127,12 @@ def _batch_of_group(spark: SparkSession, options: Mapping[str, str]) -> Iterator
                 client.leave()
         finally:
             client.close()
+
+
+def _bar(spark: SparkSession, group_id: str, records: int) -> contextlib.AbstractContextManager[None]:
+    from spark_kafka_group.live import bar_of_batch
+
+    return bar_of_batch(spark, f"group {group_id}", records)
 
 
 def _checked(options: Options) -> str:

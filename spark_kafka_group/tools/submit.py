@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.offsets import GROUP_KEY
+from spark_kafka_group.live.bar import bar
+from spark_kafka_group.live.batches import Batches, line
+from spark_kafka_group.live.row_counts import RowCounts
+from spark_kafka_group.live.watch import note
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.jobs import settings
@@ -85,6 +89,7 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
         help="a Java properties file with options of the source, for example kafka.sasl.jaas.config; --option takes "
         "precedence",
     )
+    made.add_argument("--progress", action="store_true", help="draw a bar with rows, rate, lag and the time to the end")
     return made
 
 
@@ -126,23 +131,33 @@ def _pair(option: str) -> tuple[str, str]:
     return name, value
 
 
-def follow(query: StreamingQuery, described: Callable[[StreamingQueryProgress], str]) -> None:
+def follow(query: StreamingQuery, described: Callable[[StreamingQueryProgress], str], progress: bool = False) -> None:
     """Print a line for each micro-batch with records until the query ends; Ctrl-C stops it.
 
     Parameters
     ----------
     described
         Returns the rest of a line, behind the numbers of batch and generation.
+    progress
+        Draw a bar below the lines as well, where there is a terminal.
+
+    Raises
+    ------
+    ImportError
+        When `progress` is wanted and tqdm is missing.
     """
-    seen: set[int] = set()
-    try:
-        ended = False
-        while not ended:
-            ended = bool(query.awaitTermination(1))
-            for progress in query.recentProgress:
-                if progress.batchId not in seen and progress.numInputRows:
-                    seen.add(progress.batchId)
-                    generation = json.loads(progress.sources[0].endOffset)[GROUP_KEY]["generation"]
-                    print(f"batch {progress.batchId:>5}  generation {generation:>4}  {described(progress)}", flush=True)
-    except KeyboardInterrupt:
-        query.stop()
+    batches, counts = Batches(query), RowCounts()
+    with bar(query.name or "query") if progress else contextlib.nullcontext() as drawn:
+        try:
+            ended = False
+            while not ended:
+                ended = bool(query.awaitTermination(1))
+                new = batches.ended()
+                counts = counts.after(new)
+                for batch in new:
+                    (print if drawn is None else drawn.write)(line(batch, described(batch)))
+                sys.stdout.flush()
+                if drawn is not None:
+                    drawn.show(counts, note(query, counts))
+        except KeyboardInterrupt:
+            query.stop()

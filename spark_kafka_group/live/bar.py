@@ -1,0 +1,82 @@
+"""A bar that is drawn in place: tqdm's, which needs nothing else and knows terminals and notebooks."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
+
+from spark_kafka_group.live.row_counts import RowCounts
+
+TERMINAL = "/dev/tty"
+"""The terminal of this process, wherever its output goes."""
+MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the extra notebook"
+
+
+class Bar:
+    """Rows of all that are to be read, rows per second, the time to the end, and a note behind them."""
+
+    def __init__(self, made: Any) -> None:
+        self._bar = made
+
+    def show(self, counts: RowCounts, note: str) -> None:
+        """Draw it again."""
+        self._bar.total = counts.total or None
+        self._bar.update(counts.rows - self._bar.n)
+        self._bar.set_postfix_str(note, refresh=False)
+        self._bar.refresh()
+
+    def write(self, line: str) -> None:
+        """Print a line above it."""
+        self._bar.write(line, file=self._bar.fp)
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Bar | None]:
+    """A bar while the block runs, and its last state afterwards; None where there is neither terminal nor notebook.
+
+    Raises
+    ------
+    ImportError
+        When there is one, and tqdm is missing.
+    """
+    with contextlib.ExitStack() as stack:
+        made = _made(title, stack)
+        yield None if made is None else Bar(stack.enter_context(made))
+
+
+def _made(title: str, stack: contextlib.ExitStack) -> Any:
+    if in_notebook():
+        return _tqdm("tqdm.auto")(desc=title, unit=" rows", unit_scale=True)
+    terminal = _terminal(stack)
+    if terminal is None:
+        return None
+    return _tqdm("tqdm")(desc=title, unit=" rows", unit_scale=True, dynamic_ncols=True, file=terminal)
+
+
+def _tqdm(module: str) -> Callable[..., Any]:
+    import importlib
+
+    try:
+        made: Callable[..., Any] = importlib.import_module(module).tqdm
+    except ImportError as error:
+        raise ImportError(MISSING) from error
+    return made
+
+
+def _terminal(stack: contextlib.ExitStack) -> TextIO | None:
+    """The terminal. spark-submit puts a pipe between it and the program, so the program asks for it by its name."""
+    if sys.stderr.isatty():
+        return sys.stderr
+    try:
+        return stack.enter_context(open(TERMINAL, "w"))
+    except OSError:  # as in cron, or where a service starts the program
+        return None
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter kernel runs this process."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")

@@ -1,0 +1,70 @@
+"""How far a query is, by the progress of its micro-batches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from spark_kafka_group.offsets import GROUP_KEY
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """How far a query is.
+
+    Attributes
+    ----------
+    rows
+        Rows of the micro-batches that have ended.
+    lag
+        Records between the end of the last one and the ends of the logs, as they were when it was planned.
+    """
+
+    rows: int = 0
+    lag: int = 0
+
+    @property
+    def total(self) -> int:
+        """Rows when the query has caught up."""
+        return self.rows + self.lag
+
+    def after(self, batches: Iterable[StreamingQueryProgress]) -> RowCounts:
+        """As it is after these micro-batches, too."""
+        rows, lag = self.rows, self.lag
+        for batch in batches:
+            rows += batch.numInputRows
+            lag = lag_of(batch)
+        return RowCounts(rows, lag)
+
+
+def lag_of(batch: StreamingQueryProgress) -> int:
+    """Records behind the ends of the logs when the batch was planned; 0 for a replayed batch, which has not looked."""
+    return sum(_behind(source.endOffset, source.latestOffset) for source in batch.sources)
+
+
+def generation_of(batch: StreamingQueryProgress) -> int:
+    """The generation that planned the batch, of its first source.
+
+    Raises
+    ------
+    KeyError
+        When that is not groupkafka.
+    """
+    generation: int = json.loads(batch.sources[0].endOffset)[GROUP_KEY]["generation"]
+    return generation
+
+
+def _behind(end_offset: str, latest_offset: str) -> int:
+    end, latest = json.loads(end_offset or "null") or {}, json.loads(latest_offset or "null") or {}
+    if GROUP_KEY not in end:
+        return 0
+    return sum(
+        offset - end[topic][partition]
+        for topic, partitions in latest.items()
+        if topic != GROUP_KEY
+        for partition, offset in partitions.items()
+        if partition in end.get(topic, {})
+    )

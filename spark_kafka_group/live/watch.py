@@ -1,0 +1,51 @@
+"""``watch``: a query in a notebook's cell, or in a terminal."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_kafka_group.live import interrupt, tasks
+from spark_kafka_group.live.bar import bar
+from spark_kafka_group.live.batches import Batches, line, rows_and_lag
+from spark_kafka_group.live.row_counts import RowCounts
+
+EVERY_S = 0.5
+
+
+def watch(query: StreamingQuery) -> None:
+    """Show how far a query is, in place, until it ends or Ctrl-C (the notebook's stop button) ends the view.
+
+    The query goes on when the view ends. Without a notebook or a terminal it prints a line for each micro-batch.
+
+    Raises
+    ------
+    ImportError
+        When tqdm is missing.
+    StreamingQueryException
+        When the query has failed.
+    """
+    batches = Batches(query)
+    counts = RowCounts()
+    with bar(query.name or "query") as drawn, interrupt.taken() as stop:
+        active = True
+        while active and not stop.wait(EVERY_S):
+            active = query.isActive
+            ended = batches.ended()
+            counts = counts.after(ended)
+            if drawn is not None:
+                drawn.show(counts, note(query, counts))
+            else:
+                for batch in ended:
+                    print(line(batch, rows_and_lag(batch)), flush=True)
+    if stop.is_set():
+        print("the view has ended; the query goes on: query.stop() stops it")
+    else:
+        query.awaitTermination()  # raises its error
+
+
+def note(query: StreamingQuery, counts: RowCounts) -> str:
+    """The lag, and the tasks of the micro-batch that runs."""
+    running = tasks.of_group(SparkSession.active(), query.runId)
+    shown = "" if running is None else f", {running.ended} of {running.all} tasks"
+    return f"lag {counts.lag:,}{shown}"

@@ -1,0 +1,143 @@
+"""Bars and lines of reads that run, in a terminal and without one."""
+
+import os
+import pty
+import re
+import signal
+import sys
+import termios
+import threading
+
+import pytest
+from support import numbered, options, produce, topic_with
+
+from spark_kafka_group import group_batch, submit
+from spark_kafka_group.live import bar, rows_and_lag, watch
+from spark_kafka_group.testing import wait_until
+
+
+class Terminal:
+    """A terminal of 80 columns, and the text that is written to it."""
+
+    def __init__(self):
+        self.master, self.slave = pty.openpty()
+        termios.tcsetwinsize(self.slave, (24, 80))
+        os.set_blocking(self.master, False)
+        self.path = os.ttyname(self.slave)
+        self._text = b""
+
+    @property
+    def text(self):
+        try:
+            while read := os.read(self.master, 65536):
+                self._text += read
+        except BlockingIOError:
+            pass
+        return self._text.decode()
+
+    def close(self):
+        os.close(self.master)
+        os.close(self.slave)
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    made = Terminal()
+    monkeypatch.setattr(bar, "TERMINAL", made.path)
+    monkeypatch.setenv("COLUMNS", "80")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def no_terminal(monkeypatch, tmp_path):
+    monkeypatch.setattr(bar, "TERMINAL", str(tmp_path / "none" / "tty"))
+
+
+@pytest.fixture
+def query_of(spark, tmp_path):
+    started = []
+
+    def start(settings, name=None, **trigger):
+        stream = spark.readStream.format("groupkafka").options(**settings).load()
+        writer = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / f"c{len(started)}"))
+        started.append((writer.queryName(name) if name else writer).trigger(**trigger).start())
+        return started[-1]
+
+    yield start
+    for query in started:
+        query.stop()
+
+
+def test_a_batch_of_a_group_has_a_bar_of_its_records(spark, kafka, group, terminal):
+    topic = topic_with(kafka, numbered(300, 3))
+    with group_batch(spark, options(kafka, topic, group, startingOffsets="group"), progress=True) as batch:
+        batch.df.write.format("noop").mode("overwrite").save()
+    assert f"group {group}:   0%" in terminal.text
+    assert re.search(rf"group {group}: 100%\|.*\| 300/300 \[", terminal.text)
+
+
+def test_a_block_that_raises_leaves_the_bar_where_it_was(spark, kafka, group, terminal):
+    topic = topic_with(kafka, numbered(30, 3))
+    settings = options(kafka, topic, group, startingOffsets="group")
+    with pytest.raises(RuntimeError, match="no disk"), group_batch(spark, settings, progress=True):
+        raise RuntimeError("no disk")
+    assert "100%" not in terminal.text
+
+
+def test_a_job_that_is_followed_has_its_lines_above_a_bar(kafka, group, terminal, query_of):
+    topic = topic_with(kafka, numbered(300, 3))
+    query = query_of(options(kafka, topic, group, maxOffsetsPerTrigger=150), f"q{group}", availableNow=True)
+    submit.follow(query, rows_and_lag, progress=True)
+    assert re.findall(r"generation +\d+  records +(\d+) .* lag +(\d+)", terminal.text) == [("150", "150"), ("150", "0")]
+    assert re.search(rf"q{group}: 100%\|.*\| 300/300 \[.*, lag 0\]", terminal.text)
+    assert max(len(line) for line in re.split(r"[\r\n]+", terminal.text)) <= 80
+
+
+def test_without_a_terminal_there_are_lines_alone(kafka, group, no_terminal, query_of, capsys):
+    topic = topic_with(kafka, numbered(30, 3))
+    submit.follow(query_of(options(kafka, topic, group), availableNow=True), rows_and_lag, progress=True)
+    watch(query_of(options(kafka, topic, f"{group}-2"), availableNow=True))
+    shown = capsys.readouterr()
+    assert re.fullmatch(r"(batch     0  generation    1  records        30 .* lag         0\n){2}", shown.out)
+    assert shown.err == ""
+
+
+def test_ctrl_c_ends_the_view_and_not_the_query(kafka, group, terminal, query_of, capsys):
+    topic = topic_with(kafka, numbered(300, 3))
+    query = query_of(options(kafka, topic, group), processingTime="200 milliseconds")
+
+    def press():
+        try:
+            wait_until(lambda: "300/300" in terminal.text, within=60)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    presses = threading.Thread(target=press)
+    before = signal.getsignal(signal.SIGINT)
+    presses.start()
+    watch(query)
+    presses.join()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert capsys.readouterr().out == "the view has ended; the query goes on: query.stop() stops it\n"
+    assert "300/300" in terminal.text
+    produce(kafka, topic, numbered(30, 3))
+    wait_until(lambda: sum(p.numInputRows for p in query.recentProgress) == 330, within=60)
+
+
+def test_an_error_of_the_query_is_that_of_the_view(kafka, group, no_terminal, query_of):
+    topic = topic_with(kafka, numbered(30, 3))
+    query = query_of(options(kafka, topic, group, startingOffsets=f'{{"{topic}": {{"7": 1}}}}'), availableNow=True)
+    with pytest.raises(Exception, match="7"):
+        watch(query)
+
+
+def test_a_bar_without_tqdm_names_the_extra(spark, kafka, group, terminal, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    settings = options(kafka, topic, group, startingOffsets="group")
+    with (
+        pytest.raises(ImportError, match="pip install tqdm, or install this package with the extra notebook"),
+        group_batch(spark, settings, progress=True),
+    ):
+        pass
