@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer
@@ -28,8 +29,10 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 6
 NEIGHBOUR = "a-python-consumer"
-SENDING_S = 45
-"""How long sending takes, so that there is something to read while members come and go."""
+SENT_EACH_S = 0.03
+"""Share of the orders not yet sent that goes each second: there is something to read however long a step takes."""
+READS_S = 5
+"""How long the other consumer reads at least."""
 STEP_S = 300
 ITEMS = ["espresso", "flat white", "cold brew", "croissant", "cinnamon roll", "beans 250 g", "beans 1 kg", "mug"]
 STORY = """\
@@ -58,17 +61,17 @@ def event(number: int, rng: random.Random) -> tuple[bytes, bytes, list[tuple[str
     return customer.encode(), json.dumps(order).encode(), headers
 
 
-def produce(bootstrap_servers: str, first: int, last: int) -> None:
-    """Send the orders with numbers from `first` up to `last`, evenly over :data:`SENDING_S` seconds."""
+def produce(bootstrap_servers: str, first: int, last: int, hurry: Event) -> None:
+    """Send the orders with numbers from `first` up to `last`: ever fewer a second, and all the rest after `hurry`."""
     rng = random.Random(first)
     producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=50, batch_size=131_072, acks="all")
-    began, part = time.monotonic(), max(1, (last - first) // 1000)
-    for number in range(first, last):
-        key, value, headers = event(number, rng)
-        producer.send(TOPIC, key=key, value=value, headers=headers)
-        if (number - first) % part == 0:
-            due = began + SENDING_S * (number - first) / (last - first)
-            time.sleep(max(0.0, due - time.monotonic()))
+    while first < last:
+        share = 1 if hurry.wait(0.1) else SENT_EACH_S / 10
+        until = first + max(1, int(share * (last - first)))
+        for number in range(first, until):
+            key, value, headers = event(number, rng)
+            producer.send(TOPIC, key=key, value=value, headers=headers)
+        first = until
     producer.flush()
     producer.close()
 
@@ -118,16 +121,18 @@ class Job:
             "--output", directory / "parquet",
             "--checkpoint", directory / "checkpoint",
             "--trigger", "2 seconds",
+            "--progress",
             "--option", f"eventLog={directory / 'events.jsonl'}",
         ]  # fmt: skip
         self._log = directory / "spark.log"
         with self._log.open("a") as log:
-            # A session of its own: kill -9 is then for the JVM and for Python, as when a machine dies.
+            # A process group of its own: kill -9 is then for the JVM and for Python, as when a machine dies.
             self._process = subprocess.Popen(
                 [str(part) for part in command],
                 env=os.environ | {"PYSPARK_PYTHON": sys.executable},
+                stdin=subprocess.DEVNULL,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,
             )
 
     def require_running(self) -> None:
@@ -157,13 +162,15 @@ class Demo:
         self.servers = cluster.bootstrap_servers
         self.began = time.monotonic()
         bounds = (0, records // 2, records)
+        self.hurry = multiprocessing.Event()
         self.producers = [
-            multiprocessing.Process(target=produce, args=(self.servers, *pair), daemon=True)
+            multiprocessing.Process(target=produce, args=(self.servers, *pair, self.hurry), daemon=True)
             for pair in itertools.pairwise(bounds)
         ]
         self.job: Job | None = None
 
     def say(self, text: str) -> None:
+        clear_bar()
         print(f"\n[{time.monotonic() - self.began:3.0f} s] {text}", flush=True)
 
     def send(self) -> None:
@@ -175,7 +182,7 @@ class Demo:
         """Start the query, and wait for its first commit."""
         before = self.committed
         self.job = Job(self.servers, self.directory)
-        self.wait(lambda: self.committed > before or before == self.records)
+        self.wait(lambda: self.committed > before)
 
     def share(self) -> list[int]:
         """Have another consumer join, read and leave; returns its orders."""
@@ -183,7 +190,8 @@ class Demo:
         self.wait(lambda: neighbour.partitions)
         self.say("the group has two members now; each reads its own partitions:")
         self.describe()
-        self.wait(lambda: len(neighbour.orders) >= self.records // 20 or self.sent)
+        enough = time.monotonic() + READS_S
+        self.wait(lambda: neighbour.orders and time.monotonic() > enough)
         neighbour.leave()
         self.say(f"the consumer read {len(neighbour.orders):,} orders, and left; the query takes over")
         self.wait(lambda: len({row.consumer_id for row in self.cluster.describe_group(GROUP)}) == 1)
@@ -200,6 +208,8 @@ class Demo:
     def finish(self) -> None:
         """Wait until every order is committed, and stop the query."""
         assert self.job is not None
+        self.say("the rest of the orders is sent at once:")
+        self.hurry.set()
         self.wait(lambda: self.sent and self.committed == self.records)
         self.describe()
         self.say("Ctrl-C for the query:")
@@ -238,7 +248,14 @@ class Demo:
         for row in self.cluster.describe_group(GROUP):
             current, end, lag = ("-" if n is None else n for n in (row.current_offset, row.log_end_offset, row.lag))
             lines += [f"{row.partition:<9}{current:>16}{end:>16}{lag:>12}  {row.client_id or '-'}"]
+        clear_bar()
         print("\n".join(lines), flush=True)
+
+
+def clear_bar() -> None:
+    """Take the query's bar away, which may be in the line where the next text begins."""
+    if sys.stdout.isatty():
+        print("\r\x1b[K", end="")
 
 
 def written(directory: Path) -> Iterator[str]:
@@ -271,17 +288,18 @@ def count(directory: Path, elsewhere: list[int], records: int) -> bool:
 
 
 def what_next(directory: Path) -> None:
-    python = Path(sys.executable)
-    python = shlex.quote(str(python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python))
+    """Print commands to try."""
+    here, there = Path.cwd(), Path(sys.executable).parent
+    place = shlex.quote(str(there.relative_to(here) if there.is_relative_to(here) else there))
     print(f"""
 The files stay in {directory}. To try next:
 
   # check the run by the events that the query wrote
-  {python} -m spark_kafka_group verify {directory}/events.jsonl
+  {place}/groupkafka verify {directory}/events.jsonl
   # a broker for a first query of your own: README.md has it
-  {python} -m spark_kafka_group.testing start --port 9092
+  {place}/python -m spark_kafka_group.testing start --port 9092
   # all tools
-  {python} -m spark_kafka_group --help""")
+  {place}/groupkafka --help""")
 
 
 def main() -> None:
@@ -289,7 +307,7 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     records = parser.parse_args().records
     print(STORY.format(records=records, partitions=PARTITIONS, group=GROUP), flush=True)
-    directory = Path(tempfile.mkdtemp(prefix="groupkafka-demo-"))
+    directory = Path(tempfile.mkdtemp(prefix="groupkafka-"))
     with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
         demo = Demo(cluster, directory, records)

@@ -23,8 +23,9 @@ class Bar:
     def show(self, counts: RowCounts, note: str) -> None:
         """Draw it again."""
         self._bar.total = counts.total or None
-        self._bar.update(counts.rows - self._bar.n)
         self._bar.set_postfix_str(note, refresh=False)
+        if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
+            self._bar.update(counts.rows - self._bar.n)
         self._bar.refresh()
 
     def write(self, line: str) -> None:

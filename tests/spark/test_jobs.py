@@ -345,6 +345,6 @@ def test_the_demo_ends_well():
         assert shown in run.stdout
     assert max(len(line) for line in run.stdout.splitlines() if "/tmp" not in line) <= 80
     assert not re.search("Traceback|WARN|ERROR", run.stdout + run.stderr)
-    verify, *_ = re.findall(r"^  \S*python\S* (-m spark_kafka_group\S* .*)$", run.stdout, re.MULTILINE)
-    checked = subprocess.run([sys.executable, *verify.split()], capture_output=True, text=True, check=False)
+    verify = re.findall(r"^  (\S+/groupkafka verify .*)$", run.stdout, re.MULTILINE)[0]
+    checked = subprocess.run(verify.split(), cwd=ROOT, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout.splitlines()[-1]) == (0, "no violations")
