@@ -15,22 +15,44 @@ MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the 
 
 
 class Bar:
-    """Rows of all that are to be read, rows per second, the time to the end, and a note behind them."""
+    """Rows of all that are to be read, rows per second, the time to the end, and a note behind them.
+
+    A terminal that goes away ends the drawing, and not the read.
+    """
 
     def __init__(self, made: Any) -> None:
         self._bar = made
+        self._there = True
 
     def show(self, counts: RowCounts, note: str) -> None:
         """Draw it again."""
-        self._bar.total = counts.total or None
-        self._bar.set_postfix_str(note, refresh=False)
-        if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
-            self._bar.update(counts.rows - self._bar.n)
-        self._bar.refresh()
+        with self._drawing() as there:
+            if there:
+                self._bar.total = counts.total or None
+                self._bar.set_postfix_str(note, refresh=False)
+                if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
+                    self._bar.update(counts.rows - self._bar.n)
+                self._bar.refresh()
 
     def write(self, line: str) -> None:
         """Print a line above it."""
-        self._bar.write(line, file=self._bar.fp)
+        with self._drawing() as there:
+            if there:
+                self._bar.write(line, file=self._bar.fp)
+
+    def close(self) -> None:
+        """Leave it as it is."""
+        with self._drawing() as there:
+            if there:
+                self._bar.close()
+
+    @contextlib.contextmanager
+    def _drawing(self) -> Iterator[bool]:
+        try:
+            yield self._there
+        except (OSError, ValueError):  # ValueError: its file is closed
+            self._there = False
+            self._bar.disable = True  # or it would try again when it is collected
 
 
 @contextlib.contextmanager
@@ -44,7 +66,10 @@ def bar(title: str) -> Iterator[Bar | None]:
     """
     with contextlib.ExitStack() as stack:
         made = _made(title, stack)
-        yield None if made is None else Bar(stack.enter_context(made))
+        drawn = None if made is None else Bar(made)
+        if drawn is not None:
+            stack.callback(drawn.close)
+        yield drawn
 
 
 def _made(title: str, stack: contextlib.ExitStack) -> Any:
@@ -71,9 +96,16 @@ def _terminal(stack: contextlib.ExitStack) -> TextIO | None:
     if sys.stderr.isatty():
         return sys.stderr
     try:
-        return stack.enter_context(open(TERMINAL, "w"))
-    except OSError:  # as in cron, or where a service starts the program
+        terminal = open(TERMINAL, "w")  # noqa: SIM115 - the stack closes it
+    except OSError:  # as in cron
         return None
+    stack.callback(_close, terminal)
+    return terminal
+
+
+def _close(terminal: TextIO) -> None:
+    with contextlib.suppress(OSError):  # it writes what it could not write before
+        terminal.close()
 
 
 def in_notebook() -> bool:

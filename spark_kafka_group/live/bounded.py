@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from spark_kafka_group.live import tasks
@@ -47,11 +48,12 @@ def _drawing(spark: SparkSession, drawn: Bar, records: int) -> Iterator[None]:
 
     def draw() -> None:
         most = 0
-        while not ended.wait(EVERY_S):
-            stage = tasks.of_all(spark)
-            if stage is not None:
-                most = max(most, records * stage.ended // stage.all)
-                drawn.show(RowCounts(most, records - most), f"{stage.ended} of {stage.all} tasks")
+        with contextlib.suppress(Py4JError, OSError):  # the session was stopped
+            while not ended.wait(EVERY_S):
+                stage = tasks.of_all(spark)
+                if stage is not None:
+                    most = max(most, records * stage.ended // stage.all)
+                    drawn.show(RowCounts(most, records - most), f"{stage.ended} of {stage.all} tasks")
 
     thread = threading.Thread(target=draw, daemon=True)
     thread.start()

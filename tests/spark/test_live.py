@@ -9,7 +9,7 @@ import termios
 import threading
 
 import pytest
-from support import numbered, options, produce, topic_with
+from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch, submit
 from spark_kafka_group.live import bar, rows_and_lag, watch
@@ -23,6 +23,7 @@ class Terminal:
         self.master, self.slave = pty.openpty()
         termios.tcsetwinsize(self.slave, (24, 80))
         os.set_blocking(self.master, False)
+        self._ends = [self.master, self.slave]
         self.path = os.ttyname(self.slave)
         self._text = b""
 
@@ -35,9 +36,9 @@ class Terminal:
             pass
         return self._text.decode()
 
-    def close(self):
-        os.close(self.master)
-        os.close(self.slave)
+    def hang_up(self):
+        while self._ends:
+            os.close(self._ends.pop())
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def terminal(monkeypatch):
     monkeypatch.setattr(bar, "TERMINAL", made.path)
     monkeypatch.setenv("COLUMNS", "80")
     yield made
-    made.close()
+    made.hang_up()
 
 
 @pytest.fixture
@@ -83,6 +84,14 @@ def test_a_block_that_raises_leaves_the_bar_where_it_was(spark, kafka, group, te
     with pytest.raises(RuntimeError, match="no disk"), group_batch(spark, settings, progress=True):
         raise RuntimeError("no disk")
     assert "100%" not in terminal.text
+
+
+def test_a_terminal_that_goes_away_leaves_the_read_alone(spark, kafka, group, terminal):
+    topic = topic_with(kafka, numbered(300, 3))
+    with group_batch(spark, options(kafka, topic, group, startingOffsets="group"), progress=True) as batch:
+        terminal.hang_up()
+        assert batch.df.count() == 300
+    assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
 
 
 def test_a_job_that_is_followed_has_its_lines_above_a_bar(kafka, group, terminal, query_of):
