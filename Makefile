@@ -13,7 +13,7 @@ PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,processing,notebook
 SITE := .venv-site
-OF_THE_SITE = *.md docs/*.md benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
+OF_THE_SITE = *.md docs/*.md docs/pictures/*.png benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
 CHECKED := tests/unit tests/processing
 SECONDS_EACH ?= 180

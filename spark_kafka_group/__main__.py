@@ -20,6 +20,7 @@ from pathlib import Path
 
 import spark_kafka_group
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.pictures import plot
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
 from spark_kafka_group.tools.command_errors import UsageError
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"groupkafka {spark_kafka_group.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (group_records, describe, reset, verify, jobs):
+    for command in (group_records, describe, reset, verify, plot, jobs):
         command.add_to(commands)
     return made
 

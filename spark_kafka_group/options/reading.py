@@ -185,7 +185,7 @@ class Reading(Section):
     event_log: str | None = option(
         "eventLog", parsing.writable_file,
         "Streams only. A file on the driver to which the query appends every assignment, planned batch and commit, a "
-        "line of JSON each. `python -m spark_kafka_group verify` checks them.",
+        "line of JSON each. `python -m spark_kafka_group verify` checks them, `plot` draws them.",
         shown="none",
     )  # fmt: skip
 

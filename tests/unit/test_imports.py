@@ -51,7 +51,8 @@ ALLOWED = {
     "tools": VALUES | {"wire", "offsets_topic", "live"},
     "submit": {"tools"},
     "replay": {"processing"},
-    "__main__": {"errors", "printable", "tools"},
+    "pictures": VALUES | {"metrics", "tools"},
+    "__main__": {"errors", "pictures", "printable", "tools"},
     "__init__": VALUES | {"source", "batch", "listener", "processing"},
     "testing": {"offsets_topic"},
 }

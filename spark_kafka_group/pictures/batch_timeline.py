@@ -1,0 +1,216 @@
+"""Micro-batches from plan to commit, and what happened to the group meanwhile."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_group.pictures import canvas, logged_run, themes, time_bins
+from spark_kafka_group.pictures.absences import absences
+from spark_kafka_group.pictures.batch_spans import BatchSpan, batch_spans
+from spark_kafka_group.pictures.elapsed import Elapsed
+from spark_kafka_group.pictures.logged_run import Files, Member
+from spark_kafka_group.pictures.owned_spans import generations
+from spark_kafka_group.pictures.themes import Theme
+from spark_kafka_group.tools.event_logs import Event
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from spark_kafka_group.pictures.picture import Picture
+
+MOST_LANES = 16
+PIXELS = 700.0
+MOST_EDGED = 100
+"""Batches of a member whose edges can be seen."""
+MOST_MARKS = 400
+LOGARITHMIC_FROM = 30.0
+"""Ratio of the longest batch to the shortest."""
+
+
+def batches(files: Files, theme: str = "light") -> Figure:
+    """Micro-batches of each member from plan to commit, and their durations; rebalances, replays and lost members.
+
+    The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`.
+    """
+    return batches_of(logged_run.read(files).events, themes.named(theme))
+
+
+def batches_of(events: Sequence[Event], theme: Theme) -> Picture:
+    """As :func:`batches`, of events in order of time; there is one at least."""
+    time = logged_run.times(events)
+    figure, (lanes, below) = canvas.canvas(theme, logged_run.title(events, time), heights=(3, 2))
+    draw(lanes, below, events, time, theme)
+    return figure
+
+
+def draw(lanes: Any, below: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
+    """Draw batches into axes, and their durations into the axes below; `named` says whether the axis of time is."""
+    members = logged_run.members(events)
+    colours = {member: theme.members[n % len(theme.members)] for n, member in enumerate(members)}
+    spans = batch_spans(events)
+    time.show(lanes, False)
+    time.show(below, named)
+    _lanes(lanes, events, spans, time, theme, members, colours)
+    _durations(below, spans, time, theme, colours)
+
+
+def _lanes(
+    axes: Any,
+    events: Sequence[Event],
+    spans: Sequence[BatchSpan],
+    time: Elapsed,
+    theme: Theme,
+    members: Mapping[Member, str],
+    colours: Mapping[Member, str],
+) -> None:
+    busiest = {member for member, _ in Counter(span.member for span in spans).most_common(MOST_LANES)}
+    shown = [member for member in members if member in busiest or len(members) <= MOST_LANES]
+    lanes = {member: lane for lane, member in enumerate(shown)}
+    ends = _ends(events)
+    for member, lane in lanes.items():
+        own = [span for span in spans if span.member == member]
+        _bars(axes, lane, [span for span in own if span.to_ms is not None], time, colours[member], theme)
+        _hollow(axes, lane, _unfinished(own, ends[member]), time, theme)
+    marks = [_rebalances(axes, events, time, theme)]
+    marks += [_marks(axes, mark, lanes, events, time, theme) for mark in MARKS]
+    axes.set_yticks(range(len(shown)), [members[member] for member in shown])
+    axes.set_ylim(len(shown) - 0.4, -0.6)
+    axes.grid(axis="y", visible=False)
+    axes.set_ylabel("member")
+    some = f" ({len(shown)} of {len(members)} members, with the most batches)" if len(shown) < len(members) else ""
+    canvas.heading(axes, theme, f"Micro-batches, from plan to commit{some}")
+    names = [(canvas.patch(color=theme.rest), "committed")]
+    if any(span.to_ms is None for span in spans):
+        names.append((canvas.patch(facecolor="none", edgecolor=theme.alarm), "no commit event"))
+    canvas.legend(axes, theme, names + [mark for mark in marks if mark is not None])
+
+
+def _bars(axes: Any, lane: int, spans: Sequence[BatchSpan], time: Elapsed, colour: str, theme: Theme) -> None:
+    """Bars of batches; those that a pixel could not separate are one."""
+    places = [(time.at(span.from_ms), time.at(span.to_ms or span.from_ms)) for span in spans]
+    edged = len(places) <= MOST_EDGED
+    if not edged:
+        places = time_bins.merged(places, time.length / PIXELS)
+    least = time.length / PIXELS
+    axes.broken_barh(
+        [(begin, max(end - begin, least)) for begin, end in places],
+        (lane - 0.3, 0.6),
+        facecolor=colour,
+        edgecolor=theme.panel if edged else "none",
+        linewidth=0.8 if edged else 0.0,
+    )
+
+
+def _hollow(axes: Any, lane: int, places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
+    least = time.length / PIXELS
+    found = time_bins.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
+    if found:
+        axes.broken_barh(
+            [(begin, max(end - begin, 3 * least)) for begin, end in found], (lane - 0.3, 0.6),
+            facecolor="none", edgecolor=theme.alarm, linewidth=1.2,
+        )  # fmt: skip
+
+
+def _ends(events: Sequence[Event]) -> dict[Member, list[float]]:
+    """When processes of each member ended, as far as events tell, and its last event."""
+    ends = {(event.group, event.member): [event.time_ms] for event in events}
+    for event in events:
+        if event.kind == "stopped":
+            ends[event.group, event.member].append(event.time_ms)
+    for absence in absences(events):
+        ends[absence.member].append(absence.from_ms)
+    return {member: sorted(found) for member, found in ends.items()}
+
+
+def _unfinished(own: Sequence[BatchSpan], ends: Sequence[float]) -> list[tuple[float, float]]:
+    """Batches without a commit, until the next plan of their member, or the end of its process."""
+    next_ms = [span.from_ms for span in own[1:]] + [ends[-1]] if own else []
+    return [
+        (span.from_ms, min(next_plan, ends[bisect_left(ends, span.from_ms)]))
+        for span, next_plan in zip(own, next_ms, strict=True)
+        if span.to_ms is None
+    ]
+
+
+def _rebalances(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme) -> tuple[Any, str] | None:
+    places = [time.at(one.time_ms) for one in generations(events) if one.changed]
+    if not places:
+        return None
+    style = {"color": theme.text, "linewidth": 0.7, "linestyle": (0, (3, 2))}
+    axes.vlines(_thinned(places, time), 0, 1, transform=axes.get_xaxis_transform(), zorder=0.9, **style)
+    return canvas.stroke(**style), f"new owners ({len(places)})"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A kind of moment in a member's lane."""
+
+    name: str
+    shape: str
+    alarming: bool
+
+    def moments(self, events: Sequence[Event]) -> Iterator[tuple[Member, float]]:
+        """Members, and when."""
+        if self.name == "replay":
+            yield from (((e.group, e.member), e.time_ms) for e in events if e.kind == "planned" and e.replay)
+        elif self.name == "lost partitions":
+            yield from (((e.group, e.member), e.time_ms) for e in events if e.kind == "lost")
+        else:
+            yield from ((absence.member, absence.from_ms) for absence in absences(events))
+
+
+MARKS = (Mark("replay", "^", False), Mark("lost partitions", "v", True), Mark("ended without stop", "X", True))
+
+
+def _marks(
+    axes: Any, mark: Mark, lanes: Mapping[Member, int], events: Sequence[Event], time: Elapsed, theme: Theme
+) -> tuple[Any, str] | None:
+    found = [(time.at(ms), lanes[member]) for member, ms in mark.moments(events) if member in lanes]
+    if not found:
+        return None
+    style = {
+        "marker": mark.shape, "linestyle": "none", "markersize": 8, "markeredgewidth": 0.8,
+        "color": theme.alarm if mark.alarming else theme.text, "markeredgecolor": theme.background,
+    }  # fmt: skip
+    some = found[:: -(-len(found) // MOST_MARKS)]
+    axes.plot([place for place, _ in some], [lane for _, lane in some], zorder=4, clip_on=False, **style)
+    return canvas.stroke(**style), f"{mark.name} ({len(found)})"
+
+
+def _thinned(places: Sequence[float], time: Elapsed) -> list[float]:
+    """Places of lines, one for each two pixels at most."""
+    return [begin for begin, _ in time_bins.merged([(place, place) for place in places], time.length / PIXELS * 2)]
+
+
+def _durations(
+    axes: Any, spans: Sequence[BatchSpan], time: Elapsed, theme: Theme, colours: Mapping[Member, str]
+) -> None:
+    canvas.heading(axes, theme, "Duration of each micro-batch")
+    axes.set_ylabel("plan to commit (s)")
+    points = [(span.member, time.at(s), (s - span.from_ms) / 1000) for span in spans if (s := span.to_ms) is not None]
+    if not points:
+        canvas.nothing(axes, theme, "no batch was committed")
+        return
+    seconds = [value for _, _, value in points]
+    if max(seconds) > LOGARITHMIC_FROM * max(min(seconds), 1e-3) and min(seconds) > 0:
+        canvas.logarithmic(axes)
+    else:
+        axes.set_ylim(0, max(seconds) * 1.1 or 1)
+    if len(points) <= time_bins.MOST_POINTS:
+        for member in dict.fromkeys(member for member, _, _ in points):
+            own = [(place, value) for owner, place, value in points if owner == member]
+            axes.plot(*zip(*own, strict=True), "o", markersize=4, color=colours[member])
+        return
+    draw_band(axes, [(place, value) for _, place, value in points], time, theme)
+
+
+def draw_band(axes: Any, points: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
+    """Lowest to highest value over time as an area, and the median as a line."""
+    found = time_bins.band(points, time.length)
+    area = axes.fill_between(found.places, found.lowest, found.highest, color=theme.members[0], alpha=0.35, linewidth=0)
+    (line,) = axes.plot(found.places, found.middle, color=theme.members[0], linewidth=1.5)
+    canvas.legend(axes, theme, [(line, "median"), (area, "lowest to highest")])

@@ -1,0 +1,122 @@
+"""Axes in the colours of a theme. The one place that needs matplotlib."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_group.pictures.themes import Theme
+
+if TYPE_CHECKING:
+    from spark_kafka_group.pictures.picture import Picture
+
+WIDTH_PX, HEIGHT_PX, DPI = 900, 600, 100
+TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 12, 10, 9
+MOST_NAMED = 7
+"""Members, partitions or phases that a picture names; it adds the others up."""
+NEEDED = "pictures need matplotlib, which the extra 'notebook' has: pip install matplotlib"
+
+
+def canvas(
+    theme: Theme, title: str, heights: Sequence[float] = (1.0,), height_px: int = HEIGHT_PX
+) -> tuple[Picture, list[Any]]:
+    """A figure with axes one below the other, `heights` relative to each other.
+
+    Raises
+    ------
+    ImportError
+        With advice, when matplotlib is not installed.
+    """
+    try:
+        from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+        from spark_kafka_group.pictures.picture import Picture
+    except ImportError as error:
+        raise ImportError(NEEDED) from error
+    figure = Picture(
+        figsize=(WIDTH_PX / DPI, height_px / DPI), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
+    )
+    figure.set_facecolor(theme.background)
+    figure.suptitle(title, color=theme.text, fontsize=TITLE_SIZE)
+    grid = figure.add_gridspec(len(heights), 1, height_ratios=list(heights))
+    axes = [figure.add_subplot(grid[row]) for row in range(len(heights))]
+    for one in axes:
+        _dress(one, theme)
+    return figure, axes
+
+
+def _dress(axes: Any, theme: Theme) -> None:
+    axes.set_facecolor(theme.panel)
+    axes.tick_params(which="both", colors=theme.text, labelsize=SMALL_SIZE)
+    axes.grid(color=theme.grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_color(theme.faint)
+        spine.set_visible(side in ("left", "bottom"))
+    for named in (axes.xaxis.label, axes.yaxis.label):
+        named.set_color(theme.text)
+        named.set_fontsize(TEXT_SIZE)
+
+
+def heading(axes: Any, theme: Theme, text: str) -> None:
+    """A line above axes, at their left."""
+    axes.set_title(text, loc="left", color=theme.text, fontsize=TEXT_SIZE)
+
+
+def legend(axes: Any, theme: Theme, handles: Sequence[tuple[Any, str]]) -> None:
+    """Names of what is drawn, right of the axes."""
+    if handles:
+        axes.legend(
+            [handle for handle, _ in handles], [text for _, text in handles], loc="upper left",
+            bbox_to_anchor=(1.0, 1.0), borderaxespad=0.3, frameon=False, fontsize=SMALL_SIZE, labelcolor=theme.text,
+            handlelength=1.4, handletextpad=0.6,
+        )  # fmt: skip
+
+
+def patch(**style: Any) -> Any:
+    """A small area for a legend."""
+    from matplotlib.patches import Patch
+
+    return Patch(**style)
+
+
+def stroke(**style: Any) -> Any:
+    """A small line for a legend."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], **style)
+
+
+def short_numbers(axis: Any) -> None:
+    """Ticks as 250 k and 4 M."""
+    axis.set_major_formatter(lambda value, _: short(value))
+
+
+def logarithmic(axes: Any) -> None:
+    """A logarithmic y, whose ticks are plain numbers."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def whole_numbers(axis: Any) -> None:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+
+def short(value: float) -> str:
+    """A number with three digits at most: ``250 k``."""
+    for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(value) >= unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:.3g}"
+
+
+def nothing(axes: Any, theme: Theme, text: str) -> None:
+    """Say in empty axes why they are."""
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=theme.text, fontsize=TEXT_SIZE)

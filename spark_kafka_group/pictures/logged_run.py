@@ -1,0 +1,52 @@
+"""The files of events that pictures are drawn from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from spark_kafka_group.pictures.elapsed import Elapsed, elapsed
+from spark_kafka_group.pictures.label_text import ids, several
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.event_logs import Event, Run, read_run
+
+Files = Iterable[Path | str]
+Member = tuple[str, str]
+"""Group and member."""
+
+
+def read(files: Files) -> Run:
+    """Events of all files, in order of time.
+
+    Raises
+    ------
+    ToolError
+        When a file cannot be read, a line is no event, or there is no event at all.
+    """
+    if isinstance(files, str | Path):
+        files = [files]
+    paths = [Path(file) for file in files]
+    run = read_run(paths)
+    if not run.events:
+        names = ", ".join(map(str, paths)) or "no file"
+        raise ToolError(f"{names}: no events; a query with option eventLog writes them")
+    return run
+
+
+def times(events: Iterable[Event]) -> Elapsed:
+    """From the first event to the last."""
+    return elapsed(event.time_ms for event in events)
+
+
+def title(events: Iterable[Event], time: Elapsed) -> str:
+    """Groups and range of time."""
+    return f"{several('group', {event.group for event in events})}: {time.range}"
+
+
+def members(events: Iterable[Event]) -> dict[Member, str]:
+    """Members in order of their first event, and their labels."""
+    found = list(dict.fromkeys((event.group, event.member) for event in events))
+    short = ids([member for _, member in found])
+    groups = {group for group, _ in found}
+    prefixes = {group: f"{name}: " if len(groups) > 1 else "" for group, name in ids(groups).items()}
+    return {(group, member): prefixes[group] + short[member] for group, member in found}

@@ -1,0 +1,87 @@
+"""``plot``: pictures of a run, from the events of its members.
+
+It is here and not beside the other commands, as pictures read files of events with the modules of the commands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from spark_kafka_group.pictures import batch_timeline, committed_records, logged_run, owned_partitions, whole_run
+from spark_kafka_group.pictures.canvas import HEIGHT_PX, WIDTH_PX
+from spark_kafka_group.pictures.themes import DARK, LIGHT
+from spark_kafka_group.printable import printable
+from spark_kafka_group.tools.arguments import Commands, add_command
+from spark_kafka_group.tools.command_errors import ToolError, UsageError
+
+SUMMARY = "draw a run from the events its members wrote"
+DESCRIPTION = """\
+Draws a run from files of events (a JSON object a line, as option eventLog makes
+a query write them; one file of each query):
+
+  owners   which member owned which partition when, and the generations
+  batches  micro-batches from plan to commit, their durations, rebalances,
+           replays, and members that were lost
+  records  records that each member committed, and how many a second
+
+A picture has all three, one below the other, or the one that --only names. It
+is png, svg or pdf, as the name of the file ends.
+
+Needs matplotlib, which the extra notebook has.
+"""
+PICTURES = {
+    "owners": owned_partitions.owners_of,
+    "batches": batch_timeline.batches_of,
+    "records": committed_records.records_of,
+}
+FORMATS = ("png", "svg", "pdf")
+
+
+def add_to(commands: Commands) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "plot", SUMMARY, DESCRIPTION)
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="events as JSON lines")
+    parser.add_argument(
+        "-o", "--output", required=True, type=Path, metavar="PICTURE", help="the file to write: .png, .svg or .pdf"
+    )
+    parser.add_argument("--only", choices=PICTURES, help="one picture instead of all")
+    parser.add_argument("--dark", action="store_true", help="for a dark background")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Draw, and say what of."""
+    form = _format(args.output)
+    found = logged_run.read(args.files)
+    draw = PICTURES[args.only] if args.only else whole_run.overview_of
+    try:
+        draw(found.events, DARK if args.dark else LIGHT).write(args.output, form)
+    except ImportError as error:
+        raise ToolError(str(error)) from error
+    except OSError as error:
+        raise ToolError(f"{args.output} cannot be written: {error}") from error
+    height_px = HEIGHT_PX if args.only else whole_run.HEIGHT_PX
+    members = len(logged_run.members(found.events))
+    if args.json:
+        _print_json(args.output, height_px, len(found.events), members, found.remarks)
+    else:
+        size = f"{WIDTH_PX}x{height_px}, {len(found.events)} events of {members} members"
+        lines = [*(f"note: {remark}" for remark in found.remarks), f"{args.output}: {size}"]
+        print("\n".join(map(printable, lines)))
+    return 0
+
+
+def _format(output: Path) -> str:
+    form = output.suffix[1:].lower()
+    if form not in FORMATS:
+        raise UsageError(f"{output} must end with one of {', '.join(f'.{known}' for known in FORMATS)}")
+    return form
+
+
+def _print_json(output: Path, height_px: int, events: int, members: int, remarks: tuple[str, ...]) -> None:
+    for remark in remarks:
+        print(json.dumps({"kind": "note", "text": remark}))
+    size = {"width": WIDTH_PX, "height": height_px}
+    print(json.dumps({"kind": "picture", "file": str(output), **size, "events": events, "members": members}))
