@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -50,7 +49,7 @@ def batches_of(events: Sequence[Event], theme: Theme) -> Picture:
 def draw(lanes: Any, below: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
     """Draw batches into axes, and their durations into the axes below; `named` says whether the axis of time is."""
     members = logged_run.members(events)
-    colours = {member: theme.members[n % len(theme.members)] for n, member in enumerate(members)}
+    colours = logged_run.colours(members, theme)
     spans = batch_spans(events)
     time.show(lanes, False)
     time.show(below, named)
@@ -67,8 +66,7 @@ def _lanes(
     members: Mapping[Member, str],
     colours: Mapping[Member, str],
 ) -> None:
-    busiest = {member for member, _ in Counter(span.member for span in spans).most_common(MOST_LANES)}
-    shown = [member for member in members if member in busiest or len(members) <= MOST_LANES]
+    shown = list(members)[:MOST_LANES]
     lanes = {member: lane for lane, member in enumerate(shown)}
     ends = _ends(events)
     for member, lane in lanes.items():
@@ -81,7 +79,7 @@ def _lanes(
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_ylabel("member")
-    some = f" ({len(shown)} of {len(members)} members, with the most batches)" if len(shown) < len(members) else ""
+    some = f" ({len(shown)} of {len(members)} members, with most events)" if len(shown) < len(members) else ""
     canvas.heading(axes, theme, f"Micro-batches, from plan to commit{some}")
     names = [(canvas.patch(color=theme.rest), "committed")]
     if any(span.to_ms is None for span in spans):
@@ -182,8 +180,9 @@ def _marks(
 
 
 def _thinned(places: Sequence[float], time: Elapsed) -> list[float]:
-    """Places of lines, one for each two pixels at most."""
-    return [begin for begin, _ in time_bins.merged([(place, place) for place in places], time.length / PIXELS * 2)]
+    """The first of the places in each two pixels."""
+    width = 2 * time.length / PIXELS
+    return list({int(place / width): place for place in reversed(places)}.values())
 
 
 def _durations(

@@ -73,6 +73,11 @@ def legend(axes: Any, theme: Theme, handles: Sequence[tuple[Any, str]]) -> None:
         )  # fmt: skip
 
 
+def hatched(theme: Theme) -> dict[str, Any]:
+    """How areas look in which a partition has no owner."""
+    return {"facecolor": theme.panel, "edgecolor": theme.hatch, "hatch": "////", "linewidth": 0.0}
+
+
 def patch(**style: Any) -> Any:
     """A small area for a legend."""
     from matplotlib.patches import Patch

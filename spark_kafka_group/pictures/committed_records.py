@@ -60,19 +60,17 @@ def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme:
 def _shown(
     spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elapsed, theme: Theme
 ) -> list[tuple[str, str, Points]]:
-    """Names, colours and commits of the members that have most records, and of all others together."""
+    """Names, colours and commits of the members that a picture names, and of all others together."""
     commits: dict[Member, Points] = {}
     for span in spans:
         if span.to_ms is not None:
             commits.setdefault(span.member, []).append((time.at(span.to_ms), float(span.committed)))
-    colours = {member: theme.members[n % len(theme.members)] for n, member in enumerate(members)}
-    most = sorted(commits, key=lambda member: -sum(size for _, size in commits[member]))
-    if len(members) <= len(theme.members):
-        return [(members[member], colours[member], sorted(commits[member])) for member in members if member in commits]
-    named, others = most[: canvas.MOST_NAMED], most[canvas.MOST_NAMED :]
-    found = [(members[one], theme.members[n], sorted(commits[one])) for n, one in enumerate(named)]
+    colours = logged_run.colours(members, theme)
+    named = list(members)[: canvas.MOST_NAMED]
+    shown = [(members[one], colours[one], sorted(commits[one])) for one in named if one in commits]
+    others = [member for member in commits if member not in named]
     rest = sorted(point for member in others for point in commits[member])
-    return [*found, (f"{len(others)} others", theme.rest, rest)] if rest else found
+    return [*shown, (f"{len(others)} more", theme.rest, rest)] if rest else shown
 
 
 def _total(axes: Any, points: Points, time: Elapsed, colour: str) -> Any:

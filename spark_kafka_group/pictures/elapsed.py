@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 UNITS = ((3 * 86_400_000.0, 86_400_000.0, "days"), (3 * 3_600_000.0, 3_600_000.0, "h"), (180_000.0, 60_000.0, "min"),
@@ -19,7 +20,7 @@ class Elapsed:
     from_ms: float
     to_ms: float
 
-    @property
+    @cached_property
     def length(self) -> float:
         """Of the axis, in its unit; above 0."""
         return max((self.to_ms - self.from_ms) / self._unit[1], 1e-3)
@@ -41,7 +42,7 @@ class Elapsed:
         until = f"{last} " if last != first else ""
         return f"{first} {_clock(self.from_ms, '')} – {until}{_clock(self.to_ms)}".strip()
 
-    @property
+    @cached_property
     def _unit(self) -> tuple[float, float, str]:
         return next(unit for unit in UNITS if self.to_ms - self.from_ms >= unit[0])
 

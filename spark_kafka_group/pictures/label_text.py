@@ -37,6 +37,14 @@ def several(what: str, names: Iterable[str]) -> str:
     return f"{what}{'s' if len(ordered) > 1 else ''} {', '.join(map(label, ordered[:MOST_NAMED]))}{more}"
 
 
+def nth(every: int) -> str:
+    """Words before "partition" where a picture shows only some."""
+    if every == 1:
+        return ""
+    ending = "th" if every % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(every % 10, "th")
+    return f"every {every}{ending} "
+
+
 def _alike(a: str, b: str) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 

@@ -122,6 +122,8 @@ def _map(
         cells, extent=extent, aspect="auto", interpolation="nearest", cmap=theme.heat, vmin=0,
         vmax=max((behind for one in known for behind in one.lag.values()), default=0) or 1,
     )  # fmt: skip
+    axes.patch.set(**canvas.hatched(theme))
+    canvas.heading(axes, theme, "Lag of each partition after each micro-batch; hatched: not the query's")
     axes.grid(visible=False)
     name_rows(axes, [("", tp) for tp in rows], every)
     bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=25)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
+from itertools import cycle
 from pathlib import Path
 
+from spark_kafka_group.pictures.canvas import MOST_NAMED
 from spark_kafka_group.pictures.elapsed import Elapsed, elapsed
 from spark_kafka_group.pictures.label_text import ids, several
+from spark_kafka_group.pictures.themes import Theme
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.event_logs import Event, Run, read_run
 
@@ -44,9 +48,18 @@ def title(events: Iterable[Event], time: Elapsed) -> str:
 
 
 def members(events: Iterable[Event]) -> dict[Member, str]:
-    """Members in order of their first event, and their labels."""
-    found = list(dict.fromkeys((event.group, event.member) for event in events))
-    short = ids([member for _, member in found])
-    groups = {group for group, _ in found}
+    """Labels of members, in order of their first event; of more than a picture can name, those with most events first.
+
+    Pictures of one run give them colours and names in this order.
+    """
+    found = Counter((event.group, event.member) for event in events)
+    ordered = list(found) if len(found) <= MOST_NAMED else [member for member, _ in found.most_common()]
+    short = ids([member for _, member in ordered])
+    groups = {group for group, _ in ordered}
     prefixes = {group: f"{name}: " if len(groups) > 1 else "" for group, name in ids(groups).items()}
-    return {(group, member): prefixes[group] + short[member] for group, member in found}
+    return {(group, member): prefixes[group] + short[member] for group, member in ordered}
+
+
+def colours(found: Iterable[Member], theme: Theme) -> dict[Member, str]:
+    """Of members as :func:`members` orders them; they repeat."""
+    return dict(zip(found, cycle(theme.members), strict=False))

@@ -59,7 +59,7 @@ def owners_of(events: Sequence[Event], theme: Theme) -> Picture:
 def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
     """Draw it into axes; `named` says whether the axis of time is."""
     members = logged_run.members(events)
-    colours = {member: theme.members[n % len(theme.members)] for n, member in enumerate(members)}
+    colours = logged_run.colours(members, theme)
     spans = owned_spans(events)
     partitions: list[Partition] = sorted({(span.member[0], span.tp) for span in spans})
     every = -(-len(partitions) // MOST_ROWS) or 1
@@ -70,15 +70,17 @@ def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named:
         canvas.nothing(axes, theme, "no event assigns a partition")
         return
     if len(rows) <= MOST_BAR_ROWS and len(spans) <= MOST_BARS:
-        axes.barh(range(len(rows)), time.length, height=0.8, zorder=0.5, **_unowned(theme))
+        axes.barh(range(len(rows)), time.length, height=0.8, zorder=0.5, **canvas.hatched(theme))
         _bars(axes, spans, rows, time, colours)
     else:
-        axes.patch.set(**_unowned(theme))
+        axes.patch.set(**canvas.hatched(theme))
         _cells(axes, spans, rows, time, colours)
     name_rows(axes, rows, every)
     lines = _generations(axes, events, time, theme)
     canvas.heading(axes, theme, "Who owned which partition")
-    canvas.legend(axes, theme, [*_names(members, colours), *lines, (canvas.patch(**_unowned(theme)), "no owner known")])
+    canvas.legend(
+        axes, theme, [*_names(members, colours), *lines, (canvas.patch(**canvas.hatched(theme)), "no owner known")]
+    )
 
 
 def _bars(
@@ -106,10 +108,11 @@ def _cells(
     places = {partition: row for row, partition in enumerate(rows)}
     rgba = {member: [int(colour[at : at + 2], 16) for at in (1, 3, 5)] + [255] for member, colour in colours.items()}
     cells = np.zeros((len(rows), COLUMNS, 4), dtype=np.uint8)
+    columns = COLUMNS / time.length
     for span in spans:
         row = places.get((span.member[0], span.tp))
         if row is not None:
-            first, last = (round(time.at(ms) / time.length * COLUMNS) for ms in (span.from_ms, span.to_ms))
+            first, last = round(time.at(span.from_ms) * columns), round(time.at(span.to_ms) * columns)
             cells[row, first : max(last, first + 1)] = rgba[span.member]
     extent = (0, time.length, len(rows) - 0.5, -0.5)
     axes.imshow(cells, extent=extent, aspect="auto", interpolation="nearest", zorder=1.5)
@@ -132,7 +135,3 @@ def _names(members: Mapping[Member, str], colours: Mapping[Member, str]) -> list
     named = [(canvas.patch(color=colours[member]), name) for member, name in members.items()][: canvas.MOST_NAMED]
     more = len(members) - len(named)
     return [*named, (canvas.patch(color="none"), f"{more} more, same colours")] if more else named
-
-
-def _unowned(theme: Theme) -> dict[str, Any]:
-    return {"facecolor": theme.panel, "edgecolor": theme.hatch, "hatch": "////", "linewidth": 0.0}

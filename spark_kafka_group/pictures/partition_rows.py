@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spark_kafka_group.pictures import canvas
-from spark_kafka_group.pictures.label_text import label
+from spark_kafka_group.pictures.label_text import label, nth
 from spark_kafka_group.pictures.owned_spans import Partition
 
 MOST_LABELS = 20
@@ -22,12 +22,12 @@ def name_rows(axes: Any, rows: Sequence[Partition], every: int = 1) -> None:
         axes.set_yticks(range(len(rows)), [f"{label(tp.topic, LONGEST)}-{tp.partition}" for _, tp in rows])
         axes.set_ylabel("partition")
     else:
-        _name_topics(axes, rows, len(topics), every)
+        _name_topics(axes, rows, len({topic for _, topic in topics}), every)
     axes.set_ylim(len(rows) - 0.5, -0.5)
 
 
 def _number(axes: Any, rows: Sequence[Partition], topic: str, every: int) -> None:
-    axes.set_ylabel(f"{_nth(every)}partition of {label(topic)}")
+    axes.set_ylabel(f"{nth(every)}partition of {label(topic)}")
     step = -(-len(rows) // MOST_LABELS) if len(rows) > MOST_LABELS else 1
     step = next(size for size in (1, 2, 5, 10, 20, 50, 100, 1_000, len(rows)) if size >= step)
     places = range(0, len(rows), step)
@@ -42,8 +42,4 @@ def _name_topics(axes: Any, rows: Sequence[Partition], topics: int, every: int) 
         if not places or row - places[-1][0] >= apart:
             places.append((row, label(topic, LONGEST)))
     axes.set_yticks([row for row, _ in places], [name for _, name in places])
-    axes.set_ylabel(f"{_nth(every)}partition of {canvas.short(topics)} topics")
-
-
-def _nth(every: int) -> str:
-    return "" if every == 1 else f"every {every}th "
+    axes.set_ylabel(f"{nth(every)}partition of {canvas.short(topics)} topics")

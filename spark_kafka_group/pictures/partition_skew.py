@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.pictures import canvas, progress_samples, themes, time_bins
-from spark_kafka_group.pictures.label_text import label
+from spark_kafka_group.pictures.label_text import label, nth
 from spark_kafka_group.pictures.progress_samples import Sample
 
 if TYPE_CHECKING:
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 MOST_LABELS = 12
 MOST_BARS = 400
+MOST_APART = 60
+"""Bars with space between them."""
 
 
 def skew(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
@@ -49,7 +51,8 @@ def _bars(axes: Any, totals: Mapping[TopicPartition, int], theme: themes.Theme) 
     largest = sorted(totals, key=lambda tp: -totals[tp])
     every = -(-len(largest) // MOST_BARS)
     shown = largest[::every]
-    axes.bar(range(len(shown)), [totals[tp] for tp in shown], color=theme.members[0], width=0.85, linewidth=0)
+    width = 0.85 if len(shown) <= MOST_APART else 1.0
+    axes.bar(range(len(shown)), [totals[tp] for tp in shown], color=theme.members[0], width=width, linewidth=0)
     average = fmean(totals.values()) if totals else 0.0
     line = axes.axhline(average, color=theme.members[1], linewidth=1.5, linestyle="--")
     _name(axes, shown, every)
@@ -63,8 +66,9 @@ def _bars(axes: Any, totals: Mapping[TopicPartition, int], theme: themes.Theme) 
 
 def _name(axes: Any, shown: Sequence[TopicPartition], every: int) -> None:
     if len(shown) > MOST_LABELS:
-        of_each = "each" if every == 1 else f"every {every}th"
-        axes.set_xlabel(f"partitions by size, {of_each} of {len({tp.topic for tp in shown})} topics a bar")
+        topics = sorted({tp.topic for tp in shown})
+        of_these = label(topics[0]) if len(topics) == 1 else f"{len(topics)} topics"
+        axes.set_xlabel(f"{nth(every)}partition of {of_these}, most records first")
         canvas.whole_numbers(axes.xaxis)
     elif len({tp.topic for tp in shown}) == 1:
         axes.set_xticks(range(len(shown)), [str(tp.partition) for tp in shown])

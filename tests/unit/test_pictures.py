@@ -189,6 +189,16 @@ def test_the_records_of_a_real_run_are_those_that_verify_counts():
     assert (totals.get_ylabel(), rates.get_ylabel()) == ("records", "records/s")
 
 
+def test_many_rebalances_are_lines_all_along(script):
+    for generation in range(2_000):
+        script.log("a").assigned(generation, T[generation % 2 :][:1])
+    lanes, _ = pictures.batches(script.files).axes
+    places = [path.vertices[0][0] for path in lanes.collections[-1].get_paths()]
+    assert 300 <= len(places) <= 351
+    assert max(places) - min(places) > 0.99 * 2_000 / 60  # minutes
+    assert legend(lanes)[-1] == "new owners (2000)"
+
+
 def long_run(batches, members):
     """Events as they are in a file, of members that all own one partition."""
     for number in range(batches):
@@ -208,7 +218,7 @@ def test_a_long_run_is_not_drawn_batch_by_batch(tmp_path):
     assert len(lanes.get_yticks()) == 16
     assert sum(len(bars.get_paths()) for bars in lanes.collections) < 16 * 700
     assert max(len(line.get_xdata()) for line in durations.lines) <= 120
-    assert legend(totals)[-1] == "33 others"
+    assert legend(totals)[-1] == "33 more"
     assert max(len(line.get_xdata()) for line in totals.lines) <= 1_500
     assert sum(line.get_ydata()[-1] for line in totals.lines) == 60_000
     assert len(rates.collections) == MOST_NAMED + 1
