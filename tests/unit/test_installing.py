@@ -75,7 +75,7 @@ def test_every_install_that_a_text_names_works():
 
 def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
     (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "test"}
+    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "recipes", "test"}
 
 
 def test_every_package_is_installed_with_its_folder():

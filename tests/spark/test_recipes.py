@@ -1,0 +1,364 @@
+"""docs/recipes.md: its code, run as it is written, but for addresses, names and folders.
+
+Recipes of large packages are soak tests, which need ``pip install '.[recipes]'`` first, or are skipped.
+"""
+
+import http.server
+import importlib
+import io
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import yaml
+from support import WORKERS_PYTHON, Record, committed, numbered, topic_with
+
+from spark_kafka_group.testing import wait_until
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/recipes.md").read_text()
+WRITER = {
+    "type": "record", "name": "Order", "fields": [
+        {"name": "id", "type": "long"}, {"name": "amount", "type": "double"},
+    ],
+}  # fmt: skip
+NEWER = {
+    **WRITER,
+    "fields": [{"name": "note", "type": "string"}, *WRITER["fields"], {"name": "currency", "type": "string"}],
+}
+SCHEMAS = {7: WRITER, 8: NEWER}
+PROTO = """\
+syntax = "proto3";
+message Order { int64 id = 1; double amount = 2; string currency = 3; }
+message Refund { int64 id = 1; }
+"""
+
+
+def blocks(heading, language="python"):
+    """Blocks of code of one recipe."""
+    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.DOTALL | re.MULTILINE)
+
+
+def stream():
+    """The stream that all recipes begin with."""
+    return re.search(r"```python\n(stream = .*?)```", PAGE, re.DOTALL)[1]
+
+
+@pytest.fixture
+def here(kafka, group, tmp_path, registry):
+    """Writes code for the addresses, names and folders of a test."""
+
+    def written(code, topic):
+        for before, now in (
+            ("localhost:9092", kafka.bootstrap_servers), ('"billing"', f'"{group}"'), ('"orders"', f'"{topic}"'),
+            ("/data/", f"{tmp_path}/data/"), ('addPyFile("', f'addPyFile("{tmp_path}/'),
+            ("http://localhost:8081", registry.address),
+        ):  # fmt: skip
+            code = code.replace(before, now)
+        return code
+
+    return written
+
+
+class Registry(http.server.ThreadingHTTPServer):
+    """Answers as a schema registry does: https://docs.confluent.io/platform/current/schema-registry/develop/api.html.
+
+    A real one (Java's, or Karapace) cannot be had from a package registry in seconds.
+    """
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self.server_port}"
+        self.asked = []
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.asked.append(self.path)
+        found = re.match(r"/schemas/ids/(\d+)", self.path)
+        if found and int(found[1]) in SCHEMAS:
+            self.answer(200, {"schema": json.dumps(SCHEMAS[int(found[1])])})
+        else:
+            self.answer(404, {"error_code": 40403, "message": "Schema not found"})
+
+    def answer(self, code, found):
+        body = json.dumps(found).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Into no test's output."""
+
+
+@pytest.fixture(scope="module")
+def registry():
+    serving = Registry()
+    threading.Thread(target=serving.serve_forever, daemon=True).start()
+    yield serving
+    serving.shutdown()
+    serving.server_close()
+
+
+def avro(number, order):
+    """A value as Confluent's serializer writes it."""
+    import fastavro
+
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, SCHEMAS[number], order)
+    return b"\0" + number.to_bytes(4, "big") + body.getvalue()
+
+
+def avro_records():
+    """Orders of two schemas in turn, and a tombstone."""
+    orders = [
+        avro(7, {"id": n, "amount": n / 2})
+        if n % 2
+        else avro(8, {"note": "x", "id": n, "amount": n / 2, "currency": "EUR"})
+        for n in range(100)
+    ]
+    return [Record(n % 3, b"k", value) for n, value in enumerate([*orders, None])]
+
+
+EXPECTED = {(n, n / 2, None if n % 2 else "EUR") for n in range(100)} | {(None, None, None)}
+
+
+@pytest.fixture
+def shipped(monkeypatch, tmp_path):
+    """A folder that the program runs in, whose modules are its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield tmp_path
+    for module in set(sys.modules) - before:
+        if module.startswith(("decode_", "orders_pb2")):
+            del sys.modules[module]
+
+
+def rows_of(spark, query, folder, kafka, group, records):
+    """Rows of a running query's files, once it has committed all records."""
+    try:
+        wait_until(lambda: query.exception() or sum(committed(kafka, group).values()) == records, within=120)
+        assert query.exception() is None
+    finally:
+        query.stop()
+    return [tuple(row) for row in spark.read.parquet(str(folder)).select("id", "amount", "currency").collect()]
+
+
+def run_with_avro(spark, kafka, group, here, shipped, module, called="decode_avro"):
+    topic = topic_with(kafka, avro_records())
+    (shipped / f"{called}.py").write_text(here(module, topic))
+    names = {"spark": spark}
+    exec(here(stream() + blocks("Avro with a schema registry")[1], topic).replace("decode_avro", called), names)
+    return rows_of(spark, names["query"], shipped / "data/orders", kafka, group, 101)
+
+
+def test_avro_is_read_with_the_schema_of_each_record_which_a_worker_asks_for_once(
+    spark, kafka, group, here, shipped, registry
+):
+    pytest.importorskip("fastavro")
+    registry.asked.clear()
+    rows = run_with_avro(spark, kafka, group, here, shipped, blocks("Avro with a schema registry")[0])
+    assert len(rows) == 101
+    assert set(rows) == EXPECTED
+    assert set(registry.asked) == {"/schemas/ids/7", "/schemas/ids/8"}
+    assert len(registry.asked) <= 2 * 3  # a worker for each partition at most
+
+
+def test_avro_without_a_schema_id_is_an_error(here, shipped, monkeypatch):
+    pytest.importorskip("fastavro")
+    (shipped / "decode_avro.py").write_text(blocks("Avro with a schema registry")[0])
+    with pytest.raises(ValueError, match="the value starts with 6869"):
+        importlib.import_module("decode_avro").decoded(b"hi")
+
+
+@pytest.mark.soak
+def test_avro_is_read_by_confluents_client(spark, kafka, group, here, shipped):
+    pytest.importorskip("confluent_kafka.schema_registry.avro")
+    rows = run_with_avro(
+        spark, kafka, group, here, shipped, blocks("Avro with a schema registry")[2], "decode_confluent"
+    )
+    assert set(rows) == EXPECTED
+
+
+def test_protobuf_is_read_by_a_generated_class(spark, kafka, shipped):
+    pytest.importorskip("grpc_tools")
+    (shipped / "orders.proto").write_text(PROTO)
+    (command,) = re.findall(r"^python (-m grpc_tools.*)$", PAGE, re.MULTILINE)
+    subprocess.run([sys.executable, *shlex.split(command)], check=True, timeout=100)
+    (shipped / "decode_protobuf.py").write_text(blocks("Protobuf with a schema registry")[0])
+    decode = importlib.import_module("decode_protobuf")
+    from orders_pb2 import Order
+    from pyspark.sql.functions import arrow_udf
+
+    orders = [Order(id=n, amount=n / 2, currency="EUR").SerializeToString() for n in range(100)]
+    values = [*(b"\0\0\0\0\x09\0" + order for order in orders), None]
+    topic = topic_with(kafka, [Record(n % 3, b"k", value) for n, value in enumerate(values)])
+    for file in ("orders_pb2.py", "decode_protobuf.py"):
+        spark.sparkContext.addPyFile(str(shipped / file))
+    source = spark.read.format("groupkafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    df = source.option("subscribe", topic).load().select(arrow_udf(decode.orders, decode.ORDER)("value").alias("order"))
+    rows = {tuple(row) for row in df.select("order.*").collect()}
+    assert rows == {(n, n / 2, "EUR") for n in range(100)} | {(None, None, None)}
+    with pytest.raises(ValueError, match="not the first message"):
+        decode.decoded(b"\0\0\0\0\x09\x02\x02" + orders[0])
+
+
+class TestTables:
+    """A program is killed in the middle of its writes; in the end the table has each record once."""
+
+    RECORDS = 3000
+
+    @pytest.fixture
+    def program(self, kafka, here, tmp_path):
+        """Starts a recipe's program; `dies` says when it kills itself."""
+        topic = topic_with(kafka, numbered(self.RECORDS, 3))
+        started = []
+
+        def start(heading, number, dies, session=None):
+            made = session or 'spark = SparkSession.builder.master("local[2]").getOrCreate()\n'
+            code = here(made + stream() + blocks(heading)[number], topic)
+            code = code.replace('.option("kafka.group', '.option("maxOffsetsPerTrigger", 300).option("kafka.group')
+            code = code.replace(".start(", ".trigger(availableNow=True).start(")
+            code = code.replace("foreachBatch(save)", "foreachBatch(dying(save))")
+            file = tmp_path / "program.py"
+            file.write_text(f"DIES = {dies!r}\n{DYING}{code}query.awaitTermination()\n")
+            environment = os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON, "PYTHONPATH": str(ROOT)}
+            with (tmp_path / "said").open("ab") as said:
+                process = subprocess.Popen(
+                    [sys.executable, file],
+                    cwd=tmp_path,
+                    env=environment,
+                    stdout=said,
+                    stderr=said,
+                    start_new_session=True,
+                )
+            started.append(process)
+            return process
+
+        yield start
+        for process in started:
+            kill(process)
+
+    def all_kills(self, program, heading, number, said, session=None):
+        kills = ["in_a_write", "in_a_write"] + ["after_batch_5"] * (session is None)
+        for when in kills:
+            assert program(heading, number, when, session).wait(240) == -signal.SIGKILL, said.read_text()[-4000:]
+        assert program(heading, number, "never", session).wait(240) == 0, said.read_text()[-4000:]
+
+    @pytest.mark.soak
+    @pytest.mark.timeout(900)
+    def test_delta_without_a_jar_has_each_record_once(self, program, tmp_path):
+        deltalake = pytest.importorskip("deltalake")
+        self.all_kills(program, "Delta Lake", 2, tmp_path / "said")
+        table = deltalake.DeltaTable(str(tmp_path / "data/orders"))
+        assert once(table.to_pyarrow_table()) == self.RECORDS
+
+    @pytest.mark.soak
+    @pytest.mark.timeout(900)
+    def test_iceberg_has_each_record_once(self, program, tmp_path):
+        pyiceberg = pytest.importorskip("pyiceberg.catalog")
+        (tmp_path / "data").mkdir()
+        self.all_kills(program, "Iceberg", 0, tmp_path / "said")
+        where = f"{tmp_path}/data"
+        catalog = {"type": "sql", "uri": f"sqlite:///{where}/catalog.db", "warehouse": f"file://{where}/warehouse"}
+        table = pyiceberg.load_catalog("lake", **catalog).load_table("shop.orders")
+        assert once(table.scan().to_arrow()) == self.RECORDS
+        assert left_over(tmp_path / "data", table.inspect.data_files()["file_path"].to_pylist())
+
+
+DYING = """\
+import glob
+import os
+import signal
+import threading
+import time
+
+from pyspark.sql import SparkSession
+
+
+def files():
+    return set(glob.glob("data/**/*.parquet*", recursive=True))
+
+
+def die_in_a_write(before):
+    while files() <= before:
+        time.sleep(0.0005)
+    os.killpg(0, signal.SIGKILL)
+
+
+def dying(save):
+    def saved(rows, batch_id):
+        save(rows, batch_id)
+        if DIES == f"after_batch_{batch_id}":
+            os.killpg(0, signal.SIGKILL)
+
+    return saved
+
+
+if DIES == "in_a_write":
+    threading.Thread(target=die_in_a_write, args=(files(),), daemon=True).start()
+"""
+
+
+def kill(process):
+    """Kill a program, and all its processes."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def once(table):
+    """Number of rows, if none is there twice."""
+    places = set(zip(table["partition"].to_pylist(), table["offset"].to_pylist(), strict=True))
+    assert len(places) == table.num_rows
+    return table.num_rows
+
+
+def left_over(data, named):
+    """Files of data that a kill left, which the table does not name."""
+    return {file.name for file in data.rglob("*.parquet*")} - {Path(file).name for file in named}
+
+
+def specs():
+    """What conf/kubernetes.yaml has, by kind."""
+    return {each["kind"]: each["spec"] for each in yaml.safe_load_all((ROOT / "conf/kubernetes.yaml").read_text())}
+
+
+class TestOnKubernetes:
+    @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+    def test_arguments_are_those_of_the_job(self, kind, monkeypatch):
+        pod = self.pod(kind)
+        command = pod["containers"][0]["args"]
+        assert command[:4] == ["python", "-m", "spark_kafka_group", "jobs"]
+        monkeypatch.syspath_prepend(str(ROOT / "jobs"))
+        monkeypatch.setattr(sys, "argv", command[4:])
+        parsed = importlib.import_module(command[4].replace("-", "_")).arguments()
+        assert parsed.topics == "orders"
+        assert parsed.output.startswith(pod["containers"][0]["volumeMounts"][0]["mountPath"])
+
+    @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+    def test_a_pod_has_the_time_that_an_orderly_end_may_take(self, kind):
+        from spark_kafka_group.tools import ending
+
+        assert self.pod(kind)["terminationGracePeriodSeconds"] > ending.STOPS_S + ending.LEAVES_S
+
+    def test_two_of_a_kind_never_run_at_once(self):
+        assert specs()["Deployment"]["strategy"] == {"type": "Recreate"}
+        assert specs()["CronJob"]["concurrencyPolicy"] == "Forbid"
+
+    def pod(self, kind):
+        spec = specs()[kind]
+        return (spec["jobTemplate"]["spec"] if kind == "CronJob" else spec)["template"]["spec"]
