@@ -82,7 +82,7 @@ def _sample(progress: Mapping[str, Any]) -> Sample | None:
         raise ValueError(f"{excerpt(progress)} is not the progress of a query: {error}") from error
     if not ours:
         return None
-    groups = frozenset(group for group, _, _ in ours if group)
+    groups = frozenset(str(group) for group, _, _ in ours if group)
     lag = {tp: behind for _, of_source, _ in ours for tp, behind in of_source.items()}
     read = {tp: size for _, _, of_source in ours for tp, size in of_source.items()}
     return Sample(time_ms, batch, groups, durations, lag, read)

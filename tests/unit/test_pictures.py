@@ -212,7 +212,7 @@ def long_run(batches, members):
 
 def test_a_long_run_is_not_drawn_batch_by_batch(tmp_path):
     file = tmp_path / "long.jsonl"
-    file.write_text("".join(json.dumps(event) + "\n" for event in long_run(6_000, 40)))
+    file.write_text("".join(json.dumps(event) + "\n" for event in long_run(4_000, 40)))
     figure = pictures.overview([file])
     _, lanes, durations, totals, rates = figure.axes
     assert len(lanes.get_yticks()) == 16
@@ -220,7 +220,7 @@ def test_a_long_run_is_not_drawn_batch_by_batch(tmp_path):
     assert max(len(line.get_xdata()) for line in durations.lines) <= 120
     assert legend(totals)[-1] == "33 more"
     assert max(len(line.get_xdata()) for line in totals.lines) <= 1_500
-    assert sum(line.get_ydata()[-1] for line in totals.lines) == 60_000
+    assert sum(line.get_ydata()[-1] for line in totals.lines) == 40_000
     assert len(rates.collections) == MOST_NAMED + 1
 
 
@@ -288,6 +288,12 @@ def test_without_progress_of_this_source_the_error_says_so(picture):
         picture([])
     with pytest.raises(ValueError, match="is not the progress of a query"):
         picture([{"sources": 3}])
+
+
+def test_a_group_of_a_progress_that_is_no_text_is_drawn():
+    (first, *_) = with_partitions(3)
+    first["sources"][0]["latestOffset"]["@group"]["group"] = ["$x"]
+    assert pictures.skew([first]).get_suptitle().startswith(r"group ['\$x']: 2026-11-22")
 
 
 # Themes and texts
@@ -394,6 +400,13 @@ def test_without_matplotlib_one_sentence_names_the_extra(capsys, tmp_path, monke
 def test_the_package_and_its_commands_are_imported_without_matplotlib():
     code = "import sys; from spark_kafka_group import pictures, __main__; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
+
+
+@pytest.mark.parametrize("picture", ["owners", "lag"])
+def test_the_pictures_of_the_documentation_are_small_and_on_the_site(picture):
+    root = Path(__file__).parents[2]
+    assert (root / "docs" / "pictures" / f"{picture}.png").stat().st_size < 100_000
+    assert "docs/pictures/*.png" in (root / "Makefile").read_text()
 
 
 def test_a_notebook_shows_a_picture_by_itself():
