@@ -23,6 +23,7 @@ from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.pictures import plot
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
+from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.command_errors import UsageError
 
 CONSOLE = "groupkafka"
@@ -37,9 +38,7 @@ def program() -> str:
 
 def parser() -> argparse.ArgumentParser:
     """All commands."""
-    made = argparse.ArgumentParser(
-        prog=program(), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    made = Parser(prog=program(), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--version", action="version", version=f"groupkafka {spark_kafka_group.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in (group_records, describe, reset, verify, plot, jobs):

@@ -5,6 +5,7 @@
     GroupKafkaError
     ├── OptionError               (also ValueError)
     ├── SparkVersionError         (also ImportError)
+    ├── MissingPackageError       (also ImportError)
     ├── WorkersPythonError
     ├── OffsetFormatError         (also ValueError)
     ├── NoOffsetForPartitionError
@@ -49,6 +50,10 @@ class OptionError(GroupKafkaError, ValueError):
 
 class SparkVersionError(GroupKafkaError, ImportError):
     """Raised when the package is imported with a version of pyspark that it does not work with."""
+
+
+class MissingPackageError(GroupKafkaError, ImportError):
+    """Raised when a feature needs a package that is not installed; the text has the pip command."""
 
 
 class WorkersPythonError(GroupKafkaError):

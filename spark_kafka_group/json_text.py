@@ -65,7 +65,7 @@ def _whole(digits: str) -> int:
 
 
 def _no_number(word: str) -> float:
-    raise ValueError(f"has {word}, which is no number of JSON")
+    raise ValueError(f"has {word}, which is not a number in JSON")
 
 
 def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:

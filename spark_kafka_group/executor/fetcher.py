@@ -480,8 +480,8 @@ class Fetcher:
             raise OffsetOutOfRangeError(
                 tp.topic, tp.partition, self._positions[tp],
                 f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
-                f"failOnDataLoss=false to go on with what is there; or start with a new checkpoint, or move the "
-                f"group's offset with kafka-consumer-groups --reset-offsets",
+                f"failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint, or "
+                f"move the group's offset with kafka-consumer-groups --reset-offsets",
             )  # fmt: skip
         log.warning(
             "KAFKA_DATA_LOSS.%s: %s: %s; skipping %d to %d, as failOnDataLoss is false",

@@ -89,7 +89,7 @@ class GroupKafkaListener(StreamingQueryListener):
     ------
     TypeError
         With a session of Spark Connect, which does not show its queries' options.
-    ImportError
+    MissingPackageError
         When Prometheus is asked for and ``prometheus_client`` is not installed.
     WorkersPythonError
         From :meth:`attach`, when Spark's workers cannot import this package.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_group.errors import MissingPackageError
 from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.metrics.group_metrics import COUNTER, METRICS, PARTITION_METRICS, GroupMetrics, Metric
 from spark_kafka_group.metrics.scraped_port import ScrapedPort
@@ -57,7 +58,7 @@ class Exporter:
 
     Raises
     ------
-    ImportError
+    MissingPackageError
         With advice, when prometheus_client is not installed.
     ValueError
         When the port cannot be one.
@@ -75,7 +76,7 @@ class Exporter:
             import prometheus_client  # noqa: F401
         except ImportError as error:
             wanted = f"prometheus_file={file}" if port is None else f"prometheus_port={port}"
-            raise ImportError(f"{wanted} needs prometheus_client: {PIP}") from error
+            raise MissingPackageError(f"{wanted} needs prometheus_client: {PIP}") from error
         if port is not None and (not isinstance(port, int) or not 0 <= port <= HIGHEST_PORT):
             raise ValueError(f"prometheus_port ({excerpt(port)}) must be a whole number between 0 and {HIGHEST_PORT}")
         self._queries = queries

@@ -95,7 +95,7 @@ def _text(option: str, value: object) -> str:
     if len(text) > LONGEST_TEXT:
         raise OptionError(f"{option} has {len(text)} characters, and may have {LONGEST_TEXT}")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise OptionError(f"{option} has half a character in it, which is no text: look how it was decoded")
+        raise OptionError(f"{option} has half a character in it, so it is not text: look how it was decoded")
     return text
 
 

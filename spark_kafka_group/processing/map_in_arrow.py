@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from spark_kafka_group.errors import MissingPackageError
+
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -19,10 +21,10 @@ def map_in_arrow(
 
     Raises
     ------
-    ImportError
+    MissingPackageError
         With advice, when the driver has no pandas that pyspark takes.
     """
     try:
         return df.mapInArrow(function, schema)
     except ImportError as error:
-        raise ImportError(f"handlers need pandas on the driver, 2.2 or newer and below 3: {PIP}") from error
+        raise MissingPackageError(f"handlers need pandas on the driver, 2.2 or newer and below 3: {PIP}") from error

@@ -319,7 +319,7 @@ class WorkQueue:
         def settled(counter: str, problem: Exception | None) -> None:
             with self._lock:
                 if problem is not None:
-                    self._fail(ProcessingError(f"{record} could not be handed on, nothing is committed: {problem}"))
+                    self._fail(ProcessingError(f"{record} could not be sent on, so nothing is committed: {problem}"))
                     return
                 setattr(self.counts, counter, getattr(self.counts, counter) + 1)
                 self._settle(cell, 1)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from spark_kafka_group.options import parsing
 
@@ -13,6 +16,27 @@ Commands = Any
 
 CLIENT_OPTIONS = ("client.id", "request.timeout.ms", "security.protocol", "sasl.", "ssl.")
 """Settings of a connection, by the names of Kafka's consumer; a dot at the end stands for all that begin so."""
+
+
+class Parser(argparse.ArgumentParser):
+    """One that names the argument that is misspelt, where argparse names only the one that is missing."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        known = list(self._option_string_actions)
+        for given in self._given:
+            name = given.partition("=")[0]
+            if name.startswith("--") and not any(one.startswith(name) for one in known):
+                nearest = difflib.get_close_matches(name, known, 1)
+                if nearest:
+                    message = f"{name} is not known; the nearest is {nearest[0]}"
+                    break
+        super().error(message)
 
 
 def add_command(commands: Commands, name: str, summary: str, description: str) -> argparse.ArgumentParser:

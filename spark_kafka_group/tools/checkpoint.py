@@ -27,7 +27,9 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
     for checkpoint in checkpoints:
         batches = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
         if not batches:
-            raise ToolError(f"{checkpoint} is no checkpoint of a query that has planned a batch: it has no offsets")
+            raise ToolError(
+                f"{checkpoint} is not the checkpoint of a query that has planned a batch: it has no offsets"
+            )
         try:
             lines = (checkpoint / "offsets" / str(batches[-1])).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

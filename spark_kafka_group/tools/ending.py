@@ -18,6 +18,7 @@ from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
@@ -118,10 +119,13 @@ class _Block(contextlib.AbstractContextManager[None]):
         code = self._code(error)
         try:
             if code is not None:
+                # Not after a signal: the answer to the call that it has interrupted may still come, see _stopped_within.
+                failed = self._came_s is None and isinstance(error, Exception)
+                place = checkpoint_of(error) if failed and error is not None else ""
                 if self._came_s is None:
                     self._came_s = time.monotonic()
                 left = _stopped_within(STOPS_S)
-                self._say(error, code, left)
+                self._say(error, code, left, place)
         finally:
             _Block.current = None
             if threading.current_thread() is threading.main_thread():
@@ -142,12 +146,14 @@ class _Block(contextlib.AbstractContextManager[None]):
                 return 1
         return None
 
-    def _say(self, error: BaseException | None, code: int, left: bool) -> None:
+    def _say(self, error: BaseException | None, code: int, left: bool, place: str) -> None:
         if code == 1 and error is not None:
             line = sentence(error)
             if line is None:
                 traceback.print_exception(error)
                 line = f"{type(error).__name__}: {_first_line(error)}"
+            if place and "checkpoint" in line:
+                line += f". This query's checkpoint: {place}"
         else:
             line = _stopped(self._groups, left)
         over_ctrl_c = "\r" if code != 1 and sys.stderr.isatty() else ""
@@ -181,6 +187,16 @@ def sentence(error: BaseException) -> str | None:
 def _first_line(error: BaseException) -> str:
     text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
     return text.strip().split("\n")[0]
+
+
+def checkpoint_of(error: BaseException) -> str:
+    """The checkpoint of the query that was waited for when it failed; empty where there is none, or none is known."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        query = frame.f_locals.get("self")
+        if isinstance(query, StreamingQuery):
+            with contextlib.suppress(Exception):  # the JVM may have ended
+                return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    return ""
 
 
 def _stopped(groups: tuple[str, ...], left: bool) -> str:

@@ -54,7 +54,7 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise OptionError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise OptionError(f"{path} cannot be read: it is no text in UTF-8") from None
+        raise OptionError(f"{path} cannot be read: it is not text in UTF-8") from None
 
 
 def _is_known(name: str, known: Collection[str]) -> bool:

@@ -22,6 +22,7 @@ from spark_kafka_group.live.row_counts import RowCounts
 from spark_kafka_group.live.watch import note
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
 from spark_kafka_group.tools import ending
+from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.workers_python import require_found
@@ -70,7 +71,7 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
     group
         Help for ``--group`` where it may be left out.
     """
-    made = argparse.ArgumentParser(description=doc.splitlines()[0])
+    made = Parser(description=doc.splitlines()[0])
     made.add_argument("--bootstrap-servers", "--bootstrap-server", required=True, help="brokers, host:port,...")
     made.add_argument("--group", required=group is None, help=group or "consumer group")
     made.add_argument("--topics", required=True, help="topics, comma-separated")

@@ -182,7 +182,7 @@ ADVICE: Mapping[str, str] = {
     FENCED: (
         "another process has joined with this query's group.instance.id ({instance_id}): it was started from the same "
         "checkpoint, or with the same kafka.group.instance.id. It goes on, and this query stops. Run one query for "
-        "each checkpoint"
+        "each checkpoint: give this one a checkpoint of its own, or leave the work to the other"
     ),
     "NOT_COORDINATOR": "brokers do not agree on the group's coordinator: look at the leaders of __consumer_offsets",
     "COORDINATOR_LOAD_IN_PROGRESS": (

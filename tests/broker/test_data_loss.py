@@ -55,7 +55,10 @@ def make_anew(kafka, topic, values=()):
 
 def loss(condition, topic=""):
     """The error of Spark's condition, with advice."""
-    what, todo = rf"\[KAFKA_DATA_LOSS\.{condition}\]", "Set failOnDataLoss=false to go on with what is there; or start"
+    what, todo = (
+        rf"\[KAFKA_DATA_LOSS\.{condition}\]",
+        "Set failOnDataLoss=false to go on with the records that are left; or start",
+    )
     return pytest.raises(GroupKafkaError, match=rf"(?s)({what}.*{topic}|{topic}.*{what}).*{todo}")
 
 

@@ -178,7 +178,7 @@ def test_an_outage_is_a_warning_when_it_begins_and_one_when_it_is_over(outage):
 
 
 def test_maxbrokeroutage_ends_a_hand_off_with_brokers_and_times(outage):
-    assert "could not be handed on, nothing is committed: " in str(outage.short)
+    assert "could not be sent on, so nothing is committed: " in str(outage.short)
     assert "and maxBrokerOutage is 3000 ms. The last attempt, at 20" in str(outage.short)
 
 

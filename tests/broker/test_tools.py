@@ -337,7 +337,7 @@ def test_describe_shows_the_position_of_a_query_besides_what_it_has_committed(
     assert [(row["current_offset"], row["position"], row["log_end_offset"]) for row in rows] == [(2, 6, 10)] * 3
     code, _, error = tool("describe", "--group", group, "--checkpoint", str(tmp_path / "offsets"))
     assert code == 1
-    assert "is no checkpoint of a query" in error
+    assert "is not the checkpoint of a query" in error
 
 
 def test_describe_has_kafkas_numbers_for_a_group_of_others(kafka, group, consumer_of, admin):

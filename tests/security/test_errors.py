@@ -7,13 +7,14 @@ import pytest
 from certificates import STORE_PASSWORD
 from secured import PASSWORD, PLAIN, UNSECURED, jaas, options, scram
 
-from spark_kafka_group.errors import AuthenticationError, BrokerTimeoutError
+from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import GroupClient
+from spark_kafka_group.wire.client import wrong_addresses
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 WRONG = "wr0ng-s3cret"
@@ -95,3 +96,14 @@ def test_what_cannot_pass_ends_at_once_and_says_what_to_change(kafka, records, g
     if case not in PASSING:  # what kafka-python says of it is not left out as an outage is
         assert [r for r in caplog.records if r.name.startswith("kafka.") and r.levelno >= logging.WARNING]
         assert "no broker can be reached" not in caplog.text
+
+
+@pytest.mark.parametrize("case", PASSING)
+def test_a_listener_for_another_protocol_is_given_up_soon(kafka, records, group, cases, case, monkeypatch):
+    monkeypatch.setattr(wrong_addresses, "NO_LISTENER_S", 0.3)
+    listener, protocol, more, _ = cases[case]
+    given = options(kafka, listener, records, group, security_protocol=protocol, **more)
+    with pytest.raises(BrokerError, match=f"closes connections of kafka.security.protocol {protocol}") as raised:
+        GroupClient(Options.parse(given), group)
+    assert not isinstance(raised.value, BrokerTimeoutError)
+    assert "Correct kafka.bootstrap.servers, or set kafka.security.protocol to" in str(raised.value)

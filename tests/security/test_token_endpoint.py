@@ -74,7 +74,7 @@ def test_a_redirect_is_not_followed_and_said(status):
         ("", BrokerError, "no token: Remote end closed connection"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", BrokerError, r"is not HTTP \(IncompleteRead\)"),
         ("HTTP/1.1 200 OK\r\n" + "X: y\r\n" * 101 + "\r\n", BrokerError, r"is not HTTP \(HTTPException\)"),
-        ("HTTP/1.1 200 OK\r\n\r\nhush-7f3a", AuthenticationError, "is no JSON with access_token and expires_in"),
+        ("HTTP/1.1 200 OK\r\n\r\nhush-7f3a", AuthenticationError, "is not JSON with access_token and expires_in"),
         ("HTTP/1.1 400 No\r\nContent-Length: 99\r\n\r\n{", AuthenticationError, "for client client: HTTP 400$"),
         ('HTTP/1.1 503 No\r\n\r\n{"error": "later"}', BrokerError, "no token: HTTP 503 later$"),
     ],
@@ -182,8 +182,8 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        ('{"access_token": null}', "access_token in its answer is no text"),
-        ('{"access_token": 7}', "access_token in its answer is no text"),
+        ('{"access_token": null}', "access_token in its answer is not text"),
+        ('{"access_token": 7}', "access_token in its answer is not text"),
         ('{"access_token": ""}', "the token is empty"),
         ('{"access_token": "hush-7f3a\\u0001auth=x"}', "no token: letters, digits and -"),
         ('{"access_token": "hush-7f3a\\n"}', "no token: letters, digits and -"),
@@ -249,7 +249,7 @@ def test_a_file_without_a_token_is_one_clear_error(tmp_path, content, told):
 def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     cases = {
-        tmp_path / "pipe": "it is no file", "/dev/zero": "it is no file", tmp_path: "Is a directory",
+        tmp_path / "pipe": "it is not a file", "/dev/zero": "it is not a file", tmp_path: "Is a directory",
         tmp_path / "none": "No such file", "/a\0b": "cannot be one",
     }  # fmt: skip
     for path, told in cases.items():

@@ -18,6 +18,7 @@ from support import Record, committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import (
     GroupKafkaListener,
+    MissingPackageError,
     OptionError,
     Processed,
     RecordProcessor,
@@ -133,7 +134,7 @@ def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committ
         noted_in(tmp_path, fails=lambda n, _: n == 7), max_local_retries=0, dead_letter_topic=f"{topic}-dlt",
         options=options(kafka, topic),
     )  # fmt: skip
-    with pytest.raises(PySparkException, match="offset 7 could not be handed on, nothing is committed: .*-dlt-0"):
+    with pytest.raises(PySparkException, match="offset 7 could not be sent on, so nothing is committed: .*-dlt-0"):
         stream(processor, topic)
     assert set(committed(kafka, group).values()) <= {0}
     assert everything_in(kafka, f"{topic}-dlt") == []
@@ -241,7 +242,7 @@ def test_without_pandas_the_error_says_how_to_install_it(spark, monkeypatch):
     values = ["null key", "null value", "'t' topic", "0 partition", "0L offset", "now() timestamp", "0 timestampType"]
     records = spark.range(1).selectExpr(*values)
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError, match=r"pip install 'pandas>=2.2,<3'$"):
+    with pytest.raises(MissingPackageError, match=r"pip install 'pandas>=2.2,<3'$"):
         RecordProcessor(print).run(records)
 
 

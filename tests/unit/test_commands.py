@@ -89,3 +89,12 @@ def test_the_time_between_two_looks_has_bounds(capsys, seconds):
 def test_settings_for_spark_submit_name_no_file_of_a_directory():
     lines = (ROOT / "conf/spark-defaults.conf").read_text().splitlines()
     assert not [line for line in lines if not line.startswith("#") and "conf/" in line]
+
+
+@pytest.mark.parametrize("given", [["--bootstrap-serverx", "a:1"], ["--bootstrap-serverx=a:1"]])
+def test_a_misspelt_argument_is_named_with_the_nearest_one(capsys, given):
+    with pytest.raises(SystemExit) as ended:
+        main(["describe", *given, "--group", "billing"])
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith("error: --bootstrap-serverx is not known; the nearest is --bootstrap-server")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from spark_kafka_group.errors import BrokerError, FencedError
+from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
 from spark_kafka_group.tools.ending import sentence
 
 PROGRAM = """
@@ -88,5 +88,6 @@ spark_kafka_group.errors.FencedError: group billing: another process has joined
 
 def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it():
     assert sentence(FencedError("replaced")) == "replaced"
+    assert sentence(MissingPackageError("pip install it")) == "pip install it"
     assert sentence(RuntimeError(REPEATED)) == "group billing: another process has joined"
     assert sentence(RuntimeError(str(BrokerError("no")))) is None

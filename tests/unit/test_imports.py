@@ -45,7 +45,7 @@ ALLOWED = {
     "source": VALUES | {"driver", "executor"},
     "live": {"offsets"},
     "batch": VALUES | {"wire", "driver", "live"},
-    "metrics": {"json_text", "offsets"},
+    "metrics": {"errors", "json_text", "offsets"},
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"metrics", "wire"},
     "tools": VALUES | {"wire", "offsets_topic", "live"},

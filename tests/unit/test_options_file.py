@@ -49,7 +49,7 @@ def test_options_come_from_a_file_and_those_of_the_command_line_go_before(file):
         (f"\n{HUSH}=\n", "client.properties:2: the setting of this line is not supported: remove it"),
         ("security.protocol=SSL\n", "client.properties:1: security.protocol is not supported"),
         ("maxTask=3\n", "client.properties:1: maxTask is not supported"),
-        ("\udcff", "it is no text in UTF-8"),
+        ("\udcff", "it is not text in UTF-8"),
         (r"maxTasks=\ud83d", r"client.properties:1: a \\u escape there is half a character"),
         (r"maxTasks=\u12", r"client.properties:1: a \\u there has no four digits after it"),
     ],

@@ -154,9 +154,17 @@ class Member:
         existing = self.client.partitions(subscription)  # a leader assigns the partitions that it knows to exist
         missing = subscription.missing(existing)
         if missing:
-            log.warning("group %s: no such topic, waiting for it: %s", self._group_id, ", ".join(missing))
+            log.warning(
+                "group %s: the cluster lacks topics of subscribe, and the query goes on without them until they exist: "
+                "%s. Create them, or correct their names",
+                self._group_id, ", ".join(missing),
+            )  # fmt: skip
         elif not existing:
-            log.warning("group %s: no topic yet that %s finds, waiting for one", self._group_id, subscription.pattern)
+            log.warning(
+                "group %s: no topic matches subscribePattern (%s) yet: the query waits for one. Create it, or correct "
+                "the pattern",
+                self._group_id, subscription.pattern,
+            )  # fmt: skip
         return self.client.join_first(lambda: self._join(patience_ms))
 
     def _prepare(self, before: Generation) -> None:

@@ -13,8 +13,8 @@ from spark_kafka_group.errors import DataLossError
 log = logging.getLogger(__name__)
 
 STOP_OR_GO_ON = (
-    "Set failOnDataLoss=false to go on with what is there; or start with a new checkpoint, or stop the query and move "
-    "the group's offset with kafka-consumer-groups --reset-offsets"
+    "Set failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint, or stop the "
+    "query and move the group's offset with kafka-consumer-groups --reset-offsets"
 )
 
 

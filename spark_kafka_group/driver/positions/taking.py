@@ -110,8 +110,9 @@ class Taking:
             generation = rules.replaced_in(committed, self._query.reader, held)
             if generation is not None:
                 raise FencedError(
-                    f"another process went on with this query, up to generation {generation}, while this one was "
-                    f"out of the group: it must not go on"
+                    f"group {self._query.group_id}: another process went on with this query, up to generation "
+                    f"{generation}, while this one was out of the group. It was started from the same checkpoint. "
+                    f"This query stops: run one query for each checkpoint"
                 )
         self._standing.held_generation = self._query.generation.id
 

@@ -56,8 +56,8 @@ class DeadLetters:
         (problem,) = said
         if problem is not None:
             raise BrokerError(
-                f"{left_out}, which cannot be read ({error.problem}), could not be handed on to {topic}, as "
-                f"onCorruptRecord=deadLetter wants: {problem}"
+                f"{left_out}, which cannot be read ({error.problem}), could not be sent to {topic} "
+                f"(onCorruptRecord=deadLetter): {problem}"
             ) from problem
 
     def close(self) -> None:

@@ -22,7 +22,14 @@ from spark_kafka_group.wire.client import connection_log, scram
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
 from spark_kafka_group.wire.client.reachability import Reach
-from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, explained, mechanism_of, suspicion
+from spark_kafka_group.wire.client.refusals import (
+    CLOSED_IN_HANDSHAKE,
+    RefusedError,
+    UnsupportedError,
+    explained,
+    mechanism_of,
+    suspicion,
+)
 from spark_kafka_group.wire.client.request_timeouts import TCP_CONNECT_S, Patience, connecting_ms
 from spark_kafka_group.wire.client.transports import TcpTransport, TlsTransport
 from spark_kafka_group.wire.client.wrong_addresses import WrongAddresses
@@ -143,6 +150,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     async def _do_bootstrap(self, deadline: float | None) -> Any:
         self._bootstrap = time.monotonic(), math.inf if deadline is None else deadline
+        self._wrong.begin()
         late = self._net.call_later(SAY_AFTER_S, self._warn_unreachable)
         try:
             return await super()._do_bootstrap(deadline)
@@ -185,6 +193,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     async def _connected(self, node: Any, by: float) -> Any:
         """A TCP connection to a broker."""
         options, proxy_url = self.config["socket_options"], self.config["proxy_url"]
+        if self._wrong.hangs_up((node.host, node.port)):
+            self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
         try:
             sock = await create_connection(self._net, node.host, node.port, options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
@@ -223,6 +233,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
         return conn
 
+    def _hung_up(self, node: Any, *, greeted: bool) -> None:
+        if self._bootstrap is not None and not self.config["proxy_url"]:
+            self._wrong.hung_up((node.host, node.port), self.config["security_protocol"], greeted=greeted)
+
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
         address = f"{node.host}:{node.port}"
@@ -236,11 +250,15 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
                     error = explained(where, error, self.config)
                     self._last_failure = str(error.args[0])
+                    if CLOSED_IN_HANDSHAKE in self._last_failure:
+                        self._hung_up(node, greeted=False)
                     if not isinstance(error, RefusedError) and not self.closed:
                         self._reach.failed(address, self._last_failure, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
                     self._last_failure = f"{where}: {message}{'' if silent else suspicion(self.config)}"
+                    if not silent:
+                        self._hung_up(node, greeted=True)
             lost(error)
 
         def reached(_: Any) -> None:

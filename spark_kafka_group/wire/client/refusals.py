@@ -18,6 +18,7 @@ PROTOCOL = "kafka.security.protocol"
 
 NO_ADDRESS = "this name has no address"
 NO_LISTENER = "no broker listens there (ECONNREFUSED)"
+CLOSED_IN_HANDSHAKE = "the connection was closed during the TLS handshake"
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
 """Errors without a listener, so that the listener's protocol is not in question."""
 
@@ -59,7 +60,7 @@ def explained(where: str, error: Exception, config: Mapping[str, Any]) -> Any:
     if isinstance(cause, BrokerError):  # of a source of tokens
         return kafka_errors.KafkaConnectionError(str(cause))
     if isinstance(cause, ssl.SSLEOFError):
-        cause = kafka_errors.KafkaConnectionError("the connection was closed during the TLS handshake")
+        cause = kafka_errors.KafkaConnectionError(CLOSED_IN_HANDSHAKE)
     message = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
     hint = "" if any(words in str(message) for words in NOT_THERE) else suspicion(config)
     return kafka_errors.KafkaConnectionError(f"{where}: {message}{hint}")

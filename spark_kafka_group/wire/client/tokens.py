@@ -165,7 +165,7 @@ def _from_file(source: TokenFile) -> Token:
         # A pipe without a writer is not waited for.
         with open(os.open(source.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise AuthenticationError(f"{where} cannot be read: it is no file")
+                raise AuthenticationError(f"{where} cannot be read: it is not a file")
             raw = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", "its path cannot be one")
@@ -192,7 +192,7 @@ def _asked_for(source: ClientCredentials) -> Token:
         late = f"it has not answered within {ENDPOINT_TIMEOUT_S:g} s" if isinstance(why, TimeoutError) else why
         raise BrokerError(f"{ENDPOINT}: no token: {late}") from None
     except http.client.InvalidURL:
-        raise AuthenticationError(f"{ENDPOINT}: it is no URL that can be asked") from None
+        raise AuthenticationError(f"{ENDPOINT}: it is not a URL that can be requested") from None
     except http.client.HTTPException as error:
         raise BrokerError(f"{ENDPOINT}: no token: its answer is not HTTP ({type(error).__name__})") from None
     except TooLargeError:
@@ -208,11 +208,13 @@ def _granted(answer: bytes) -> Token:
         token, lifetime_s = found["access_token"], found.get("expires_in")
         lifetime_s = None if lifetime_s is None else _seconds(lifetime_s)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise AuthenticationError(f"{ENDPOINT}: its answer is no JSON with access_token and expires_in") from None
+        raise AuthenticationError(f"{ENDPOINT}: its answer is not JSON with access_token and expires_in") from None
     if not isinstance(token, str):
-        raise AuthenticationError(f"{ENDPOINT}: access_token in its answer is no text")
+        raise AuthenticationError(f"{ENDPOINT}: access_token in its answer is not text")
     if lifetime_s is not None and not 0 <= lifetime_s <= LONGEST_S:
-        raise AuthenticationError(f"{ENDPOINT}: expires_in in its answer is no number of seconds from 0 to {LONGEST_S}")
+        raise AuthenticationError(
+            f"{ENDPOINT}: expires_in in its answer is not a number of seconds from 0 to {LONGEST_S}"
+        )
     return Token(checked(token, ENDPOINT), lifetime_s)
 
 

@@ -8,12 +8,14 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, WrongAddressError
+from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, PROTOCOL, WrongAddressError
 
 NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
 """How long a client looks up names that all lack an address: wrong names, and names without an answer of a server."""
 NO_LISTENER_S = 5.0
 """How long a client tries addresses that all refuse connections. A broker that is away for good does, too."""
+WITH_SASL = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}
+WITHOUT_TLS = {"SSL": "PLAINTEXT", "SASL_SSL": "SASL_PLAINTEXT"}
 
 Address = tuple[str, int]
 
@@ -26,7 +28,7 @@ class _Wrong:
 
 
 class WrongAddresses:
-    """Addresses that have no IP address, or at which no broker listens.
+    """Addresses that have no IP address, at which no broker listens, or whose listener is for another protocol.
 
     Parameters
     ----------
@@ -37,6 +39,7 @@ class WrongAddresses:
     def __init__(self, reached_before: bool) -> None:
         self._reached_before = reached_before
         self._wrong: dict[Address, _Wrong] = {}
+        self._hanging_up: dict[Address, _Wrong] = {}
 
     def problem(self, address: Address, error: Exception) -> str | None:
         """Why no connection was made, if the address is to blame: `error` is the result of the attempt."""
@@ -51,6 +54,27 @@ class WrongAddresses:
         """A connection was made: the address was wrong for a while only, as that of a broker that starts."""
         self._wrong.pop(address, None)
 
+    def hung_up(self, address: Address, protocol: str, *, greeted: bool) -> None:
+        """The broker has closed a connection without an error, as a listener for another protocol does.
+
+        A listener with SASL closes it at the first request after the greeting, one without TLS in the handshake.
+        """
+        other = WITH_SASL.get(protocol) if greeted else WITHOUT_TLS.get(protocol)
+        if other is not None:
+            self._hanging_up[address] = _Wrong(
+                f"the broker closes connections of kafka.security.protocol {protocol}",
+                NO_LISTENER_S,
+                f"set {PROTOCOL} to that of this listener, for example {other}",
+            )
+
+    def hangs_up(self, address: Address) -> bool:
+        """Whether the last connection to it was closed without an error."""
+        return address in self._hanging_up
+
+    def begin(self) -> None:
+        """Forget what the attempts before this bootstrap have met."""
+        self._hanging_up.clear()
+
     def check(self, began_s: float | None, addresses: Collection[Address]) -> None:
         """Give up while bootstrapping, when all of `addresses` have been wrong for a while.
 
@@ -59,9 +83,10 @@ class WrongAddresses:
         WrongAddressError
         """
         if time.monotonic() >= self.until(began_s, addresses):
-            wrong = {address: self._wrong[address] for address in sorted(set(addresses))}
+            known = self._known()
+            wrong = {address: known[address] for address in sorted(set(addresses))}
             whys = "; ".join(
-                f"{host}{f':{port}' if one.shown == NO_LISTENER else ''}: {one.shown}"
+                f"{host}{'' if one.shown.startswith(NO_ADDRESS) else f':{port}'}: {one.shown}"
                 for (host, port), one in wrong.items()
             )
             remedies = ", or ".join(sorted({one.remedy for one in wrong.values()}))
@@ -75,9 +100,13 @@ class WrongAddresses:
         began_s
             When the bootstrap began; None if none is under way.
         """
-        if began_s is None or self._reached_before or not set(addresses) <= self._wrong.keys():
+        known = self._known()
+        if began_s is None or self._reached_before or not set(addresses) <= known.keys():
             return math.inf
-        return began_s + max(self._wrong[address].patience_s for address in addresses)
+        return began_s + max(known[address].patience_s for address in addresses)
+
+    def _known(self) -> dict[Address, _Wrong]:
+        return self._hanging_up | self._wrong
 
 
 def _unresolved(address: Address) -> _Wrong | None:
