@@ -119,7 +119,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         code = self._code(error)
         try:
             if code is not None:
-                # Not after a signal: the answer to the call that it has interrupted may still come, see _stopped_within.
+                # Not after a signal: the interrupted call may still be answered, see _stopped_within.
                 failed = self._came_s is None and isinstance(error, Exception)
                 place = checkpoint_of(error) if failed and error is not None else ""
                 if self._came_s is None:
