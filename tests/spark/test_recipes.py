@@ -227,8 +227,8 @@ class TestTables:
         topic = topic_with(kafka, numbered(self.RECORDS, 3))
         started = []
 
-        def start(heading, number, dies, session=None):
-            made = session or 'spark = SparkSession.builder.master("local[2]").getOrCreate()\n'
+        def start(heading, number, dies):
+            made = 'spark = SparkSession.builder.master("local[2]").getOrCreate()\n'
             code = here(made + stream() + blocks(heading)[number], topic)
             code = code.replace('.option("kafka.group', '.option("maxOffsetsPerTrigger", 300).option("kafka.group')
             code = code.replace(".start(", ".trigger(availableNow=True).start(")
@@ -252,11 +252,10 @@ class TestTables:
         for process in started:
             kill(process)
 
-    def all_kills(self, program, heading, number, said, session=None):
-        kills = ["in_a_write", "in_a_write"] + ["after_batch_5"] * (session is None)
-        for when in kills:
-            assert program(heading, number, when, session).wait(240) == -signal.SIGKILL, said.read_text()[-4000:]
-        assert program(heading, number, "never", session).wait(240) == 0, said.read_text()[-4000:]
+    def all_kills(self, program, heading, number, said):
+        for dies in ("in_a_write", "in_a_write", "after_batch_5"):
+            assert program(heading, number, dies).wait(240) == -signal.SIGKILL, said.read_text()[-4000:]
+        assert program(heading, number, "never").wait(240) == 0, said.read_text()[-4000:]
 
     @pytest.mark.soak
     @pytest.mark.timeout(900)
