@@ -10,7 +10,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from spark_kafka_group.commit_metadata import Writer, writer_of
@@ -182,6 +182,24 @@ def look(
         When the group does not exist, or is not one of consumers.
     BrokerError
     """
+    report, kind = _looked_at(admin, group, clock, positions)
+    if kind != CLASSIC:
+        return report
+    try:
+        return replace(report, generation=_generation(admin, group))
+    except BrokerError as error:
+        return replace(report, problem=f"the generation is not known: {error}")
+
+
+def look_without_generation(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupReport:
+    """As :func:`look`, without what takes a read of the offsets topic: the generation of a classic group is None."""
+    return _looked_at(admin, group, clock, None)[0]
+
+
+def _looked_at(
+    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None
+) -> tuple[GroupReport, str]:
+    """A group without its generation, and its kind."""
     described = admin.describe(group)
     if described.kind not in (CLASSIC, CONSUMER) or described.protocol_type not in ("consumer", ""):
         raise ToolError(
@@ -194,14 +212,9 @@ def look(
     members = tuple(sorted((_member_row(member) for member in described.members), key=lambda m: m.member_id))
     owners = {tp: m for m in members for tp in m.assigned}
     rows = _partition_rows(admin, committed, owners, positions or {}, clock)
-    generation, problem = described.epoch, None
-    if described.kind == CLASSIC:
-        try:
-            generation = _generation(admin, group)
-        except BrokerError as error:
-            problem = f"the generation is not known: {error}"
     coordinator = admin.coordinator(group)
-    return GroupReport(group, described.state, coordinator, generation, described.strategy, members, rows, problem)
+    report = GroupReport(group, described.state, coordinator, described.epoch, described.strategy, members, rows)
+    return report, described.kind
 
 
 def _no_such_group(group: str, groups: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import ListGroupsRequest
@@ -64,7 +64,7 @@ class GroupAdmin:
         self._consumer = connected_consumer(options, "admin", group_id=None, auto_offset_reset="earliest")
         self._manager = self._consumer._client._manager
 
-    def __enter__(self) -> GroupAdmin:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -9,7 +9,7 @@ from pyspark.errors import PythonException
 from secured import PASSWORD, add_user, options, scram, works
 from support import commit_for, committed, name
 
-from spark_kafka_group import group_batch
+from spark_kafka_group import explore, group_batch
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
@@ -259,3 +259,17 @@ def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(
     file.write_text(file.read_text().replace("security.protocol", f"{PASSWORD[:4]}="))
     assert main(["describe", *to]) == 1
     assert PASSWORD[:4] not in capsys.readouterr().err
+
+
+def test_who_looks_into_a_topic_needs_no_right_on_the_cluster_and_is_told_which_one_on_the_topic(
+    kafka, records, user_with
+):
+    reader, other = user_with((READ, TOPIC, records)), user_with((DESCRIBE, TOPIC, records))
+    (found,) = explore.topics(given(kafka, records, None, reader))
+    assert (found.records, found.bytes, found.compression) == (30, None, "none")
+    (found,) = explore.topics(given(kafka, records, None, other))
+    assert (found.records, found.compression) == (30, None)
+    with pytest.raises(ReadError, match=f"the ACL operation Read on Topic {records}"):
+        explore.look(given(kafka, records, None, other), records)
+    with pytest.raises(BrokerError, match=r"the ACL operation Describe \(or Read, which includes it\) on Topic"):
+        explore.topics(given(kafka, records, None, user_with()))

@@ -49,6 +49,8 @@ ALLOWED = {
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"metrics", "wire"},
     "tools": VALUES | {"wire", "offsets_topic", "live"},
+    "tools": VALUES | {"wire", "offsets_topic"},
+    "explore": VALUES | {"executor", "wire", "tools"},
     "submit": {"tools"},
     "replay": {"processing"},
     "pictures": VALUES | {"metrics", "tools"},

@@ -1,0 +1,134 @@
+"""Consumer groups and their lag."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from spark_kafka_group.explore.lag_admin import LagAdmin
+from spark_kafka_group.explore.own_options import to_look_at_topics
+from spark_kafka_group.explore.shown_table import Table, counted
+from spark_kafka_group.tools.describe import PartitionRow, look_without_generation
+from spark_kafka_group.tools.formatting import written_by
+from spark_kafka_group.wire.admin import GroupAdmin
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group at one moment.
+
+    Attributes
+    ----------
+    kind
+        ``classic``, ``consumer`` (KIP-848), or another one, such as ``share``, whose members are not known here.
+    state
+        Kafka's word, such as ``Stable`` or ``Empty``.
+    protocol_type
+        ``consumer``, or another user of groups, such as ``connect``; empty without members.
+    strategy
+        The assignment strategy; empty without members.
+    members
+        Names of its members: their group.instance.id, else the id that the coordinator gave them.
+    """
+
+    group: str
+    kind: str
+    state: str
+    protocol_type: str
+    strategy: str
+    members: tuple[str, ...]
+
+
+class Groups(Table[Group]):
+    """Groups by name."""
+
+    ddl: ClassVar[str] = (
+        "group string, kind string, state string, protocol_type string, strategy string, members array<string>"
+    )
+
+    def title(self) -> str:
+        return counted(len(self), "group")
+
+    def headers(self) -> Sequence[str]:
+        return ("group", "kind", "state", "strategy", "members", "names")
+
+    def cells(self, row: Group) -> Sequence[object]:
+        return (row.group, row.kind, row.state, row.strategy, len(row.members), ", ".join(row.members))
+
+    def values(self, row: Group) -> tuple[Any, ...]:
+        return (row.group, row.kind, row.state, row.protocol_type, row.strategy, list(row.members))
+
+
+@dataclass(frozen=True, repr=False)
+class Lag(Table[PartitionRow]):
+    """Partitions of a group; what is not known of one is None.
+
+    A row's ``lag`` is in records, ``lag_s`` in seconds: the age of the first record that is not committed yet. Its
+    ``note`` names the query of this package that committed, with its generation and batch.
+    """
+
+    group: str
+    state: str
+
+    ddl: ClassVar[str] = (
+        "topic string, partition int, committed bigint, end bigint, lag bigint, lag_seconds double, member string, "
+        "host string, reader string, generation bigint, batch bigint"
+    )
+
+    def title(self) -> str:
+        return f"group {self.group}: {self.state}, {self.records:,} records behind"
+
+    @property
+    def records(self) -> int:
+        """Lag of all partitions whose lag is known."""
+        return sum(row.lag or 0 for row in self)
+
+    def headers(self) -> Sequence[str]:
+        return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by")
+
+    def cells(self, row: PartitionRow) -> Sequence[object]:
+        owner = row.owner and (row.owner.instance_id or row.owner.member_id)
+        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner,
+                row.note and written_by(row.note))  # fmt: skip
+
+    def values(self, row: PartitionRow) -> tuple[Any, ...]:
+        note = (None, None, None) if row.note is None else (row.note.reader, row.note.generation, row.note.batch)
+        owner = (None, None) if row.owner is None else (row.owner.instance_id or row.owner.member_id, row.owner.host)
+        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, *owner, *note)
+
+
+def groups(options: Mapping[str, Any]) -> Groups:
+    """All groups of the cluster that the user may see, with states and members.
+
+    Raises
+    ------
+    OptionError, BrokerError
+    """
+    with GroupAdmin(to_look_at_topics(options)) as admin:
+        found = {name: (kind, admin.describe(name)) for name, kind in sorted(admin.groups().items())}
+    return Groups(
+        tuple(
+            Group(
+                name, kind, group.state, group.protocol_type, group.strategy,
+                tuple(sorted(member.name for member in group.members)),
+            )
+            for name, (kind, group) in found.items()
+        )
+    )  # fmt: skip
+
+
+def lag(options: Mapping[str, Any], group: str) -> Lag:
+    """How far a group is behind in each partition that it has committed, or that a member has; and who committed.
+
+    Raises
+    ------
+    OptionError
+    ToolError
+        When the group does not exist, or is not one of consumers.
+    BrokerError
+    """
+    with LagAdmin(to_look_at_topics(options)) as admin:
+        report = look_without_generation(admin, group, time.time)
+    return Lag(report.partitions, report.group, report.state)

@@ -1,0 +1,269 @@
+"""Messages of a topic, decoded for the eye."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
+from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.record_samples import headers_of, read, time_of
+from spark_kafka_group.explore.shown_table import WIDTH, Table, clipped, counted, escaped, milliseconds, shown
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
+from spark_kafka_group.wire.topic_admin import TopicAdmin
+
+MOST = 10_000
+"""Messages at a time: they are all kept."""
+MOST_LINES = 30
+"""Of a value in a terminal."""
+TOMBSTONE = "null: a tombstone, compaction removes earlier records of this key"
+FURTHER_BACK = 4
+"""How many times as many offsets are read where too few of them hold records."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A record; the timestamp is None where the broker has none."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime | None
+    key: Decoded
+    value: Decoded
+    headers: tuple[tuple[str, Decoded], ...] = ()
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether its value is null."""
+        return self.value.kind == NULL
+
+
+class Messages(Table[Message]):
+    """Messages by time, the newest last. :meth:`to_df` has keys and values as they are shown."""
+
+    ddl: ClassVar[str] = (
+        "topic string, partition int, offset bigint, timestamp timestamp, key string, value string, "
+        "value_bytes bigint, is_tombstone boolean, headers array<struct<key: string, value: string>>"
+    )
+
+    def title(self) -> str:
+        return counted(len(self), "message")
+
+    def headers(self) -> Sequence[str]:
+        return ("partition", "offset", "timestamp", "key", "value", "headers")
+
+    def cells(self, row: Message) -> Sequence[object]:
+        return (row.partition, row.offset, row.timestamp, row.key, _value(row), _headers(row))
+
+    def values(self, row: Message) -> tuple[Any, ...]:
+        key, value = (None if it.kind == NULL else it.text for it in (row.key, row.value))
+        headers = [(name, str(header)) for name, header in row.headers]
+        return (
+            row.topic,
+            row.partition,
+            row.offset,
+            row.timestamp,
+            key,
+            value,
+            row.value.size,
+            row.is_tombstone,
+            headers,
+        )
+
+    def __str__(self) -> str:
+        return "\n".join([self.title(), *(line for row in self for line in _lines(row))])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{header}</th>" for header in self.headers())
+        body = "".join(_html(row) for row in self)
+        return f"<p>{self.title()}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def look(
+    options: Mapping[str, Any],
+    topic: str,
+    last: int = 20,
+    *,
+    at: datetime | None = None,
+    offset: int | None = None,
+    partition: int | None = None,
+) -> Messages:
+    """The newest messages of a topic, or those from a time or an offset on.
+
+    Joins no group and commits nothing. Transactions that were aborted are left out if `kafka.isolation.level` is
+    ``read_committed``.
+
+    Parameters
+    ----------
+    last
+        How many messages, at most 10,000; with `at` or `offset`, the first so many from there on.
+    at
+        From the first record of each partition on whose timestamp is as new. A time without a zone is this machine's.
+    offset
+        From this offset on, of `partition`, or of each partition.
+    partition
+        This partition only.
+
+    Raises
+    ------
+    OptionError
+        When an option or an argument is wrong, or the cluster does not have the topic or the partition.
+    ReadError
+        When records are damaged, or the user may not read them.
+    BrokerError
+        When no broker answers, or the user may not describe the topic.
+    """
+    _check("last", last)
+    if at is not None and offset is not None:
+        raise OptionError("at and offset are two places to look from: give one of them")
+    parsed = to_look_at(options, topic)
+    with TopicAdmin(parsed) as admin:
+        tps = existing(admin, parsed, topic, partition)
+        logs = _logs(admin, tps)
+        if at is not None:
+            (found,) = admin.lookups(f"looking up {topic}", [dict.fromkeys(tps, max(0, milliseconds(at)))])
+            starts = {tp: record.offset for tp, record in found.items() if record is not None}
+            return _from(parsed, logs, starts, last)
+        if offset is not None:
+            return _from(parsed, logs, _checked(offset, logs), last)
+        return Messages(tuple(map(_message, _newest(admin, parsed, logs, last))))
+
+
+def newest_rows(options: Mapping[str, Any], topic: str, count: int) -> list[dict[str, Any]]:
+    """The newest records of a topic, with the names of the source's columns.
+
+    Raises
+    ------
+    OptionError, ReadError, BrokerError
+        As :func:`look`.
+    """
+    _check("sampled", count)
+    parsed = to_look_at(options, topic)
+    with TopicAdmin(parsed) as admin:
+        return _newest(admin, parsed, _logs(admin, existing(admin, parsed, topic)), count)
+
+
+def _check(name: str, count: int) -> None:
+    if not 1 <= count <= MOST:
+        raise OptionError(f"{name} ({count}) must be between 1 and {MOST}")
+
+
+def _logs(admin: TopicAdmin, tps: Collection[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+    wanted = [dict.fromkeys(tps, where) for where in (EARLIEST, LATEST)]
+    begin, end = admin.lookups("looking up ends of logs", wanted)
+    return {tp: OffsetRange(tp, _offset(begin, tp), _offset(end, tp)) for tp in tps}
+
+
+def existing(admin: TopicAdmin, options: Options, topic: str, partition: int | None = None) -> list[TopicPartition]:
+    """Partitions of a topic, or one of them.
+
+    Raises
+    ------
+    OptionError
+        When it is not there.
+    """
+    tps = sorted(admin.partitions(options.reading.subscription))
+    if not tps:
+        nearest = difflib.get_close_matches(topic, admin.topics(), n=1)
+        more = f": the nearest name is {nearest[0]}" if nearest else ""
+        raise OptionError(f"the cluster has no topic {topic}, or the user may not see it{more}")
+    if partition is None:
+        return tps
+    if TopicPartition(topic, partition) not in tps:
+        raise OptionError(f"topic {topic} has partitions 0 to {len(tps) - 1}, and no partition {partition}")
+    return [TopicPartition(topic, partition)]
+
+
+def _offset(found: Found, tp: TopicPartition) -> int:
+    record = found[tp]
+    return 0 if record is None else record.offset
+
+
+def _checked(offset: int, logs: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, int]:
+    """Where to start; of several partitions, those that have the offset."""
+    there = {tp: offset for tp, log in logs.items() if log.start <= offset < log.end}
+    if not there:
+        first, last = min(log.start for log in logs.values()), max(log.end for log in logs.values())
+        name = str(next(iter(logs))) if len(logs) == 1 else f"topic {next(iter(logs)).topic}"
+        has = f"has the offsets from {first} up to {last - 1}" if first < last else "is empty"
+        raise OptionError(f"offset ({offset}): {name} {has}")
+    return there
+
+
+def _from(
+    options: Options, logs: Mapping[TopicPartition, OffsetRange], starts: Mapping[TopicPartition, int], count: int
+) -> Messages:
+    """The first messages from each start on: more offsets are read while these hold too few records."""
+    span = count
+    while True:
+        ranges = [OffsetRange(tp, start, min(logs[tp].end, start + span)) for tp, start in starts.items()]
+        found = _by_time(read(options, ranges))
+        if len(found) >= count or all(r.end == logs[r.tp].end for r in ranges):
+            return Messages(tuple(map(_message, found[:count])))
+        span *= FURTHER_BACK
+
+
+def _newest(
+    admin: TopicAdmin, options: Options, logs: Mapping[TopicPartition, OffsetRange], count: int
+) -> list[dict[str, Any]]:
+    """The last messages: of many partitions, those of the partitions that got records last."""
+    filled = [tp for tp, log in logs.items() if log.size]
+    if len(filled) > count:
+        newest = admin.newest(filled)
+        filled = sorted(filled, key=lambda tp: -1 if (r := newest[tp]) is None else r.timestamp_ms)[-count:]
+    span = count
+    while True:
+        ranges = [OffsetRange(tp, max(logs[tp].start, logs[tp].end - span), logs[tp].end) for tp in filled]
+        found = _by_time(read(options, ranges))
+        if len(found) >= count or all(r.start == logs[r.tp].start for r in ranges):
+            return found[-count:]
+        span *= FURTHER_BACK
+
+
+def _by_time(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    def place(row: dict[str, Any]) -> tuple[float, int, int]:
+        at = time_of(row)
+        return 0.0 if at is None else at.timestamp(), row["partition"], row["offset"]
+
+    return sorted(rows, key=place)
+
+
+def _message(row: dict[str, Any]) -> Message:
+    return Message(
+        row["topic"], row["partition"], row["offset"], time_of(row), decoded(row["key"]), decoded(row["value"]),
+        headers_of(row),
+    )  # fmt: skip
+
+
+def _value(row: Message) -> str:
+    return TOMBSTONE if row.is_tombstone else str(row.value)
+
+
+def _headers(row: Message) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row.headers)
+
+
+def _lines(row: Message) -> list[str]:
+    """A message in a terminal: its place, its headers, and its value below."""
+    place = f"{row.topic}-{row.partition} offset {row.offset}  {shown(row.timestamp)}  key {shown(row.key)}"
+    head = [place, *([f"  headers {shown(_headers(row))}"] if row.headers else [])]
+    value = _value(row).split("\n")
+    more = [f"… {len(value) - MOST_LINES} more lines"] if len(value) > MOST_LINES else []
+    return [clipped(line, WIDTH) for line in [*head, *(f"    {line}" for line in value[:MOST_LINES] + more)]]
+
+
+def _html(row: Message) -> str:
+    plain = (row.partition, row.offset, row.timestamp, row.key)
+    cells = [f"<td>{escaped(clipped(shown(cell), 300))}</td>" for cell in plain]
+    value = "\n".join(map(escaped, _value(row).split("\n")))
+    cells += [f"<td><pre>{value}</pre></td>", f"<td>{escaped(clipped(_headers(row), 300))}</td>"]
+    return f"<tr>{''.join(cells)}</tr>"

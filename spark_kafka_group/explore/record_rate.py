@@ -1,0 +1,155 @@
+"""Records over time, by the offsets of times: no record is read."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, ClassVar
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.explore.looking import existing
+from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.shown_table import Table, milliseconds, moment
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found, Lookup
+from spark_kafka_group.wire.topic_admin import TopicAdmin
+
+DAY_MS = 86_400_000
+MOST_POINTS = 10_000
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Records with start <= timestamp < end, where timestamps are in order; times in UTC."""
+
+    start: datetime
+    end: datetime
+    records: int
+
+    @property
+    def per_second(self) -> float:
+        """Records a second."""
+        return self.records / (self.end - self.start).total_seconds()
+
+
+@dataclass(frozen=True, repr=False)
+class Rate(Table[Interval]):
+    """Intervals of equal length, in order."""
+
+    topic: str
+
+    ddl: ClassVar[str] = "start timestamp, end timestamp, records bigint, per_second double"
+
+    def title(self) -> str:
+        return f"topic {self.topic}: {sum(row.records for row in self):,} records"
+
+    def headers(self) -> Sequence[str]:
+        return ("start", "records", "/s", "")
+
+    def cells(self, row: Interval) -> Sequence[object]:
+        most = max(interval.records for interval in self)
+        return (row.start, row.records, row.per_second, "█" * round(30 * row.records / most) if most else "")
+
+    def values(self, row: Interval) -> tuple[Any, ...]:
+        return (row.start, row.end, row.records, row.per_second)
+
+
+def rate(
+    options: Mapping[str, Any],
+    topic: str,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    points: int = 96,
+) -> Rate:
+    """Records of a topic per interval.
+
+    Brokers say which offset each log had at each time: the first whose timestamp is as new. So where a producer sends
+    old timestamps after newer ones, these records count for the newer time. Compaction and transactions leave gaps
+    between offsets, which count too.
+
+    Parameters
+    ----------
+    since, until
+        By default, the last day. Times without a zone are this machine's.
+    points
+        How many intervals.
+
+    Raises
+    ------
+    OptionError
+        When an option or an argument is wrong, or the cluster does not have the topic.
+    BrokerError
+    """
+    until_ms = round(time.time() * 1000) if until is None else milliseconds(until)
+    since_ms = until_ms - DAY_MS if since is None else milliseconds(since)
+    if not 1 <= points <= MOST_POINTS:
+        raise OptionError(f"points ({points}) must be between 1 and {MOST_POINTS}")
+    if since_ms < 0 or until_ms - since_ms < points:
+        raise OptionError(
+            f"since ({moment(since_ms)}) must be before until ({moment(until_ms)}), by {points} ms and more"
+        )
+    times = [since_ms + (until_ms - since_ms) * n // points for n in range(points + 1)]
+    parsed = to_look_at(options, topic)
+    with TopicAdmin(parsed) as admin:
+        counts = _counts(admin, existing(admin, parsed, topic), times)
+    edges = itertools.pairwise(moment(at) for at in times)
+    rows = (Interval(start, end, n) for (start, end), n in zip(edges, counts, strict=True) if start and end)
+    return Rate(tuple(rows), topic)
+
+
+def _counts(admin: TopicAdmin, tps: Sequence[TopicPartition], times: Sequence[int]) -> list[int]:
+    """Records between each time and the next one, of all partitions."""
+    doing = "looking up offsets of times"
+    begin, end = admin.lookups(doing, [dict.fromkeys(tps, EARLIEST), dict.fromkeys(tps, LATEST)])
+    filled = [tp for tp in tps if _offset(begin, tp, 0) < _offset(end, tp, 0)]
+    if not filled:
+        return [0] * (len(times) - 1)
+    ends = {tp: _offset(end, tp, 0) for tp in filled}
+    known = _Known(admin, doing, times, ends)
+    known.ask([dict.fromkeys(filled, times[0]), dict.fromkeys(filled, times[-1])], [0, len(times) - 1])
+    known.fill()
+    sums = [sum(known.at[tp][n] for tp in filled) for n in range(len(times))]
+    return [after - before for before, after in itertools.pairwise(sums)]
+
+
+class _Known:
+    """Offsets of partitions at times. Between two times with one offset, all have it: only the others are asked for."""
+
+    def __init__(self, admin: TopicAdmin, doing: str, times: Sequence[int], ends: Mapping[TopicPartition, int]) -> None:
+        self._admin = admin
+        self._doing = doing
+        self._times = times
+        self._ends = ends
+        self.at: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in ends}
+
+    def ask(self, lookups: Sequence[Lookup], numbers: Sequence[int]) -> None:
+        """Look up partitions at the times with these numbers."""
+        for number, found in zip(numbers, self._admin.lookups(self._doing, lookups), strict=True):
+            for tp in found:
+                # A record may have come since the end was looked up.
+                self.at[tp][number] = min(_offset(found, tp, self._ends[tp]), self._ends[tp])
+
+    def fill(self) -> None:
+        """Look up the rest, by halves."""
+        gaps = [(tp, 0, len(self._times) - 1) for tp in self._ends]
+        while gaps:
+            asked: dict[int, dict[TopicPartition, int]] = {}
+            halves = []
+            for tp, first, last in gaps:
+                if self.at[tp][first] == self.at[tp][last]:
+                    self.at[tp] |= dict.fromkeys(range(first + 1, last), self.at[tp][first])
+                elif last - first > 1:
+                    middle = (first + last) // 2
+                    asked.setdefault(middle, {})[tp] = self._times[middle]
+                    halves += [(tp, first, middle), (tp, middle, last)]
+            if asked:
+                self.ask(list(asked.values()), list(asked))
+            gaps = halves
+
+
+def _offset(found: Found, tp: TopicPartition, otherwise: int) -> int:
+    record = found.get(tp)
+    return otherwise if record is None else record.offset

@@ -1,0 +1,150 @@
+"""Rows as notebooks, terminals and Spark show them. Names and values in them come from strangers."""
+
+from __future__ import annotations
+
+import html
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from spark_kafka_group.printable import printable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WIDTH = 80
+"""Columns of a terminal."""
+NARROWEST = 4
+NOTHING = "-"
+LONGEST_CELL = 300
+"""Characters of a cell on a page."""
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, repr=False)
+class Table(Generic[R]):
+    """Rows of one kind: a sequence that shows itself as a table, at most 80 columns wide, or as HTML in a notebook."""
+
+    rows: tuple[R, ...]
+
+    ddl: ClassVar[str]
+    """Columns of :meth:`to_df`, as Spark writes a schema."""
+
+    wide: ClassVar[frozenset[str]] = frozenset()
+    """Headers of columns that a page has room for, and a terminal has not."""
+
+    def title(self) -> str:
+        """A line above the table."""
+        raise NotImplementedError
+
+    def headers(self) -> Sequence[str]:
+        """Of the columns that are shown."""
+        raise NotImplementedError
+
+    def cells(self, row: R) -> Sequence[object]:
+        """A row as it is shown, a value for each header."""
+        raise NotImplementedError
+
+    def values(self, row: R) -> tuple[Any, ...]:
+        """A row as Spark takes it, a value for each column of :attr:`ddl`."""
+        raise NotImplementedError
+
+    def to_df(self, spark: SparkSession) -> DataFrame:
+        """The rows as a DataFrame. Works over Spark Connect too."""
+        return spark.createDataFrame([self.values(row) for row in self.rows], self.ddl)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[R]:
+        return iter(self.rows)
+
+    def __getitem__(self, index: int) -> R:
+        return self.rows[index]
+
+    def __str__(self) -> str:
+        narrow = [header not in self.wide for header in self.headers()]
+        rows = (tuple(itertools.compress(self.cells(row), narrow)) for row in self.rows)
+        table = as_text(list(itertools.compress(self.headers(), narrow)), rows)
+        return f"{clipped(self.title(), WIDTH)}\n{table}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escaped(self.title())}</p>{as_html(self.headers(), map(self.cells, self.rows))}"
+
+
+def as_text(headers: Sequence[str], rows: Any, width: int = WIDTH) -> str:
+    """A table of text; the widest columns are clipped until it is at most so wide. Numbers are to the right."""
+    rows = list(rows)
+    lines = [list(headers), *([shown(cell) for cell in row] for row in rows)]
+    columns = range(len(headers))
+    widths = [max(len(line[column]) for line in lines) for column in columns]
+    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    numbers = [bool(rows) and all(isinstance(row[c], int | float | None) for row in rows) for c in columns]
+
+    def aligned(cell: str, column: int) -> str:
+        text = clipped(cell, widths[column])
+        return text.rjust(widths[column]) if numbers[column] else text.ljust(widths[column])
+
+    return "\n".join("  ".join(map(aligned, line, columns)).rstrip() for line in lines)
+
+
+def as_html(headers: Sequence[str], rows: Any) -> str:
+    """A table of HTML, with everything in it escaped."""
+    head = "".join(f"<th>{escaped(header)}</th>" for header in headers)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(cell: object) -> str:
+    return escaped(clipped(shown(cell), LONGEST_CELL))
+
+
+def shown(cell: object) -> str:
+    """A value on one line, which steers no terminal."""
+    match cell:
+        case None:
+            return NOTHING
+        case float():
+            return f"{cell:,.1f}"
+        case int():
+            return f"{cell:,}"
+        case datetime():
+            return cell.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
+    return printable(str(cell))
+
+
+def counted(count: int, thing: str) -> str:
+    """So many things."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def escaped(text: str) -> str:
+    """`text` in HTML."""
+    return html.escape(printable(text))
+
+
+def clipped(text: str, width: int) -> str:
+    """The beginning of `text`, and an ellipsis where that is not all."""
+    text = printable(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
+def moment(timestamp_ms: float | None) -> datetime | None:
+    """A time in UTC; None where no calendar has it."""
+    if timestamp_ms is None or timestamp_ms < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def milliseconds(time: datetime) -> int:
+    """Since the epoch; a time without a zone is of this machine's, as everywhere in Python."""
+    return round(time.timestamp() * 1000)

@@ -1,0 +1,102 @@
+"""Many lookups of offsets by time, in few round trips.
+
+A ListOffsets request may name a partition once only. So each lookup of a partition is a request of its own to its
+leader, and some of them are on their way at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest
+from kafka.structs import TopicPartition as KafkaTopicPartition
+
+from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
+
+NEWEST = -3
+"""In the place of a time: the record with the greatest timestamp (KIP-734)."""
+NEWEST_FROM = 7
+"""The version that first has it (Kafka 3.0)."""
+VERSIONS = range(1, 10)
+"""Of ListOffsets: later ones wait for tiered storage, for a time of their own."""
+UNDER_WAY = 4
+"""Requests to a node at a time: kafka-python takes no more than five."""
+
+Lookup = Mapping[TopicPartition, int]
+"""Partitions, and the time of each in milliseconds since the epoch; or EARLIEST, LATEST, NEWEST."""
+Found = dict[TopicPartition, OffsetAndTimestamp | None]
+"""The first record of each log that is as new, or newer; None where there is none. The timestamps at EARLIEST and
+LATEST are -1."""
+
+__all__ = ["EARLIEST", "LATEST", "NEWEST", "Found", "Lookup", "can_find_newest", "looked_up"]
+
+
+def can_find_newest(manager: Any) -> bool:
+    """Whether brokers know NEWEST."""
+    version: int = manager.broker_version_data.api_version(ListOffsetsRequest)
+    return version >= NEWEST_FROM
+
+
+async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
+    """The answer to each lookup, of the whole log up to its end, also with transactions that are open.
+
+    Raises
+    ------
+    KafkaError
+        A retriable one where a leader is not known, or has moved.
+    """
+    waiting: dict[int, list[tuple[int, Lookup]]] = {}
+    for number, lookup in enumerate(lookups):
+        for node_id, part in _by_leader(manager, lookup).items():
+            waiting.setdefault(node_id, []).append((number, part))
+    found: list[Found] = [{} for _ in lookups]
+    while waiting:
+        sent = []
+        for node_id, of_node in waiting.items():
+            sent += [(n, manager.send(_request(lookup), node_id=node_id)) for n, lookup in of_node[:UNDER_WAY]]
+        waiting = {node_id: of_node[UNDER_WAY:] for node_id, of_node in waiting.items() if of_node[UNDER_WAY:]}
+        for number, answer in sent:
+            found[number].update(_answered(await answer))
+    return found
+
+
+def _by_leader(manager: Any, lookup: Lookup) -> dict[int, dict[TopicPartition, int]]:
+    by_node: dict[int, dict[TopicPartition, int]] = {}
+    for tp, time_ms in lookup.items():
+        node_id = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
+        if node_id in (None, -1):
+            raise kafka_errors.LeaderNotAvailableError(f"{tp}")
+        by_node.setdefault(node_id, {})[tp] = time_ms
+    return by_node
+
+
+def _request(lookup: Lookup) -> Any:
+    topic_type = ListOffsetsRequest.ListOffsetsTopic
+    topics: dict[str, list[Any]] = {}
+    for tp, time_ms in lookup.items():
+        topics.setdefault(tp.topic, []).append(
+            topic_type.ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=-1, timestamp=time_ms)
+        )
+    return ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=IsolationLevel.READ_UNCOMMITTED,
+        topics=[topic_type(name=topic, partitions=partitions) for topic, partitions in topics.items()],
+        min_version=NEWEST_FROM if NEWEST in lookup.values() else VERSIONS[0],
+        max_version=VERSIONS[-1],
+    )
+
+
+def _answered(response: Any) -> Iterator[tuple[TopicPartition, OffsetAndTimestamp | None]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            error = kafka_errors.for_code(partition.error_code)
+            if error is kafka_errors.UnsupportedForMessageFormatError:  # from before Kafka 0.10, without times
+                yield TopicPartition(topic.name, partition.partition_index), None
+            elif error is not kafka_errors.NoError:
+                raise error({topic.name})
+            else:
+                there = partition.offset >= 0
+                record = OffsetAndTimestamp(partition.offset, partition.timestamp) if there else None
+                yield TopicPartition(topic.name, partition.partition_index), record

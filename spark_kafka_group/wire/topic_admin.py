@@ -1,0 +1,127 @@
+"""Topics and their logs, looked at from outside: nothing here joins a group, commits, or makes a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeLogDirsRequest
+
+from spark_kafka_group.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.wire.admin import GroupAdmin, Node
+from spark_kafka_group.wire.client.connect import run_within, translated
+from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_newest, looked_up
+
+Leaders = dict[TopicPartition, Node | None]
+
+
+class TopicAdmin(GroupAdmin):
+    """As :class:`GroupAdmin`, for whole topics. Not for several threads.
+
+    Raises
+    ------
+    BrokerError
+        Here, and by everything below.
+    """
+
+    def partitions(self, subscription: Subscription) -> Leaders:
+        """Existing partitions of `subscription`, and the leader of each; None for a partition without a leader."""
+        topics = subscription.named() if subscription.pattern is None else self._all_topics(subscription)
+        if not topics:
+            return {}
+        found = self.leaders(topics)
+        denied = self._manager.cluster.unauthorized_topics
+        if denied:
+            with translated(f"looking up partitions of {', '.join(sorted(topics))}"):
+                raise kafka_errors.TopicAuthorizationFailedError(denied)
+        return {tp: leader for tp, leader in found.items() if subscription.has(tp)}
+
+    def _all_topics(self, subscription: Subscription) -> set[str]:
+        cluster = self._manager.cluster
+        cluster.need_all_topic_metadata = True
+        self._retried("looking up topics", self._refresh)
+        return {topic for topic in cluster.topics() if subscription.includes(topic)}
+
+    def topics(self) -> set[str]:
+        """Names of all topics that the user may see, without internal ones."""
+        return self._all_topics(Subscription(pattern=""))
+
+    def lookups(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
+        """The answer to each lookup, all at once."""
+
+        def once(left_ms: float) -> Any:
+            try:
+                return run_within(self._manager, left_ms, lambda: looked_up(self._manager, lookups))
+            except kafka_errors.RetriableError:
+                self._refresh(left_ms)
+                raise
+
+        found: list[Found] = self._retried(doing, once)
+        return found
+
+    def newest(self, tps: Collection[TopicPartition]) -> Found:
+        """The record of each log with the greatest timestamp; None where it has none."""
+        if can_find_newest(self._manager):
+            return self.lookups("looking up the newest records", [dict.fromkeys(tps, NEWEST)])[0]
+        return self.newest_searched(tps)
+
+    def newest_searched(self, tps: Collection[TopicPartition]) -> Found:
+        """As :meth:`newest`, of brokers that find records by time only: by halving, in at most 63 requests."""
+        doing = "looking up the newest records"
+        (found,) = self.lookups(doing, [dict.fromkeys(tps, 0)])
+        after = {tp: INT64_MAX for tp, record in found.items() if record is not None}
+        while after:
+            middle = {tp: (_time(found, tp) + end) // 2 for tp, end in after.items()}
+            (later,) = self.lookups(doing, [middle])
+            for tp, record in later.items():
+                if record is None:
+                    after[tp] = middle[tp]
+                else:
+                    found[tp] = record
+            after = {tp: end for tp, end in after.items() if end - _time(found, tp) > 1}
+        return found
+
+    def bytes_of(self, leaders: Mapping[TopicPartition, Node | None]) -> dict[TopicPartition, int] | None:
+        """Bytes on the disk of each partition's leader; None where the user may not look (Describe on the cluster)."""
+        topics: dict[str, list[int]] = {}
+        for tp in leaders:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        topic_type = DescribeLogDirsRequest.DescribableLogDirTopic
+        wanted = [topic_type(topic=topic, partitions=partitions) for topic, partitions in topics.items()]
+        found: dict[TopicPartition, int] = {}
+        for node in {leader.id for leader in leaders.values() if leader is not None}:
+            of_node = self._directories(node, wanted)
+            if of_node is None:
+                return None
+            led = {tp for tp, leader in leaders.items() if leader is not None and leader.id == node}
+            found |= {tp: size for tp, size in of_node if tp in led}
+        return found
+
+    def _directories(self, node_id: int, wanted: list[Any]) -> list[tuple[TopicPartition, int]] | None:
+        """Sizes of logs on a node; None where the user may not look."""
+        doing = f"looking up sizes of logs on node {node_id}"
+        request = DescribeLogDirsRequest(topics=wanted)
+        response = self._retried(doing, lambda left_ms: self._send(request, node_id))
+        # Before version 3 a refusal is an answer without directories.
+        if getattr(response, "error_code", 0) or not response.results:
+            return None
+        return list(_sizes(response.results))
+
+    def _refresh(self, timeout_ms: float) -> None:
+        run_within(self._manager, timeout_ms, self._manager.cluster.refresh_metadata)
+
+
+def _time(found: Found, tp: TopicPartition) -> int:
+    record = found[tp]
+    assert isinstance(record, OffsetAndTimestamp)
+    return record.timestamp_ms
+
+
+def _sizes(directories: Iterable[Any]) -> Iterable[tuple[TopicPartition, int]]:
+    for directory in directories:
+        for topic in directory.topics:
+            for partition in topic.partitions:
+                if not partition.is_future_key:
+                    yield TopicPartition(topic.name, partition.partition_index), partition.partition_size

@@ -1,0 +1,229 @@
+"""A look into Kafka from a notebook: what a real broker holds, and nothing of it is changed by the look."""
+
+import dataclasses
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from support import Record, commit_for, name, numbered, produce, topic_with
+
+from spark_kafka_group import explore
+from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError
+from spark_kafka_group.explore.own_options import to_look_at
+from spark_kafka_group.explore.shown_table import WIDTH
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.topic_admin import TopicAdmin
+
+AT_MS = 1_700_000_000_000
+SCRIPT = b"<script>alert(1)</script>"
+
+
+def at(second):
+    return datetime.fromtimestamp(AT_MS / 1000, UTC) + timedelta(seconds=second)
+
+
+def servers(kafka, **more):
+    return {"kafka.bootstrap.servers": kafka.bootstrap_servers} | more
+
+
+def looked_in_every_way(kafka, topic, group):
+    options = servers(kafka, subscribe=topic) | {"kafka.group.id": group, "startingOffsets": "earliest"}
+    return [
+        explore.topics(options),
+        explore.look(options, topic),
+        explore.groups(options),
+        explore.lag(options, group),
+        explore.rate(options, topic),
+    ]
+
+
+def assert_it_fits(value):
+    assert max(map(len, str(value).splitlines())) <= WIDTH
+    assert repr(value) == str(value)
+
+
+class TestTopics:
+    def test_a_topic_has_its_counts_times_and_a_sample(self, kafka):
+        records = [Record(0, b"k%d" % n, b"v", (("h", b"x"),), AT_MS + 1000 * n) for n in range(6)]
+        topic = topic_with(kafka, [*records, Record(1, b"other", b"v")], compression="gzip")
+        (found,) = explore.topics(servers(kafka, subscribe=topic))
+        assert (found.topic, found.partitions, found.records) == (topic, 3, 7)
+        assert (found.first, found.last, found.compression) == (at(0), at(5), "gzip")
+        assert found.skew == pytest.approx(6 * 3 / 7)
+        assert found.bytes > 7 * 61 / 7
+        assert found.key.text in {"k1", "k2", "k3", "k4", "k5"}
+        assert [(header, value.text) for header, value in found.headers] == [("h", "x")]
+        assert found.records_per_second == (0.0, 0.0)
+
+    def test_the_last_minute_and_the_last_hour_have_their_rates(self, kafka):
+        now = round(time.time() * 1000)
+        new, old = [Record(0, None, b"", (), now)] * 30, [Record(0, None, b"", (), now - 1_800_000)] * 330
+        (found,) = explore.topics(servers(kafka, subscribe=topic_with(kafka, [*old, *new])))
+        assert found.records_per_second == pytest.approx((0.5, 0.1))
+
+    def test_all_topics_are_shown_where_none_is_named_and_empty_ones_too(self, kafka):
+        full, empty = topic_with(kafka, numbered(3, 3)), kafka.create_topic(name("empty"))
+        found = {topic.topic: topic for topic in explore.topics(servers(kafka))}
+        assert found[full].records == 3
+        assert OFFSETS_TOPIC not in found
+        of_empty = found[empty]
+        assert (of_empty.records, of_empty.first, of_empty.skew, of_empty.key) == (0, None, None, None)
+
+    def test_partitions_can_be_named(self, kafka):
+        topic = topic_with(kafka, numbered(9, 3))
+        (found,) = explore.topics(servers(kafka, assign=f'{{"{topic}": [0, 2]}}'))
+        assert (found.partitions, found.records) == (2, 6)
+
+    def test_brokers_that_do_not_know_the_newest_record_are_asked_by_halves(self, kafka):
+        topic = topic_with(kafka, [Record(n % 2, None, b"", (), AT_MS + n * 7) for n in range(9)])
+        parsed = to_look_at(servers(kafka), topic)
+        with TopicAdmin(parsed) as admin:
+            tps = admin.partitions(parsed.reading.subscription)
+            assert admin.newest_searched(tps) == admin.newest(tps)
+            assert admin.newest(tps)[TopicPartition(topic, 2)] is None
+
+
+class TestLook:
+    def test_the_newest_messages_of_all_partitions_are_in_order(self, kafka):
+        topic = topic_with(kafka, [Record(n % 3, b"k", b"%d" % n, (), AT_MS + n) for n in range(20)])
+        found = explore.look(servers(kafka), topic, last=5)
+        assert [message.value.text for message in found] == ["15", "16", "17", "18", "19"]
+        assert found == explore.look(servers(kafka), topic, last=5)
+        assert [m.value.text for m in explore.look(servers(kafka), topic, last=2)] == ["18", "19"]
+
+    def test_messages_from_a_time_and_from_an_offset_on(self, kafka):
+        topic = topic_with(kafka, [Record(n % 2, b"k", b"%d" % n, (), AT_MS + n * 1000) for n in range(10)])
+        options = servers(kafka)
+        assert [m.value.text for m in explore.look(options, topic, 3, at=at(4))] == ["4", "5", "6"]
+        assert list(explore.look(options, topic, at=at(100))) == []
+        assert [m.offset for m in explore.look(options, topic, 2, offset=3, partition=1)] == [3, 4]
+        with pytest.raises(OptionError, match=rf"^offset \(7\): {topic}-1 has the offsets from 0 up to 4$"):
+            explore.look(options, topic, offset=7, partition=1)
+        with pytest.raises(OptionError, match="two places"):
+            explore.look(options, topic, offset=7, at=at(0))
+        with pytest.raises(OptionError, match="has partitions 0 to 2, and no partition 9"):
+            explore.look(options, topic, partition=9)
+
+    def test_json_text_bytes_and_tombstones_are_said_to_be_what_they_are(self, kafka):
+        values = [b'{"a": [1.10, {}], "a": "x"}', b"plain", b"\x00\x01\xff", None]
+        topic = topic_with(kafka, [Record(0, b"k", value, (), AT_MS + n) for n, value in enumerate(values)])
+        found = explore.look(servers(kafka), topic)
+        assert [(m.value.kind, m.value.text) for m in found] == [
+            ("json", '{\n  "a": [\n    1.10,\n    {}\n  ],\n  "a": "x"\n}'),
+            ("text", "plain"),
+            ("hex", "0001ff"),
+            ("null", "null"),
+        ]
+        assert [m.is_tombstone for m in found] == [False, False, False, True]
+        assert "tombstone" in str(found)
+        assert "tombstone" in found._repr_html_()
+
+    def test_a_record_of_ten_megabytes_is_a_line(self, kafka):
+        topic = kafka.create_topic(name("large"), configs={"max.message.bytes": str(2**24)})
+        size = 10_000_000
+        produce(kafka, topic, [Record(0, None, b"x" * size)], max_request_size=2**24)
+        (message,) = found = explore.look(servers(kafka), topic)
+        assert (message.value.size, len(message.value.text), message.value.cut) == (size, 2000, size - 2000)
+        assert "9,998,000 more" in found._repr_html_()
+        assert len(found._repr_html_()) < 5000
+        assert_it_fits(found)
+
+    def test_names_and_values_of_strangers_steer_neither_page_nor_terminal(self, kafka):
+        hostile = SCRIPT + b"\x1b[2J\n"
+        topic = topic_with(kafka, [Record(0, hostile, hostile, ((SCRIPT.decode(), hostile),))])
+        options = servers(kafka, subscribe=topic)
+        for found in (explore.look(options, topic), explore.topics(options)):
+            assert "<script>" not in found._repr_html_()
+            assert "&lt;script&gt;" in found._repr_html_()
+            assert "\x1b" not in found._repr_html_() + str(found)
+            assert_it_fits(found)
+
+
+class TestGroups:
+    def test_a_group_has_its_lag_in_records_and_seconds_and_the_writer_of_its_commits(self, kafka, group):
+        topic = topic_with(kafka, numbered(9, 3))
+        commit_for(kafka, group, {(topic, 0): 3, (topic, 1): 1}, commit_note("reader-1", 4, 7))
+        found = explore.lag(servers(kafka), group)
+        assert (found.state, found.records) == ("Empty", 2)
+        assert [(row.tp.partition, row.lag) for row in found] == [(0, 0), (1, 2)]
+        assert found[0].lag_s == 0.0
+        assert found[1].lag_s > time.time() - AT_MS / 1000 - 60
+        assert (found[0].note.reader, found[0].note.generation, found[0].note.batch) == ("reader-1", 4, 7)
+        (listed,) = [row for row in explore.groups(servers(kafka)) if row.group == group]
+        assert (listed.kind, listed.state, listed.members) == ("classic", "Empty", ())
+        for value in (found, explore.groups(servers(kafka))):
+            assert_it_fits(value)
+            assert group in value._repr_html_()
+
+    def test_a_member_is_named(self, kafka, group, neighbour_of):
+        topic = topic_with(kafka, numbered(3, 3))
+        neighbour_of(kafka, topic, group)
+        wait_until(lambda: any(row.owner for row in explore.lag(servers(kafka), group)), within=30)
+        (listed,) = [row for row in explore.groups(servers(kafka)) if row.group == group]
+        assert (listed.state, len(listed.members)) == ("Stable", 1)
+        assert {row.owner.member_id for row in explore.lag(servers(kafka), group)} == set(listed.members)
+
+
+class TestRate:
+    def test_records_are_counted_in_the_interval_of_their_time(self, kafka):
+        counts = [3, 0, 0, 5, 1, 0, 0, 2]
+        records = [
+            Record(n % 3, None, b"", (), AT_MS + i * 1000 + 10 * n) for i, c in enumerate(counts) for n in range(c)
+        ]
+        topic = topic_with(kafka, records)
+        found = explore.rate(servers(kafka), topic, at(0), at(8), points=8)
+        assert [row.records for row in found] == counts
+        assert (found[0].start, found[-1].end, found[3].per_second) == (at(0), at(8), 5.0)
+        assert [row.records for row in explore.rate(servers(kafka), topic, at(3), at(5), points=2)] == [5, 1]
+        assert_it_fits(found)
+
+    def test_an_empty_topic_has_a_rate_of_nothing(self, kafka):
+        found = explore.rate(servers(kafka), kafka.create_topic(name("empty")), points=3)
+        assert [row.records for row in found] == [0, 0, 0]
+        assert_it_fits(found)
+
+    def test_wrong_times_are_refused(self, kafka, topic):
+        with pytest.raises(OptionError, match="must be before until"):
+            explore.rate(servers(kafka), topic, at(1), at(0))
+        with pytest.raises(OptionError, match=r"points \(0\)"):
+            explore.rate(servers(kafka), topic, points=0)
+
+
+class TestErrors:
+    def test_a_topic_that_is_not_there_is_an_error_that_names_the_nearest_one(self, kafka, topic):
+        with pytest.raises(OptionError, match=f"^the cluster has no topic {topic}s, or .* nearest name is {topic}$"):
+            explore.look(servers(kafka), f"{topic}s")
+        with pytest.raises(OptionError, match=f"{topic}s, which the cluster does not have"):
+            explore.topics(servers(kafka, subscribe=f"{topic}s"))
+
+    def test_a_group_that_is_not_there_is_an_error(self, kafka, group):
+        with pytest.raises(GroupKafkaError, match=f"there is no group {group}"):
+            explore.lag(servers(kafka), group)
+
+    def test_options_are_those_of_the_source(self, kafka):
+        with pytest.raises(OptionError, match="the nearest is kafka.bootstrap.servers"):
+            explore.topics({"kafka.bootstrap.server": kafka.bootstrap_servers})
+
+    def test_no_broker_is_an_error(self):
+        with pytest.raises(BrokerError):
+            explore.topics({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.request.timeout.ms": "1000"})
+
+
+def test_a_look_joins_no_group_commits_nothing_and_makes_no_topic(kafka, group):
+    topic = topic_with(kafka, numbered(9, 3))
+    commit_for(kafka, group, {(topic, 0): 1})
+    with TopicAdmin(to_look_at(servers(kafka), topic)) as admin:
+
+        def state():
+            (internal,) = [dataclasses.replace(t) for t in explore.topics(servers(kafka, subscribe=OFFSETS_TOPIC))]
+            return admin.groups().keys(), internal.records, set(kafka.admin.list_topics())
+
+        wait_until(lambda: state() == state(), within=30)  # members of other tests are leaving
+        before = state()
+        looked_in_every_way(kafka, topic, group)
+        with pytest.raises(OptionError):
+            explore.look(servers(kafka), name("typo"))
+        assert state() == before
