@@ -79,7 +79,7 @@ class GroupAdmin:
     def coordinator(self, group: str) -> Node:
         """The broker that coordinates a group, as the cluster tells."""
         request = FindCoordinatorRequest(key=group, key_type=0, max_version=3)
-        found = self._asked(f"looking up the coordinator of group {group}", lambda: self._send(request))
+        found = self._asked(f"looking up the coordinator of group {group}", lambda: self.send(request))
         return Node(found.node_id, found.host, found.port)
 
     def groups(self) -> dict[str, str]:
@@ -91,9 +91,9 @@ class GroupAdmin:
         """State and members of a group."""
 
         def ask(request: Any) -> Any:
-            return self._send(request, self.coordinator(group).id)
+            return self.send(request, self.coordinator(group).id)
 
-        found = self._retried(f"describing group {group}", lambda left_ms: described(ask, group))
+        found = self.retried(f"describing group {group}", lambda left_ms: described(ask, group))
         return self._of_other_kind(group) if found == NO_GROUP else found
 
     def _of_other_kind(self, group: str) -> DescribedGroup:
@@ -106,7 +106,7 @@ class GroupAdmin:
     def _listed(self, node_id: int) -> list[Any]:
         """Groups that a node coordinates."""
         doing = f"listing groups of node {node_id}"
-        return list(self._asked(doing, lambda: self._send(ListGroupsRequest(), node_id)).groups)
+        return list(self._asked(doing, lambda: self.send(ListGroupsRequest(), node_id)).groups)
 
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """Everything the group has committed."""
@@ -115,7 +115,7 @@ class GroupAdmin:
             request = OffsetFetchRequest(
                 group_id=group, topics=None, require_stable=False, min_version=2, max_version=7
             )
-            return self._send(request, self.coordinator(group).id)
+            return self.send(request, self.coordinator(group).id)
 
         doing = f"looking up committed offsets of group {group}"
         found = {}
@@ -139,14 +139,14 @@ class GroupAdmin:
         doing = f"committing offsets of group {group}"
 
         def ask() -> dict[TopicPartition, type[kafka_errors.KafkaError]]:
-            response = self._send(request, self.coordinator(group).id)
+            response = self.send(request, self.coordinator(group).id)
             found = {tp: kafka_errors.for_code(p.error_code) for tp, p in partitions_of(response) if p.error_code}
             for error in found.values():
                 if reaction_to(error, Request.COMMIT) in RETRIED:
                     raise error(doing)
             return found
 
-        refused = self._retried(doing, lambda left_ms: ask())
+        refused = self.retried(doing, lambda left_ms: ask())
         if refused:
             said = ", ".join(f"{tp}: {error.__name__}" for tp, error in sorted(refused.items()))
             raise CommitError(f"{doing}: refused: {said}")
@@ -157,7 +157,7 @@ class GroupAdmin:
         """Partitions of the `topics` that exist, and the leader of each; None for a partition without a leader."""
         cluster = self._manager.cluster
         cluster.set_topics(topics)
-        self._retried(
+        self.retried(
             f"looking up partitions of {', '.join(sorted(topics))}",
             lambda left_ms: run_within(self._manager, left_ms, cluster.refresh_metadata),
         )
@@ -242,7 +242,7 @@ class GroupAdmin:
         if not tps:
             return {}
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        found = self._retried(
+        found = self.retried(
             f"looking up offsets of {', '.join(map(str, sorted(tps)))}",
             lambda left_ms: lookup(wanted, timeout_ms=left_ms),
         )
@@ -250,7 +250,8 @@ class GroupAdmin:
 
     # Requests
 
-    def _send(self, request: Any, node_id: int | None = None) -> Any:
+    def send(self, request: Any, node_id: int | None = None) -> Any:
+        """The response to a request, of this node or of any; raises kafka-python's errors."""
         return run_within(self._manager, self._timeout_ms, lambda: self._manager.send(request, node_id=node_id))
 
     def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
@@ -263,9 +264,9 @@ class GroupAdmin:
                 raise kafka_errors.for_code(code)(getattr(response, "error_message", None) or "")
             return response
 
-        return self._retried(doing, once)
+        return self.retried(doing, once)
 
-    def _retried(self, doing: str, call: Callable[[float], Any]) -> Any:
+    def retried(self, doing: str, call: Callable[[float], Any]) -> Any:
         """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""
         deadline = time.monotonic() + self._timeout_ms / 1000
         with translated(doing):

@@ -41,7 +41,7 @@ class TopicAdmin(GroupAdmin):
     def _all_topics(self, subscription: Subscription) -> set[str]:
         cluster = self._manager.cluster
         cluster.need_all_topic_metadata = True
-        self._retried("looking up topics", self._refresh)
+        self.retried("looking up topics", self._refresh)
         return {topic for topic in cluster.topics() if subscription.includes(topic)}
 
     def topics(self) -> set[str]:
@@ -58,7 +58,7 @@ class TopicAdmin(GroupAdmin):
                 self._refresh(left_ms)
                 raise
 
-        found: list[Found] = self._retried(doing, once)
+        found: list[Found] = self.retried(doing, once)
         return found
 
     def newest(self, tps: Collection[TopicPartition]) -> Found:
@@ -103,7 +103,7 @@ class TopicAdmin(GroupAdmin):
         """Sizes of logs on a node; None where the user may not look."""
         doing = f"looking up sizes of logs on node {node_id}"
         request = DescribeLogDirsRequest(topics=wanted)
-        response = self._retried(doing, lambda left_ms: self._send(request, node_id))
+        response = self.retried(doing, lambda left_ms: self.send(request, node_id))
         # Before version 3 a refusal is an answer without directories.
         if getattr(response, "error_code", 0) or not response.results:
             return None

@@ -261,9 +261,7 @@ def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(
     assert PASSWORD[:4] not in capsys.readouterr().err
 
 
-def test_who_looks_into_a_topic_needs_no_right_on_the_cluster_and_is_told_which_one_on_the_topic(
-    kafka, records, user_with
-):
+def test_a_look_into_a_topic_needs_no_right_on_the_cluster_and_names_the_one_on_the_topic(kafka, records, user_with):
     reader, other = user_with((READ, TOPIC, records)), user_with((DESCRIBE, TOPIC, records))
     (found,) = explore.topics(given(kafka, records, None, reader))
     assert (found.records, found.bytes, found.compression) == (30, None, "none")
