@@ -49,7 +49,6 @@ ALLOWED = {
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"metrics", "wire"},
     "tools": VALUES | {"wire", "offsets_topic", "live"},
-    "tools": VALUES | {"wire", "offsets_topic"},
     "explore": VALUES | {"executor", "wire", "tools"},
     "submit": {"tools"},
     "replay": {"processing"},
