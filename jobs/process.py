@@ -103,7 +103,7 @@ def main() -> None:
         query = processor.start(
             spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger
         )
-        submit.follow(query, described, args.progress)
+        submit.follow(query, described, progress=args.progress)
         spark.stop()
 
 

@@ -13,7 +13,6 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group import submit
-from spark_kafka_group.live import rows_and_lag
 
 
 def arguments() -> argparse.Namespace:
@@ -43,7 +42,7 @@ def run(spark: SparkSession, args: argparse.Namespace) -> None:
         .trigger(**trigger)
         .start()
     )
-    submit.follow(query, rows_and_lag, args.progress)
+    submit.follow(query, progress=args.progress)
 
 
 def main() -> None:

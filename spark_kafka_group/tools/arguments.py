@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, NoReturn
 
 from spark_kafka_group.options import parsing
 
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 Commands = Any
 """The result of ``ArgumentParser.add_subparsers``."""
 
@@ -28,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
-        known = list(self._option_string_actions)
+        known = OPTION.findall(self.format_help())
         for given in self._given:
             name = given.partition("=")[0]
             if name.startswith("--") and not any(one.startswith(name) for one in known):

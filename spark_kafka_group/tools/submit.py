@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.live.bar import bar
-from spark_kafka_group.live.batches import Batches, line
+from spark_kafka_group.live.batches import Batches, line, rows_and_lag
 from spark_kafka_group.live.row_counts import RowCounts
 from spark_kafka_group.live.watch import note
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
@@ -132,13 +132,15 @@ def _pair(option: str) -> tuple[str, str]:
     return name, value
 
 
-def follow(query: StreamingQuery, described: Callable[[StreamingQueryProgress], str], progress: bool = False) -> None:
+def follow(
+    query: StreamingQuery, described: Callable[[StreamingQueryProgress], str] = rows_and_lag, progress: bool = False
+) -> None:
     """Print a line for each micro-batch with records until the query ends; Ctrl-C stops it.
 
     Parameters
     ----------
     described
-        Returns the rest of a line, behind the numbers of batch and generation.
+        Returns the rest of a line, behind the numbers of batch and generation: rows, rate and lag by default.
     progress
         Draw a bar below the lines as well, where there is a terminal.
 

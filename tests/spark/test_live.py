@@ -12,7 +12,7 @@ import pytest
 from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch, submit
-from spark_kafka_group.live import bar, rows_and_lag, watch
+from spark_kafka_group.live import bar, watch
 from spark_kafka_group.testing import wait_until
 
 
@@ -97,7 +97,7 @@ def test_a_terminal_that_goes_away_leaves_the_read_alone(spark, kafka, group, te
 def test_a_job_that_is_followed_has_its_lines_above_a_bar(kafka, group, terminal, query_of):
     topic = topic_with(kafka, numbered(300, 3))
     query = query_of(options(kafka, topic, group, maxOffsetsPerTrigger=150), f"q{group}", availableNow=True)
-    submit.follow(query, rows_and_lag, progress=True)
+    submit.follow(query, progress=True)
     assert re.findall(r"generation +\d+  records +(\d+) .* lag +(\d+)", terminal.text) == [("150", "150"), ("150", "0")]
     assert re.search(rf"q{group}: 100%\|.*\| 300/300 \[.*, lag 0\]", terminal.text)
     assert max(len(line) for line in re.split(r"[\r\n]+", terminal.text)) <= 80
@@ -105,7 +105,7 @@ def test_a_job_that_is_followed_has_its_lines_above_a_bar(kafka, group, terminal
 
 def test_without_a_terminal_there_are_lines_alone(kafka, group, no_terminal, query_of, capsys):
     topic = topic_with(kafka, numbered(30, 3))
-    submit.follow(query_of(options(kafka, topic, group), availableNow=True), rows_and_lag, progress=True)
+    submit.follow(query_of(options(kafka, topic, group), availableNow=True), progress=True)
     watch(query_of(options(kafka, topic, f"{group}-2"), availableNow=True))
     shown = capsys.readouterr()
     assert re.fullmatch(r"(batch     0  generation    1  records        30 .* lag         0\n){2}", shown.out)

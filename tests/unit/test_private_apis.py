@@ -64,7 +64,7 @@ MODULES = {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*
 
 
 def private(name):
-    return name.startswith("_") and not name.startswith("__")
+    return name.startswith("_") and not name.startswith("__") and not re.fullmatch("_repr_[a-z]+_", name)  # notebooks'
 
 
 def defined(tree):
