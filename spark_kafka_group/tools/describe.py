@@ -7,7 +7,10 @@ import contextlib
 import difflib
 import json
 import math
+import os
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -129,12 +132,23 @@ def run(args: argparse.Namespace) -> int:
     """Print a group, or all groups; again and again with --watch."""
     checkpoint.positions(args.checkpoint)  # a checkpoint that cannot be read is an error without any connection
     with connect(args) as admin:
+        if args.watch is not None:
+            _end_at_ctrl_c()
         _print_reports(args, admin)
         while args.watch is not None:
             sys.stdout.flush()
             time.sleep(args.watch)
             _print_reports(args, admin)
     return 0
+
+
+def _end_at_ctrl_c() -> None:
+    """End the process at once, as nothing is to be cleaned up.
+
+    kafka-python takes a KeyboardInterrupt for the error of the task that it runs at that moment, and may go on.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
 
 
 def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
