@@ -225,7 +225,8 @@ def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query_an
             wait_until(lambda: query.lastProgress, within=60)
             first_is_over.set()
             wait_until(lambda: committed(kafka, other) == {(read, 0): 10}, within=60)
-            assert (listener.commits, listener.failures) == (1, 0)  # that of the first is being tried
+            # That of the first is being tried.
+            wait_until(lambda: (listener.commits, listener.failures) == (1, 0), within=60)
             wait_until(lambda: listener.failures, within=60)
             (counted,) = listener.metrics()[query.id]
             assert (counted["commit-total"], counted["failed-commit-total"]) == (0, 1)
