@@ -59,7 +59,8 @@ INSIDE = {
     "pyspark.sql.classic.dataframe.DataFrame": "_jdf",
     "pyspark.sql.streaming.query.StreamingQuery": "_jsq",
 }
-OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}
+DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
+"""Of named tuples, and of os."""
 MODULES = {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
 
 
@@ -86,7 +87,7 @@ def foreign(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in own:
                 pass
-            case ast.Attribute(attr=name) if private(name) and name not in OF_NAMED_TUPLES:
+            case ast.Attribute(attr=name) if private(name) and name not in DOCUMENTED:
                 yield name, node.lineno
             case ast.Constant(value=str(name)) if re.fullmatch("_(handle|process)_[a-z_]+", name):  # for setattr
                 yield name, node.lineno
