@@ -26,32 +26,28 @@ class Bar:
 
     def show(self, counts: RowCounts, note: str) -> None:
         """Draw it again."""
-        with self._drawing() as there:
-            if there:
-                self._bar.total = counts.total or None
-                self._bar.set_postfix_str(note, refresh=False)
-                if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
-                    self._bar.update(counts.rows - self._bar.n)
-                self._bar.refresh()
+        with self._drawing():
+            self._bar.total = counts.total or None
+            self._bar.set_postfix_str(note, refresh=False)
+            if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
+                self._bar.update(counts.rows - self._bar.n)
+            self._bar.refresh()
 
     def write(self, line: str) -> None:
         """Print a line above it."""
-        with self._drawing() as there:
-            if there:
-                self._bar.write(line, file=self._bar.fp)
+        with self._drawing():
+            self._bar.write(line, file=self._bar.fp)
 
     def close(self) -> None:
         """Leave it as it is."""
-        with self._drawing() as there:
-            if there:
-                self._bar.close()
+        with self._drawing():
+            self._bar.close()
 
     @contextlib.contextmanager
-    def _drawing(self) -> Iterator[bool]:
+    def _drawing(self) -> Iterator[None]:
         try:
-            yield self._there
+            yield
         except (OSError, ValueError):  # ValueError: its file is closed
-            self._there = False
             self._bar.disable = True  # or it would try again when it is collected
 
 

@@ -50,7 +50,7 @@ def _drawing(spark: SparkSession, drawn: Bar, records: int) -> Iterator[None]:
         most = 0
         with contextlib.suppress(Py4JError, OSError):  # the session was stopped
             while not ended.wait(EVERY_S):
-                stage = tasks.of_all(spark)
+                stage = tasks.of_stage(spark)
                 if stage is not None:
                     most = max(most, records * stage.ended // stage.all)
                     drawn.show(RowCounts(most, records - most), f"{stage.ended} of {stage.all} tasks")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from pyspark.sql import SparkSession
@@ -15,23 +14,15 @@ class Tasks(NamedTuple):
     all: int
 
 
-def of_group(spark: SparkSession, job_group: str) -> Tasks | None:
-    """Those of a stage that runs for a job group, such as a query's run id; None where none runs, or over Spark
-    Connect, which does not show it."""
+def of_stage(spark: SparkSession, job_group: str | None = None) -> Tasks | None:
+    """Those of a stage that runs, of any job or of a job group, such as a query's run id.
+
+    None where none runs, or over Spark Connect, which does not show it.
+    """
     if not hasattr(spark, "_jsparkSession"):
         return None
-    return _of_jobs(spark, spark.sparkContext.statusTracker().getJobIdsForGroup(job_group))
-
-
-def of_all(spark: SparkSession) -> Tasks | None:
-    """As :func:`of_group`, of any job."""
-    if not hasattr(spark, "_jsparkSession"):
-        return None
-    return _of_jobs(spark, spark.sparkContext.statusTracker().getActiveJobsIds())
-
-
-def _of_jobs(spark: SparkSession, jobs: Iterable[int]) -> Tasks | None:
     tracker = spark.sparkContext.statusTracker()
+    jobs = tracker.getActiveJobsIds() if job_group is None else tracker.getJobIdsForGroup(job_group)
     active = set(tracker.getActiveStageIds())
     for job in sorted(jobs, reverse=True):
         info = tracker.getJobInfo(job)

@@ -46,6 +46,6 @@ def watch(query: StreamingQuery) -> None:
 
 def note(query: StreamingQuery, counts: RowCounts) -> str:
     """The lag, and the tasks of the micro-batch that runs."""
-    running = tasks.of_group(SparkSession.active(), query.runId)
+    running = tasks.of_stage(SparkSession.active(), query.runId)
     shown = "" if running is None else f", {running.ended} of {running.all} tasks"
     return f"lag {counts.lag:,}{shown}"

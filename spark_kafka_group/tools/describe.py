@@ -143,10 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _end_at_ctrl_c() -> None:
-    """End the process at once, as nothing is to be cleaned up.
-
-    kafka-python takes a KeyboardInterrupt for the error of the task that it runs at that moment, and may go on.
-    """
+    """End the process at once: nothing is to be cleaned up, and a KeyboardInterrupt was seen to have no effect."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
 
