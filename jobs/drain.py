@@ -33,15 +33,17 @@ def directory(group: str, batch: GroupBatch) -> str:
 
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
     with group_batch(spark, args.options, progress=args.progress) as batch:
-        for r in batch.ranges:
-            print(f"{r.tp}: {r.start} to {r.end}")
+        if not args.progress:  # the bar is on this line
+            for r in batch.ranges:
+                print(f"{r.tp}: {r.start} to {r.end}")
         if batch.records:
             output = f"{args.output}/{directory(args.group, batch)}"
             df = batch.df.withColumns({"key": batch.df.key.cast("string"), "value": batch.df.value.cast("string")})
             df.write.mode("overwrite").parquet(output)
-            print(f"generation {batch.generation}: {batch.records} records in {output}")
+            result = f"{batch.records} records in {output}"
         else:
-            print(f"generation {batch.generation}: nothing to read")
+            result = "nothing to read"
+    print(f"generation {batch.generation}: {result}")
 
 
 def main() -> None:

@@ -33,10 +33,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=16, help="handlers at once in a task (default: %(default)s)")
     parser.add_argument("--cell-records", type=int, default=100, help="records of a cell (default: %(default)s)")
     parser.add_argument("--window-cells", type=int, default=32, help="cells in flight in a task (default: %(default)s)")
-    parser.add_argument("--stall-timeout-ms", type=int, default=300_000, help="a handler that takes longer has failed")
-    parser.add_argument("--max-local-retries", type=int, default=3, help="tries at once (default: %(default)s)")
-    parser.add_argument("--retry-topics", default="", metavar="MS,...", help="delays; topics are <topic>-retry-<ms>")
-    parser.add_argument("--dead-letter-topic", help="the topic for records after that, for example {topic}-dlt")
+    parser.add_argument(
+        "--stall-timeout-ms",
+        type=int,
+        default=300_000,
+        help="a handler that takes longer has failed (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-local-retries", type=int, default=3, help="further tries before a retry topic (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--retry-topics", default="", metavar="MS,...", help="delays in ms, of the topics <topic>-retry-<ms>"
+    )
+    parser.add_argument("--dead-letter-topic", help="the topic for records that still fail, for example {topic}-dlt")
     parser.add_argument("--error-headers", default="connect", choices=("connect", "spring", "kip1191"))
     parser.add_argument(
         "--fatal", action="append", default=[], metavar="MODULE:CLASS", help="an exception that is not tried again"

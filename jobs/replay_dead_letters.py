@@ -25,11 +25,13 @@ from spark_kafka_group import group_batch, replay, submit
 
 
 def arguments() -> argparse.Namespace:
-    parser = submit.parser(__doc__, group="remembers the letters that were sent (default: one for these filters)")
+    parser = submit.parser(
+        __doc__, group="the group whose offsets say which letters were sent (default: one for these filters)"
+    )
     parser.add_argument("--origin", help="only letters that came from this topic")
     parser.add_argument("--exception", help="only letters with this exception, with its module or without")
-    parser.add_argument("--since", type=datetime.fromisoformat, help="only letters at least as new, ISO 8601")
-    parser.add_argument("--until", type=datetime.fromisoformat, help="only letters older than that, ISO 8601")
+    parser.add_argument("--since", type=datetime.fromisoformat, help="only letters from this time on, ISO 8601")
+    parser.add_argument("--until", type=datetime.fromisoformat, help="only letters from before this time, ISO 8601")
     parser.add_argument("--send", action="store_true", help="send them; without it nothing is sent or committed")
     args = parser.parse_args()
     args.group = group_for(args)

@@ -1,12 +1,13 @@
-"""Look into a consumer group from outside, set its offsets, or check a run.
+"""Show a consumer group, set its offsets, check or draw a run, or run a job.
 
-Each command has its own --help. Exit codes: 0 when all is well, 1 when the
-command could not do it (one line on stderr says what to change), 2 for wrong
-arguments, 3 when verify reports violations.
+Each command has its own --help. Exit codes: 0 when it is done, 1 for an error
+(one line on stderr says what to change), 2 for wrong arguments, 3 when verify
+reports violations.
 
-  python -m spark_kafka_group describe --bootstrap-servers HOST:PORT --group billing
+  python -m spark_kafka_group describe --bootstrap-server HOST:PORT
 
-Where the package is installed, groupkafka stands for python -m spark_kafka_group.
+If the package is installed, groupkafka is short for python -m
+spark_kafka_group.
 """
 
 from __future__ import annotations
@@ -25,9 +26,10 @@ from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.command_errors import UsageError
+from spark_kafka_group.top import command as top
 
 CONSOLE = "groupkafka"
-"""The same commands, as they are in the bin/ of an environment."""
+"""The command that an installed package adds to the bin/ of its environment."""
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
 
 
@@ -41,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(prog=program(), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--version", action="version", version=f"groupkafka {spark_kafka_group.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (group_records, describe, reset, verify, plot, jobs):
+    for command in (group_records, describe, top, reset, verify, plot, jobs):
         command.add_to(commands)
     return made
 
@@ -55,7 +57,7 @@ class _OneLine(logging.Formatter):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit code."""
-    # kafka-python warns of much that the error says, too.
+    # Warnings of kafka-python repeat what the error says.
     own = logging.StreamHandler()
     own.addFilter(logging.Filter("spark_kafka_group"))
     own.setFormatter(_OneLine())

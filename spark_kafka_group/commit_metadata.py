@@ -23,7 +23,7 @@ def instance_id_of(configured: str | None, reader: str) -> str:
 def commit_note(reader: str, generation: int, batch: int | None = None, without: int | None = None) -> str:
     """The metadata of a commit, by which a later start recognizes its own commits.
 
-    `without` names a batch that the checkpoint says has read this partition, and that has not.
+    `without` is the number of a batch that has not read this partition, although the checkpoint says that it has.
     """
     return _json({"reader": reader, "generation": generation, "batch": batch, "without": without})
 
@@ -73,7 +73,8 @@ class LeftBy(NamedTuple):
 
 
 class Since(NamedTuple):
-    """Since when a query has an offset that is another one's now; `adopted` is None where it has committed it."""
+    """Since when a query has had an offset that another query has written since; `adopted` is None if it had committed
+    the offset itself."""
 
     generation: int
     adopted: int | None = None
@@ -81,7 +82,7 @@ class Since(NamedTuple):
 
 NO_ONE: Mapping[str, Since] = MappingProxyType({})
 MOST_NAMED = 16
-"""So many queries a note names at most: Kafka limits its length."""
+"""The most queries that a note names: Kafka limits its length."""
 
 
 class Writer(NamedTuple):
@@ -142,7 +143,7 @@ def _left_by(note: Any) -> LeftBy | None:
 
 
 def _integer(value: object) -> int:
-    # A float is none: as an integer it may have more digits than a note is read with.
+    # A float is refused: as an integer it may have more digits than a note is read with.
     if not isinstance(value, int):
         raise TypeError(f"{value!r} is no number of a generation or a batch")
     return value

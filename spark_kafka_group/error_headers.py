@@ -28,7 +28,7 @@ MOST_TEXT = 8192
 """Characters that are kept of a message, its beginning, and of a stack trace, its end: headers count for a topic's
 max.message.bytes."""
 MOST_NAME = 500
-"""Most characters of an exception's name; a longer text is none."""
+"""The most characters of an exception's name. A longer text is not taken for a name."""
 DIGITS = re.compile(rb"[0-9]{1,19}")
 TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 SOURCE = "groupkafka source"
@@ -63,7 +63,7 @@ class Failure:
     exception, cause
         Full names of the exception's class, and of its cause's if it has one.
     fatal
-        Whether it is of a kind for which no further attempt is made.
+        Whether no further attempt is made.
     """
 
     exception: str
@@ -108,9 +108,9 @@ def full_name(kind: type) -> str:
 
 
 def attempts_made(headers: Headers) -> int:
-    """How often handlers were given a record before this time: 0 for one that is not from a retry topic.
+    """How often handlers have had this record before; 0 for a record that is not from a retry topic.
 
-    To be believed of records from retry topics only.
+    Only records from retry topics can be believed.
     """
     value = _only(headers, ATTEMPTS)
     attempt = int.from_bytes(value) if value is not None and len(value) in (1, 4) else 1  # a byte in older Springs
@@ -118,10 +118,10 @@ def attempts_made(headers: Headers) -> int:
 
 
 def origin_of(headers: Headers, here: Origin) -> Origin:
-    """Where a record was first read, as its headers say; `here` where they do not, or cannot be right.
+    """Where a record was first read, as its headers say; `here` if they are missing or impossible.
 
-    They cannot where one of them is there twice, the topic is no name of one, or a number is below 0 or beyond Kafka's
-    types. Whether they are true is the caller's matter.
+    They are impossible if one of them occurs twice, the topic's name is not valid, or a number is below 0 or beyond
+    Kafka's types. The caller decides whether they are true.
     """
     for dialect in TABLE:
         topic = _topic(_only(headers, f"{dialect.origin}topic"))
@@ -141,9 +141,9 @@ def handed_on(
     Parameters
     ----------
     attempts
-        How many were made, including the first.
+        How many attempts were made, the first included.
     due_ms
-        When the next one is to be made; None when none is.
+        When the next attempt is due; None without one.
     """
     said = BY_NAME[dialect].write(origin, failure, reader, attempts)
     counted = [(ORIGINAL_TIMESTAMP, _big_integer(origin.timestamp_ms)), (ATTEMPTS, struct.pack(">i", attempts + 1))]
@@ -212,8 +212,8 @@ def _kip1191(origin: Origin, failure: Failure, reader: Reader, attempts: int) ->
 
 def _texts(prefix: str, origin: Origin, more: dict[str, str]) -> list[tuple[str, bytes | None]]:
     """The headers that :func:`origin_of` reads, and more, as UTF-8."""
-    where = {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
-    return [(f"{prefix}{name}", text.encode(errors="replace")) for name, text in (where | more).items()]
+    first = {"topic": origin.topic, "partition": str(origin.partition), "offset": str(origin.offset)}
+    return [(f"{prefix}{name}", text.encode(errors="replace")) for name, text in (first | more).items()]
 
 
 def _only(headers: Headers, name: str) -> bytes | None:
@@ -289,7 +289,7 @@ TABLE = (
     Dialect("kip1191", KIP1191, KIP1191, _of_digits, _kip1191),
     Dialect("spring", SPRING, f"{SPRING}original-", _of_bytes, _spring, "exception-fqcn"),
 )
-"""In the order in which headers of a record are looked for."""
+"""The dialects, in the order in which a record's headers are tried."""
 BY_NAME = {dialect.name: dialect for dialect in TABLE}
 DIALECTS = tuple(BY_NAME)
 PREFIXES = (*(dialect.prefix for dialect in TABLE), RETRY)

@@ -7,6 +7,7 @@
     ├── SparkVersionError         (also ImportError)
     ├── MissingPackageError       (also ImportError)
     ├── WorkersPythonError
+    ├── ListeningError            (also OSError)
     ├── OffsetFormatError         (also ValueError)
     ├── NoOffsetForPartitionError
     ├── OffsetConflictError
@@ -36,6 +37,9 @@ from __future__ import annotations
 
 from spark_kafka_group.printable import printable
 
+NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
+"""Environment variable by which Spark's Python processes send an error's text alone."""
+
 
 class GroupKafkaError(Exception):
     """Base of all errors of this package. As text, names and texts of others in it steer no terminal."""
@@ -60,6 +64,14 @@ class WorkersPythonError(GroupKafkaError):
     """Raised when the Python that Spark starts for its workers cannot import this package."""
 
 
+class ListeningError(GroupKafkaError, OSError):
+    """Raised when a GroupKafkaListener cannot listen on its prometheus_port."""
+
+    def __init__(self, text: str, number: int | None = None) -> None:
+        super().__init__(text)
+        self.errno = number
+
+
 class OffsetFormatError(GroupKafkaError, ValueError):
     """Raised when an offset in a checkpoint, or in an option, is not one this version can read."""
 
@@ -81,7 +93,7 @@ class FencedError(MembershipError):
 
 
 class MembershipLostError(MembershipError):
-    """Raised when the group goes on without this driver's generation; it joins again, so this stays in the driver."""
+    """Raised when the group has a later generation; the driver joins again, so users do not see this error."""
 
 
 class JoinTimeoutError(MembershipError):
@@ -125,11 +137,11 @@ class BrokerTimeoutError(BrokerError):
 
 
 class AuthenticationError(BrokerError):
-    """Raised when broker and query cannot agree on who they are or how they speak; nothing that passes by itself."""
+    """Raised when authentication or encryption of a connection fails. Another attempt does not help."""
 
 
 class UnsupportedVersionError(BrokerError):
-    """Raised when a broker's version of Kafka cannot be read from."""
+    """Raised when a broker's version of Kafka is too old."""
 
 
 LASTING = (AuthenticationError, UnsupportedVersionError)
@@ -137,7 +149,7 @@ LASTING = (AuthenticationError, UnsupportedVersionError)
 
 
 class InterceptorError(GroupKafkaError):
-    """Raised on an executor when an interceptor of the user's own fails."""
+    """Raised on an executor when a user's interceptor fails."""
 
 
 class ProcessingError(GroupKafkaError):

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 READERS_FOLDER = ".groupkafka"
-"""In Spark's temporary directory for an application: a file for each of its stream readers that is in a group."""
+"""A directory in Spark's temporary one for an application, with a file for each of its stream readers in a group."""
 MOST_BYTES = 4 * 1024 * 1024
 PIPE_S = 10.0
 """How long a pipe may take, such as that of ``<(command)`` in a shell."""
@@ -22,13 +22,13 @@ def read_file(path: str | Path) -> bytes:
     Raises
     ------
     OSError
-        Whose ``strerror`` says why, also where the path cannot be one, or has more than 4 MiB behind it.
+        Its ``strerror`` has the reason, also if the path is not valid, or the file has more than 4 MiB.
     """
     try:
         # A pipe without a writer is not waited for here.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except ValueError:
-        raise OSError(errno.EINVAL, "its path cannot be one") from None
+        raise OSError(errno.EINVAL, "this is not a valid path") from None
     try:
         kind = os.fstat(descriptor).st_mode
         if not (stat.S_ISREG(kind) or stat.S_ISFIFO(kind) or stat.S_ISDIR(kind)):
@@ -39,16 +39,16 @@ def read_file(path: str | Path) -> bytes:
 
 
 def _bytes_of(descriptor: int, pipe: bool) -> bytes:
-    until, found = time.monotonic() + PIPE_S, bytearray()
+    until, content = time.monotonic() + PIPE_S, bytearray()
     while True:
         if pipe:
             _wait(descriptor, until)
-        data = os.read(descriptor, MOST_BYTES + 1 - len(found))
+        data = os.read(descriptor, MOST_BYTES + 1 - len(content))
         if not data:
-            return bytes(found)
-        found += data
-        if len(found) > MOST_BYTES:
-            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES} bytes: look whether it is the right file")
+            return bytes(content)
+        content += data
+        if len(content) > MOST_BYTES:
+            raise OSError(errno.EFBIG, f"it has more than {MOST_BYTES} bytes: check that it is the right file")
 
 
 def _wait(descriptor: int, until: float) -> None:

@@ -12,7 +12,7 @@ DEEPEST = 64
 LONGEST_SHOWN = 1000
 MOST_LISTED = 20
 MOST_DIGITS = 40
-"""Of a whole number; Kafka's largest has 19."""
+"""The most digits of a whole number; Kafka's largest has 19."""
 
 
 def parsed(text: str | bytes) -> Any:
@@ -60,7 +60,7 @@ def _read(text: str | bytes, make: Any) -> Any:
 
 def _whole(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
-        raise ValueError(f"has a number of {len(digits)} digits")
+        raise ValueError(f"has a number of {len(digits)} digits, more than {MOST_DIGITS}")
     return int(digits)
 
 

@@ -80,13 +80,13 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
             if not (isinstance(partition, str) and _is_partition(partition)):
                 raise OffsetFormatError(f"{what}: {excerpt(partition)} of {excerpt(topic)} is not a partition number")
             if not isinstance(offset, int) or isinstance(offset, bool) or not EARLIEST <= offset <= INT64_MAX:
-                raise OffsetFormatError(f"{what}: {topic}-{partition} has {excerpt(offset)} where an offset must be")
+                raise OffsetFormatError(f"{what}: {excerpt(offset)} is not an offset of {topic}-{partition}")
             positions[TopicPartition(topic, int(partition))] = offset
     return positions
 
 
 def _is_partition(number: str) -> bool:
-    """Whether it is one, in the only way to write it: two that mean the same would be one."""
+    """Whether it is a partition number in its only spelling: with another one two keys could mean one partition."""
     possible = number.isascii() and number.isdecimal() and len(number) <= 10
     return possible and str(int(number)) == number and int(number) <= INT32_MAX
 
@@ -208,12 +208,12 @@ class GroupOffset:
             if gap and tp not in self.moved and start != end:
                 raise OffsetFormatError(
                     f"{tp}: the checkpoint lacks the ends of batches {previous.batch + 1} to {self.batch - 1}, as "
-                    f"Spark keeps only some with asyncProgressTrackingEnabled, and batch {self.batch} does not tell "
-                    f"where it starts: with a new checkpoint and startingOffsets=group the query goes on where the "
-                    f"group is"
+                    f"Spark keeps only some with asyncProgressTrackingEnabled, and batch {self.batch} does not say "
+                    f"where it starts. Start the query with a new checkpoint and startingOffsets=group: it goes on "
+                    f"at the group's offsets"
                 )
             if start is None:
-                raise OffsetFormatError(f"{tp}: the checkpoint tells where the batch ends but not where it starts")
+                raise OffsetFormatError(f"{tp}: the checkpoint says where the batch ends but not where it starts")
             starts[tp] = start
         return starts
 
@@ -231,6 +231,7 @@ def _readable(group: dict[str, Any]) -> bool:
         and isinstance(group.get("reader"), str)
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)
+        and group.get("batch", -1) >= -1
         and isinstance(ids, dict)
         and all(isinstance(value, str) for value in ids.values())
     )

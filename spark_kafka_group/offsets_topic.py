@@ -300,11 +300,11 @@ class _Bytes:
         return count
 
     def partitions(self) -> tuple[TopicPartition, ...]:
-        found = []
+        owned = []
         for _ in range(self.count()):
             topic = self.string()
-            found += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
-        return tuple(found)
+            owned += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
+        return tuple(owned)
 
     def tags(self) -> None:
         """Skip tagged fields; there are none before the first flexible version."""

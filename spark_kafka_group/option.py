@@ -103,7 +103,7 @@ def choice(*words: str) -> Callable[[str], str]:
 
 def names(raw: str) -> tuple[str, ...]:
     """Names, separated by commas."""
-    found = [name.strip() for name in raw.split(",")]
-    if not all(found):
+    parts = [name.strip() for name in raw.split(",")]
+    if not all(parts):
         raise ValueError("has an empty name: look for a stray comma")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(parts))

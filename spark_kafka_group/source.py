@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_kafka_group.errors import GroupKafkaError, InterceptorError, OptionError
+from spark_kafka_group.errors import NO_TRACEBACK, GroupKafkaError, InterceptorError, OptionError
 from spark_kafka_group.executor.hung_up import end_quietly
 from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.options import Options
@@ -43,13 +43,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
-"""Environment variable by which Spark's Python processes send an error's text alone."""
-
 READS_ONLY = 'groupkafka reads only: write with format("kafka")'
 NO_TABLES = (
-    "Spark keeps no options of a table whose source is in Python, so the table could not be read: take "
-    "CREATE TEMPORARY VIEW ... USING groupkafka OPTIONS (...)"
+    "Spark keeps no options of a table whose source is in Python: take "
+    "CREATE TEMPORARY VIEW ... USING groupkafka OPTIONS (...), which keeps them"
+)
+WITHOUT_OPTIONS = (
+    "the source has no options. Spark keeps none of a table whose source is in Python: give them to each read, as in "
+    "SELECT * FROM orders WITH (`kafka.bootstrap.servers` = 'host:9092', subscribe = 'orders')"
 )
 OF_A_TABLE = "provider"
 """Spark's own key among the options of CREATE TABLE."""
@@ -90,7 +91,7 @@ class GroupKafkaDataSource(DataSource):
         return "groupkafka"
 
     def schema(self) -> str:
-        return spark_schema(self._options().reading.include_headers)
+        return spark_schema(self._options().reading.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from spark_kafka_group.options.checks import check_for_batch
@@ -102,6 +103,7 @@ class GroupKafkaDataSource(DataSource):
         return (PushDownReader if options.reading.push_down_predicate else GroupKafkaReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        end_quietly()  # in a process of the query's own, where the source arrives pickled
         return GroupKafkaStreamReader(self._options())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -116,6 +118,8 @@ class GroupKafkaDataSource(DataSource):
 def _parsed_or_wrong(options: dict[str, str]) -> Options | OptionError:
     if OF_A_TABLE in options:
         return OptionError(NO_TABLES)
+    if not options:
+        return OptionError(WITHOUT_OPTIONS)
     try:
         return Options.parse(options)
     except OptionError as error:

@@ -27,11 +27,11 @@ def require_supported() -> None:
     try:
         import pyspark
     except ImportError:
-        raise SparkVersionError(f"spark-kafka-group needs pyspark, which is not there: {INSTALL}") from None
+        raise SparkVersionError(f"spark-kafka-group needs pyspark, which is not installed: {INSTALL}") from None
     if not is_supported(pyspark.__version__):
         raise SparkVersionError(
             f"spark-kafka-group needs pyspark {_text(LOWEST)} or newer, below {_text(BELOW)}, and "
-            f"{pyspark.__path__[0]} is {pyspark.__version__}: {INSTALL}, or run it on a Spark of such a version"
+            f"{pyspark.__path__[0]} is {pyspark.__version__}: {INSTALL}, or use a Spark of one of these versions"
         )
 
 

@@ -16,6 +16,9 @@ CLASS = re.compile(r"(?=.{1,1000}\Z)[\w-]+(\.[\w-]+)*:\w+", re.DOTALL)
 class Terminated(SystemExit):
     """Raised in Spark's reader process when Spark ends it; another SystemExit is the user's own."""
 
+    def __str__(self) -> str:
+        return "a signal has ended the process that reads for the query"
+
 
 PASSED_ON = (KeyboardInterrupt, Terminated)
 """Exceptions that are no errors of the user's code, also when they interrupt it."""
@@ -33,7 +36,7 @@ def load_class(option: str, named: str, methods: Collection[str], optional: Coll
         raise OptionError(f"{option} ({shortened(named)}) must be module:Class")
     module, _, attribute = named.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        loaded = getattr(importlib.import_module(module), attribute)
     except PASSED_ON:
         raise
     except BaseException as error:
@@ -41,14 +44,14 @@ def load_class(option: str, named: str, methods: Collection[str], optional: Coll
             f"{option} ({named}) could not be imported: {type(error).__name__}: {error}. "
             f"Its module must be importable on the driver, and where executors use it, there too"
         ) from error
-    lacking = [method for method in methods if not callable(getattr(found, method, None))]
-    if lacking or not callable(found):
+    lacking = [method for method in methods if not callable(getattr(loaded, method, None))]
+    if lacking or not callable(loaded):
         raise OptionError(
             f"{option} ({named}) must be a class with {', '.join(methods)}; {', '.join(lacking)} is missing"
         )
-    if optional and not any(callable(getattr(found, method, None)) for method in optional):
+    if optional and not any(callable(getattr(loaded, method, None)) for method in optional):
         raise OptionError(f"{option} ({named}) must be a class with at least one of {', '.join(optional)}")
-    return found
+    return loaded
 
 
 def make(option: str, named: str, methods: Collection[str], optional: Collection[str] = ()) -> Any:
@@ -58,9 +61,9 @@ def make(option: str, named: str, methods: Collection[str], optional: Collection
     ------
     OptionError
     """
-    found = load_class(option, named, methods, optional)
+    loaded = load_class(option, named, methods, optional)
     try:
-        return found()
+        return loaded()
     except PASSED_ON:
         raise
     except BaseException as error:

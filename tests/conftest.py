@@ -14,19 +14,35 @@ hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}
-"""Folders whose tests share brokers and Spark sessions that start slowly."""
+"""Rooms whose tests share brokers and Spark sessions that start slowly."""
+WAITING = {"broker", "chaos", "wire"}
+"""Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Of tests that run at once, those of a file, or of a whole room, stay together, and share their fixtures."""
+    """Keeps the tests of a file, or of a whole room, on one worker, where they share their fixtures.
+
+    Two workers keep two cores busy with Spark. A third one runs the rooms that wait, and no other.
+    """
     from xdist.scheduler import LoadScopeScheduling
 
     class Rooms(LoadScopeScheduling):
         def _split_scope(self, nodeid):
             file = nodeid.partition("::")[0]
             room = file.split("/")[1]
-            return room if room in WHOLE else file
+            return f"tests/{room}" if room in WHOLE else file
+
+        def _assign_work_unit(self, node):
+            last = self.numnodes - 1
+            third = last >= 2 and node.gateway.id == f"gw{last}"
+            fitting = [scope for scope in self.workqueue if (scope.split("/")[1] in WAITING) == third]
+            if fitting:
+                self.workqueue.move_to_end(fitting[0], last=False)
+            elif third:
+                node.shutdown()
+                return
+            super()._assign_work_unit(node)
 
     return Rooms(config, log)
 

@@ -28,7 +28,7 @@ __all__ = [
 OPTION = "kafka.partition.assignment.strategy"
 
 BUILT_IN: Mapping[str, Strategy] = {name: row.strategy for name, row in BY_NAME.items()}
-"""By the name the group protocol knows them."""
+"""Strategies by their names in the group protocol."""
 
 
 def resolve(names: Sequence[str]) -> list[Strategy]:
@@ -76,6 +76,6 @@ def _resolve(named: str) -> Strategy:
         )
     if name in BUILT_IN:
         raise OptionError(
-            f"{OPTION} ({named}) is called {name}, which is Kafka's own: set attribute name to another one"
+            f"{OPTION} ({named}) is called {name}, as one of Kafka's own strategies: change its attribute name"
         )
     return strategy

@@ -65,7 +65,7 @@ class _Shares:
     def even_out_two(self) -> bool:
         """Move a partition from the member with most to the one with least, of those that can; False if none can.
 
-        Mere speed: cycles would do it too, each at the price of a search.
+        Only for speed: cycles would do the same, but each needs a search.
         """
         by_load = sorted(self._loads, key=self._loads.__getitem__)
         for giver in reversed(by_load):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 Arc = tuple[int, int, int]
-"""From node, to node, cost."""
+"""An edge: from a node, to a node, and its cost."""
 
 
 def negative_cycle(nodes: int, arcs: Sequence[Arc]) -> list[int] | None:
@@ -21,9 +21,9 @@ def negative_cycle(nodes: int, arcs: Sequence[Arc]) -> list[int] | None:
                 came_from[head] = tail
                 changed = True
         # A cycle among the predecessors is one of negative cost; a check in each round mostly ends early.
-        found = _cycle(came_from) if changed else None
-        if found:
-            return found
+        cycle = _cycle(came_from) if changed else None
+        if cycle:
+            return cycle
     return None
 
 

@@ -149,15 +149,15 @@ def _checked(options: Options) -> str:
         raise OptionError("group_batch joins the group, so the group assigns: take subscribe, not assign")
     if options.reading.push_down_predicate:
         raise OptionError(
-            "pushDownPredicate is not for group_batch: Spark may reuse the ranges that one action's filters "
-            "narrowed for the next action, which would then miss records that are committed all the same"
+            "pushDownPredicate cannot be used with group_batch: Spark may reuse the ranges that the filters of one "
+            "action have narrowed. The next action would lack records, and they would be committed nevertheless"
         )
     return options.group.id
 
 
 def _rows(spark: SparkSession, options: Mapping[str, str], parsed: Options, ranges: Sequence[OffsetRange]) -> DataFrame:
     if not ranges:
-        return spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table())
+        return spark.createDataFrame(arrow_schema(parsed.reading.columns).empty_table())
     return spark.read.format("groupkafka").options(**fix_ranges(options, ranges)).load()
 
 

@@ -63,7 +63,7 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
     if ranges is not None:
         log.info("where %s: reads %s", condition, " ".join(map(str, ranges)) or "nothing")
         if not ranges:
-            return spark.createDataFrame(arrow_schema(parsed.reading.include_headers).empty_table()).where(condition)
+            return spark.createDataFrame(arrow_schema(parsed.reading.columns).empty_table()).where(condition)
         kept = fix_ranges(kept, ranges)
     return spark.read.format("groupkafka").options(**kept).load().where(condition)
 
@@ -71,9 +71,9 @@ def read_where(spark: SparkSession, options: Mapping[str, str], condition: str |
 def _can_tell(spark: SparkSession, options: Options) -> bool:
     """Whether Spark shows its plan for a condition, and the condition is about the records as they were read."""
     if options.reading.interceptors:
-        log.info("everything is read: interceptors may change the columns of the condition")
+        log.info("the condition does not narrow the read: interceptors may change its columns")
     elif not hasattr(spark, "_jsparkSession"):
-        log.info("everything is read: Spark Connect does not show how a query is planned")
+        log.info("the condition does not narrow the read: Spark Connect does not show how a query is planned")
     else:
         return True
     return False
@@ -103,7 +103,9 @@ def _planned_ranges(
             if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR" or OWN_ERRORS in str(error):
                 raise
             message = [line for line in str(error).splitlines() if not line.startswith(" ")]
-            log.warning("everything is read: Spark cannot narrow %s: %s", condition, message[-1])
+            log.warning(
+                "the condition (%s) does not narrow the read, as Spark cannot plan it: %s", condition, message[-1]
+            )
             return None
         finally:
             spark.conf.set(FILTER_PUSHDOWN, before)

@@ -17,6 +17,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.bounds import Bound, Position
+from spark_kafka_group.options.subscription import no_topics
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import Committed, GroupClient, LogClient
 
@@ -72,10 +73,12 @@ def check_named(options: Options, existing: set[TopicPartition]) -> None:
     """
     missing = options.reading.subscription.missing(existing)
     if missing:
-        named, more = "subscribe", ""
-        if options.reading.subscription.manual:
-            named, more = "assign", " (any more, if this is a DataFrame of group_batch or read_where)"
-        raise OptionError(f"{named} names {', '.join(missing)}, which the cluster does not have{more}")
+        if not options.reading.subscription.manual:
+            raise OptionError(no_topics(missing))
+        raise OptionError(
+            f"assign names {', '.join(missing)}, which the cluster does not have (any more, if this is a DataFrame of "
+            f"group_batch or read_where)"
+        )
     for bound in (options.reading.starting, options.reading.ending):
         if bound is not None:
             bound.check(existing)
@@ -201,10 +204,10 @@ def _diverged(
     known = {tp: epoch for tp, epoch in epochs.items() if epoch >= 0}
     if not known:
         return {}
-    found = truncation.settled(client, {tp: committed[tp].offset for tp in known}, known)
+    looked = truncation.settled(client, {tp: committed[tp].offset for tp in known}, known)
     cut = {}
-    for tp in sorted(found.replaced | found.diverged.keys()):
-        problem, cut[tp] = truncation.explained(found, tp, committed[tp].offset, known)
+    for tp in sorted(looked.replaced | looked.diverged.keys()):
+        problem, cut[tp] = truncation.explained(looked, tp, committed[tp].offset, known)
         losses.report("PARTITION_OFFSET_CHANGED", problem)
     return cut
 
@@ -230,5 +233,7 @@ def _within_logs(
     if options.fetching.committed_only:
         last_stable.check_ends(named, last)
     for tp in sorted(tp for tp, end in last.items() if end < named[tp]):
-        losses.report("COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read is to end at {named[tp]}, the log at {last[tp]}")
+        losses.report(
+            "COULD_NOT_READ_OFFSET_RANGE", f"{tp}: the read must end at {named[tp]}, and the log ends at {last[tp]}"
+        )
     return {tp: min(named[tp], end) for tp, end in last.items()}

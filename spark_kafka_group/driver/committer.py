@@ -21,7 +21,7 @@ from spark_kafka_group.wire import Committed, GroupClient
 log = logging.getLogger(__name__)
 
 DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
-"""How a coordinator answers a commit for a topic that was deleted, or that it does not know yet."""
+"""The coordinator's error for a topic that was deleted, or that it does not know yet."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Committer:
         }
         if newer:
             log.info(
-                "group %s: generation %d: left as committed meanwhile: %s",
+                "group %s: generation %d: not committed, as another commit came first: %s",
                 self.group_id, generation, " ".join(f"{tp}={offset}" for tp, offset in sorted(newer.items())),
             )  # fmt: skip
         return newer
@@ -307,8 +307,8 @@ class Committer:
             problem = f"{error}. {rows}, and are committed when brokers answer"
             raise CommitTimeoutError(problem, error.answer) from error
         raise CommitError(
-            f"{error}. {rows}: this query goes on after them when it is restarted from its checkpoint, another "
-            f"consumer of the group would read them again"
+            f"{error}. {rows}. Restarted from its checkpoint, this query goes on after them; another consumer of the "
+            f"group would read them again"
         ) from error
 
     def _committed_without_deleted(self, batch: Batch) -> bool:
@@ -321,7 +321,7 @@ class Committer:
         if not gone:
             return False
         log.warning(
-            "group %s: generation %d: not committed, as they were deleted: %s",
+            "group %s: generation %d: not committed, as the partitions were deleted: %s",
             self.group_id, batch.generation, " ".join(map(str, gone)),
         )  # fmt: skip
         left = {tp: end for tp, end in batch.ends.items() if tp in existing}

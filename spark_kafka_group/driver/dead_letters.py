@@ -23,10 +23,10 @@ def check(options: Options) -> None:
         return
     client = LogClient(options)
     try:
-        found = options.reading.subscription.named() or {
+        topics = options.reading.subscription.named() or {
             tp.topic for tp in client.partitions(options.reading.subscription)
         }
-        read = {main_topic(topic, options.reading.retry_delays_ms) for topic in found}
+        read = {main_topic(topic, options.reading.retry_delays_ms) for topic in topics}
         # A pattern may find the dead-letter topics too.
         wanted = Subscription(tuple(map(dead_letter_topic, read - set(map(dead_letter_topic, read)))))
         missing = wanted.missing(client.partitions(wanted)) if wanted.topics else []
@@ -34,6 +34,6 @@ def check(options: Options) -> None:
         client.close()
     if missing:
         raise OptionError(
-            f"onCorruptRecord (deadLetter) sends records that cannot be read to a topic named after theirs, and the "
-            f"cluster does not have {', '.join(missing)}: create it, or take skip or fail"
+            f"onCorruptRecord (deadLetter) sends records that cannot be read to a topic named TOPIC-dlt, "
+            f"and the cluster does not have {', '.join(missing)}: create it, or take skip or fail"
         )

@@ -164,7 +164,7 @@ def _as_new(ranges: Sequence[OffsetRange], since_ms: int | None, offsets_at: Off
     try:
         first = offsets_at({r.tp: since_ms for r in ranges})
     except BrokerError as error:
-        log.warning("a filter on timestamp narrows nothing: %s", error)
+        log.warning("a filter on timestamp has no effect on the ranges that are read: %s", error)
         return list(ranges)
     started = [
         _started(r, first[r.tp]) if r.tp in first else r for r in ranges

@@ -40,22 +40,22 @@ class Hooks:
         self._interceptors = [i for i in made if callable(getattr(i, "on_commit", None))]
 
     def partitions_revoked(self, tps: Collection[TopicPartition]) -> None:
-        """Before a rebalance, after the commit."""
+        """Call the listener before a rebalance, after the commit."""
         if self._listener is not None:
             self._call(self._listener.on_partitions_revoked, set(tps))
 
     def partitions_assigned(self, tps: Collection[TopicPartition]) -> None:
-        """After a rebalance."""
+        """Call the listener after a rebalance."""
         if self._listener is not None:
             self._call(self._listener.on_partitions_assigned, set(tps))
 
     def partitions_lost(self, tps: Collection[TopicPartition]) -> None:
-        """When membership was lost: others may own them already."""
+        """Call the listener after membership was lost: others may own the partitions already."""
         if self._listener is not None:
             self._call(self._listener.on_partitions_lost, set(tps))
 
     def committed(self, offsets: Mapping[TopicPartition, int], error: Exception | None) -> None:
-        """After a commit, with its error if it failed."""
+        """Call the interceptors after a commit, with its error if it failed."""
         for interceptor in self._interceptors:
             self._call(interceptor.on_commit, dict(offsets), error)
 
@@ -66,4 +66,4 @@ class Hooks:
             raise
         except BaseException:
             self._metrics.hook_errors += 1
-            log.exception("%s of the user's own raised; the query goes on", getattr(hook, "__qualname__", hook))
+            log.exception("%s of your own code raised an error; the query goes on", getattr(hook, "__qualname__", hook))

@@ -19,7 +19,7 @@ PASSING = (BrokerTimeoutError, CommitTimeoutError, JoinTimeoutError)
 """Errors that pass when brokers answer again; all others are final."""
 
 PROBE_MS = 2_000
-"""So long one look may take, while brokers are away, at whether they are back: Spark may stop the query meanwhile."""
+"""How long one check may take whether brokers are back: Spark may stop the query meanwhile."""
 
 PAUSE_S = 0.1
 
@@ -103,7 +103,7 @@ class Outage:
                 self._client.reach(patience_ms)
             call(patience_ms)
         except PASSING as error:
-            log.info("group %s: left to the next trigger: %s", self._group_id, error)
+            log.info("group %s: put off to the next trigger: %s", self._group_id, error)
 
     def to_json(self) -> dict[str, Any] | None:
         """For the query's progress; None while brokers answer."""

@@ -1,14 +1,19 @@
 """The process in which Spark runs a stream reader: its end, its imports, and its log.
 
 Spark ends it with SIGTERM, often twice, and does not call stop(). Python would die of that without running the
-runner's ``finally: reader.stop()``, and the member would stay in the group until its session times out.
+runner's ``finally: reader.stop()``, and the member would stay in the group until its session times out. So the signal
+raises an exception, which must not cut that stop() short in its turn:
 
-SparkSession.stop() does not even do that: the query's thread lives on in the JVM and goes on asking for offsets. Here
-the only sign of it is that Spark has removed the driver's temporary directory.
+1. A query is stopped in the middle of a call to its reader. Java closes a connection when the thread that waits for it
+is interrupted. 2. The runner reads the end of its input, and calls stop(). 3. Spark sends SIGTERM.
+
+SparkSession.stop() does not even send a signal: the query's thread lives on in the JVM and goes on asking for offsets.
+Here the only sign of it is that Spark has removed the driver's temporary directory.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import logging
@@ -17,11 +22,13 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
 from pyspark import SparkFiles
 
+from spark_kafka_group.errors import NO_TRACEBACK
 from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.user_classes import Terminated
 
@@ -32,19 +39,29 @@ ENDING = (signal.SIGTERM, signal.SIGINT)
 PySpark has the JVM and its children ignore that: the user's program alone decides whether its queries end."""
 
 SESSION_CHECK_S = 0.5
+AGAIN_AFTER_S = 5.0
+"""A signal that comes so long after another one finds a process that has not begun to end."""
 TOUCH_AGAIN_S = 60.0
 """Cleaners of temporary files remove directories that have not been used for hours or days."""
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 """Environment variable: path of a file for :func:`logging.config.fileConfig`. Without it warnings go to stderr."""
 
 
-def prepare() -> None:
-    """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes."""
+def prepare(stop: Callable[[], None]) -> None:
+    """Make this process end in order, and configure its log; a no-op outside Spark's own Python processes.
+
+    Parameters
+    ----------
+    stop
+        The reader's. Called at the end once more: a signal may come when Spark's runner is just about to call it.
+    """
     if not SparkFiles._is_running_on_worker:
         return
+    atexit.register(stop)
+    ending = _Ending()
     for number in ENDING:
         if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, _exit_once)
+            signal.signal(number, ending.came)
     gc.freeze()  # modules stay: a full collection at each trigger need not look at them
     configure_logging()
     directory = _session_directory()
@@ -93,7 +110,10 @@ def _find_shipped_modules(directory: str) -> None:
 
 
 def _end_without(directory: str) -> None:
-    """End this process, in order, when `directory` is gone; until then, keep it looking used."""
+    """End this process, in order, when `directory` is gone; until then, keep it looking used.
+
+    It asks until the process has ended, see :class:`_Ending`.
+    """
     touched = float("-inf")
     while os.path.isdir(directory):
         if time.monotonic() - touched >= TOUCH_AGAIN_S:
@@ -101,7 +121,9 @@ def _end_without(directory: str) -> None:
             _touch(Path(directory))
         time.sleep(SESSION_CHECK_S)
     log.info("the Spark session was stopped: ending")
-    os.kill(os.getpid(), signal.SIGTERM)
+    while True:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(AGAIN_AFTER_S + SESSION_CHECK_S)
 
 
 def _touch(directory: Path) -> None:
@@ -110,12 +132,35 @@ def _touch(directory: Path) -> None:
             os.utime(path)
 
 
-def _exit_once(number: int, frame: FrameType | None) -> None:
-    """Raise Terminated, once.
+def ignore_signals() -> None:
+    """Let no signal interrupt a stop() that has begun; a no-op outside Spark's own Python processes."""
+    if SparkFiles._is_running_on_worker and threading.current_thread() is threading.main_thread():
+        for number in ENDING:
+            # Not SIG_IGN: Python prints an OSError about a signal that came just before it.
+            signal.signal(number, _ignored)
+
+
+def _ignored(number: int, frame: FrameType | None) -> None:
+    pass
+
+
+class _Ending:
+    """Raises Terminated for a signal, and not for the ones right after it.
 
     1. Spark sends SIGTERM. 2. Terminated ends the call under way, and stop() leaves the group. 3. Spark sends SIGTERM
-    again, within 2 ms: that one must not interrupt stop().
+    again, within 2 ms: that one must not interrupt stop(), whose beginning lets signals be ignored.
+
+    1. SIGTERM comes while Python runs a finalizer, such as ``__del__``. 2. Python prints Terminated, and goes on as if
+    nothing had been raised. 3. A later SIGTERM raises it again.
     """
-    for ending in ENDING:
-        signal.signal(ending, signal.SIG_IGN)
-    raise Terminated(128 + number)
+
+    def __init__(self) -> None:
+        self._came_s = float("-inf")
+
+    def came(self, number: int, frame: FrameType | None) -> None:
+        now_s = time.monotonic()
+        if now_s - self._came_s < AGAIN_AFTER_S:
+            return
+        self._came_s = now_s
+        os.environ[NO_TRACEBACK] = "1"  # where it was is of no interest, and Spark logs it when others send SIGTERM
+        raise Terminated(128 + number)

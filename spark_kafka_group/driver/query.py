@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Query:
-    """One query: its place in the group, where it stands, what is committed, and where it reports.
+    """One query: its place in the group, its positions, its commits, and its reports.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Query:
 
     @property
     def subscription(self) -> Subscription:
-        """The topics or partitions that it reads."""
+        """The topics or partitions that the query reads."""
         return self.options.reading.subscription
 
     @property

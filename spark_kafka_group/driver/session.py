@@ -56,7 +56,7 @@ log = logging.getLogger(__name__)
 
 UNSETTLED_ROUNDS = 10
 PROOF_MS = 2_000
-"""So long Spark may find the session busy with asking whether a batch has been committed."""
+"""How long the session may ask whether a batch has been committed, while Spark waits for it."""
 
 
 class GroupSession:
@@ -161,7 +161,7 @@ class GroupSession:
         return progress_of(self._query, self.backlog)
 
     def stop(self, within_ms: float) -> None:
-        """Commit what is proven, leave the group and close connections; all requests to brokers take no longer."""
+        """Commit what is proven, leave the group and close connections, within this time in all."""
         self.member.client.end_within(within_ms)
         try:
             with contextlib.suppress(FencedError):  # the process that took this query's place hands over in its turn

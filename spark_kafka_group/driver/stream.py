@@ -18,10 +18,12 @@ from spark_kafka_group.driver import dead_letters, process
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
 from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
+from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
-from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.errors import MembershipError, OptionError
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.subscription import no_topics
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LogClient
 
@@ -44,6 +46,7 @@ class StreamDriver:
         self._options = options
         self._new_reader = uuid.uuid4().hex
         self._caps: dict[TopicPartition, int] | None = None
+        self._missing: list[str] = []  # with availableNow
         self._session: GroupSession | None = None
         self._outage: Outage | None = None
         self._idler: BetweenTriggers | None = None
@@ -60,9 +63,13 @@ class StreamDriver:
 
         Joins nothing.
         """
-        client = LogClient(self._options)
+        client, subscription = LogClient(self._options), self._options.reading.subscription
         try:
-            ends = client.end_offsets(client.partitions(self._options.reading.subscription))
+            tps = looked_up_until(
+                lambda found: not subscription.missing_topics(found), lambda: client.partitions(subscription)
+            )
+            self._missing = subscription.missing_topics(tps)
+            ends = client.end_offsets(tps)
             delays = RetryDelays(self._options.reading.retry_delays_ms, client.offsets_for_times)
             self._caps = {r.tp: r.end for r in delays.due([OffsetRange(tp, 0, end) for tp, end in ends.items()])}
         finally:
@@ -143,6 +150,7 @@ class StreamDriver:
 
     def stop(self) -> None:
         """Leave the group and close connections. Harmless when repeated or when nothing was started."""
+        process.ignore_signals()
         self._stopped = True
         idler, self._idler = self._idler, None
         if idler is not None:
@@ -170,7 +178,8 @@ class StreamDriver:
         if self._stopped:
             raise MembershipError("the query was stopped and has left its group: start it again")
         if self._session is None:
-            process.prepare()
+            self._refuse_missing(offset)
+            process.prepare(self.stop)
             dead_letters.check(self._options)
             siblings = self._shared or process.shared_directory()
             reader = offset.reader or self._new_reader
@@ -187,3 +196,17 @@ class StreamDriver:
             self._idler.raise_error()
         assert self._outage is not None, "made with the session"
         return self._session, self._outage
+
+    def _refuse_missing(self, offset: GroupOffset) -> None:
+        """With availableNow, refuse topics that do not exist: the query would end without them, and look successful.
+
+        Topics that `offset` has are deleted ones, which failOnDataLoss is about.
+
+        Raises
+        ------
+        OptionError
+        """
+        read = {tp.topic for tp in {*offset.positions, *offset.left}}
+        missing = [topic for topic in self._missing if topic not in read]
+        if missing:
+            raise OptionError(no_topics(missing))

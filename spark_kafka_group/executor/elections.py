@@ -39,6 +39,11 @@ class Elected(NamedTuple):
         """Whether the topic was recreated: the leader does not know the planned epoch."""
         return 0 <= self.current < self.planned and self.end is None
 
+    @property
+    def later(self) -> bool:
+        """Whether its log may be read on: it is of a later epoch, or knows no epochs."""
+        return self.current < 0 or self.current > self.planned
+
 
 class Elections:
     """Leaders that are to be asked about their logs.
@@ -77,7 +82,7 @@ class Elections:
             self._ask.add(tp)
 
     def unreached(self, tp: TopicPartition) -> None:
-        """A leader has not answered, so its earlier answers count no longer."""
+        """Forget a leader's earlier answers, as it has not answered now."""
         self._ahead_since.pop(tp, None)
 
     def ask_leaders(self) -> list[Elected]:

@@ -11,18 +11,18 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import NamedTuple
 
 from spark_kafka_group.errors import (
     LASTING,
     BrokerError,
-    BrokerTimeoutError,
     CorruptRecordError,
-    OffsetOutOfRangeError,
     ReadError,
 )
 from spark_kafka_group.executor import batch_headers
-from spark_kafka_group.executor.elections import Elected, Elections
+from spark_kafka_group.executor.chunk import Chunk
+from spark_kafka_group.executor.elections import Elections
+from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
+from spark_kafka_group.executor.stall import Stall
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, unreached
 from spark_kafka_group.wire.reactions import Reaction
@@ -30,11 +30,9 @@ from spark_kafka_group.wire.task_outage import Outage, outlived
 
 log = logging.getLogger(__name__)
 
-DELETED_AFTER_S = 5.0
-"""A partition that is missing for this long is gone; for less where reading may stall for less."""
 SILENT_AFTER_S = 3.0
-"""After this long without records or an error, though the log goes on, the caller looks for damage. The next time comes
-after twice as long."""
+"""After this time without records and without an error, although the log goes on, the caller looks for damage. The next
+time it looks after twice as long."""
 SILENCE = (
     "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
     "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
@@ -42,26 +40,6 @@ SILENCE = (
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # within a record batch; the bytes that it counts follow
-
-
-class Chunk(NamedTuple):
-    """Record batches of one partition as a broker sent them; of their records, those from start to end are wanted."""
-
-    tp: TopicPartition
-    asked: int
-    """The offset that was asked for."""
-    start: int
-    end: int
-    records: memoryview
-    """Valid until the next chunk is asked for."""
-    aborted: tuple[tuple[int, int], ...] = ()
-    """Producer id and first offset of each transaction in them that was aborted."""
-    problem: str | None = None
-    """Why the bytes behind these record batches cannot be read; reading the partition ends unless the caller goes
-    on."""
-    silent: bool = False
-    """Whether the broker sends neither records nor an error, though the log goes on. That is no sign of damage; the
-    caller may look for one (:meth:`Fetcher.go_on`), or else waits (:meth:`Fetcher.wait_on`)."""
 
 
 class Fetcher:
@@ -78,7 +56,7 @@ class Fetcher:
     largest
         Most bytes that a record batch may have.
     epochs
-        Of the leaders in whose logs the ranges are; where none is given, any leader's will do.
+        Epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
     """
 
     def __init__(
@@ -106,15 +84,10 @@ class Fetcher:
         self._asked: dict[int, dict[TopicPartition, int]] = {}
         self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
         self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
-        self._ends_since: dict[TopicPartition, float] = {}  # when a log was first said to end before a range does
-        self._stalled_after_s = stalled_after_s
-        self._deleted_after_s = min(DELETED_AFTER_S, stalled_after_s)
-        self._elections = Elections(brokers, self._epochs, min(DELETED_AFTER_S, stalled_after_s / 2), clock)
-        self._fail_on_data_loss = fail_on_data_loss
-        self._missing_since: dict[TopicPartition, float] = {}  # when the cluster was first said not to have a partition
         self._clock = clock
-        self._last_progress = clock()
-        self._last_problem = "no response"
+        self._stall = Stall(stalled_after_s, clock, outage)
+        self._gone = GoneRecords(self._positions, self._ends, fail_on_data_loss, self._stall, clock)
+        self._elections = Elections(brokers, self._epochs, min(BELIEVED_AFTER_S, stalled_after_s / 2), clock)
         self._refresh = False
         self._error: ReadError | None = None
 
@@ -134,7 +107,7 @@ class Fetcher:
                 for chunk in self._next_response():
                     yield chunk
                     if not chunk.silent:
-                        self._last_progress = self._clock()  # the caller's time is not the brokers'
+                        self._stall.moved()  # the caller's time is not the brokers'
                 if self._error is not None:
                     raise self._error
         finally:
@@ -146,7 +119,7 @@ class Fetcher:
         return MappingProxyType(self._epochs)
 
     def go_on(self, tp: TopicPartition, position: int, start: int) -> None:
-        """Go on with a partition at another position than behind its chunks so far.
+        """Go on with a partition at a position that is not the end of its chunks so far.
 
         Parameters
         ----------
@@ -160,7 +133,7 @@ class Fetcher:
         if start < self._ends[tp]:
             self._positions[tp] = position
             self._starts[tp] = start
-        self._last_progress = self._clock()
+        self._stall.moved()
 
     def wait_on(self, chunk: Chunk) -> None:
         """Ask again for an offset about which a broker is silent.
@@ -173,7 +146,7 @@ class Fetcher:
         self._positions[chunk.tp] = chunk.asked
         if chunk.start != chunk.asked:
             self._starts[chunk.tp] = chunk.start
-        self._check_stalled()
+        self._stall.check(self._positions)
 
     def _ask(self) -> None:
         """Send a request to every leader of a wanted partition that has no request under way."""
@@ -187,20 +160,20 @@ class Fetcher:
         """Look up leaders until each partition has one, is given up, or waits for its next attempt."""
         while lacking := self._lacking():
             try:
-                found = self._brokers.leaders(lacking, self._refresh)
+                leaders = self._brokers.leaders(lacking, self._refresh)
             except LASTING:
                 raise
             except BrokerError as error:
                 self._missed(lacking, error)
                 continue
-            self._leaders |= found
-            if len(found) == len(lacking):
+            self._leaders |= leaders
+            if len(leaders) == len(lacking):
                 self._refresh = False
                 break
             if self._give_up_deleted(lacking):
                 time.sleep(self._brokers.retry_backoff_s)  # not stalled: soon it is known whether they are gone
             else:
-                self._missed([tp for tp in lacking if tp in self._positions and tp not in found], "no leader")
+                self._missed([tp for tp in lacking if tp in self._positions and tp not in leaders], "no leader")
 
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
@@ -214,19 +187,11 @@ class Fetcher:
         return now
 
     def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
-        """Partitions missing for a while are gone; a broker that just started may not know them yet.
-
-        True when some are missing, but not for long enough.
-        """
-        now = self._clock()
+        """Whether brokers lack partitions, but not for long enough to give them up."""
         missing = self._brokers.missing(lacking)
         if self._outage is not None:
             self._outage.answered(missing)
-        self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
-        gone = {tp for tp in missing if now - self._missing_since[tp] >= self._deleted_after_s}
-        for tp in sorted(gone):
-            self._lost(tp, self._ends[tp], "the cluster does not have this partition any more")
-        return missing != gone
+        return self._gone.give_up_missing(missing)
 
     def _send(self, node_id: int) -> None:
         wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
@@ -259,11 +224,11 @@ class Fetcher:
             return chunks
         if any(not chunk.silent for chunk in chunks):
             self._silent_since.clear()  # responses that are full have no room for all partitions
-            self._last_progress = self._clock()
+            self._stall.moved()
         elif refused:
-            self._wait(self._last_problem)
+            self._wait(self._stall.problem)
         elif not chunks:
-            self._check_stalled()
+            self._stall.check(self._positions)
         self._send(node_id)
         return chunks
 
@@ -340,7 +305,7 @@ class Fetcher:
         return batch if bounds is not None and batch.base_offset >= bounds[1] else None
 
     def _unreadable(self, tp: TopicPartition, problem: str, silent: bool = False) -> Chunk:
-        """A chunk of nothing but a problem."""
+        """A chunk without records, with a problem."""
         position = self._positions.pop(tp)
         start = self._starts.pop(tp, position)
         return Chunk(tp, position, start, self._ends[tp], memoryview(b""), (), problem, silent)
@@ -351,13 +316,13 @@ class Fetcher:
         return fetched.high_watermark > position and (stable is None or stable > position)
 
     def _silent(self, tp: TopicPartition, problem: str) -> Chunk | None:
-        """A chunk that says so, when it is time to look for damage."""
+        """A chunk that reports a silent broker, when it is time to look for damage."""
         now, position = self._clock(), self._positions[tp]
-        self._last_problem = f"{tp}: {problem}"
+        self._stall.problem = f"{tp}: {problem}"
         since = self._silent_since.setdefault(tp, now)
         known, limit = self._silent_for.get(tp, (position, 0.0))
         if known != position or not limit:
-            limit = min(SILENT_AFTER_S, self._stalled_after_s / 2)
+            limit = min(SILENT_AFTER_S, self._stall.limit_s / 2)
         if now - since < limit:
             return None
         self._silent_for[tp] = position, 2 * limit
@@ -366,18 +331,10 @@ class Fetcher:
 
     def _check_not_at_end(self, fetched: FetchedPartition) -> None:
         """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""
-        if fetched.high_watermark <= self._positions[fetched.tp]:
-            # A leader that was just elected learns later how far its log is committed (KIP-207), and brokers may have
-            # been away until then. So it is believed when it has said so for a while, however long nothing came.
-            since = self._ends_since.setdefault(fetched.tp, self._clock())
-            doubted_for_s = min(DELETED_AFTER_S, self._stalled_after_s / 2)
-            if self._stalled() and self._clock() - since >= doubted_for_s:
-                self._lost(fetched.tp, self._ends[fetched.tp], f"the log ends at {fetched.high_watermark}")
-                return
-        else:
-            self._ends_since.pop(fetched.tp, None)
+        if self._gone.look_at_log_end(fetched.tp, fetched.high_watermark):
+            return
         position, end, stable = self._positions[fetched.tp], self._ends[fetched.tp], fetched.last_stable_offset
-        if stable is not None and stable <= position and self._stalled():
+        if stable is not None and stable <= position and self._stall.is_over_limit():
             raise ReadError(
                 fetched.tp.topic, fetched.tp.partition, position,
                 f"kafka.isolation.level=read_committed reads up to the last stable offset, {stable}, where a "
@@ -404,17 +361,12 @@ class Fetcher:
                 return None, True
 
     def _out_of_log(self, tp: TopicPartition, error: FetchError) -> bool:
-        """Find out which offsets the log holds, if not the one asked for; True when it is worth asking again."""
-        position = self._positions[tp]
+        """Find out which offsets the log holds if it lacks the one asked for; True if it makes sense to ask again."""
         bounds = outlived(self._outage, tp, lambda: self._brokers.log_bounds(tp))
         if bounds is None:  # deleted meanwhile, it seems
             self._look_for_leader(tp, str(error))
             return True
-        first, last = bounds
-        if first <= position < last:
-            return True  # there again
-        self._lost(tp, first if position < first else self._ends[tp], f"the log holds offsets {first} to {last}")
-        return False
+        return self._gone.look_at_bounds(tp, *bounds)
 
     def _compare_logs(self) -> None:
         """Check first whether the logs of leaders with other epochs still have the planned records."""
@@ -423,70 +375,19 @@ class Fetcher:
         except LASTING:
             raise
         except BrokerError as error:
-            self._last_problem = str(error)
+            self._stall.problem = str(error)
             return
         for elected in answers:
             if elected.tp not in self._positions:
                 continue
-            if elected.replaced:
-                self._lost(
-                    elected.tp, self._ends[elected.tp],
-                    f"the records were planned under leader epoch {elected.planned}, and the leader is of epoch "
-                    f"{elected.current}: the log is another one",
-                )  # fmt: skip
-            elif elected.current < 0 or elected.current > elected.planned:
-                self._follow_later_leader(elected)
-
-    def _follow_later_leader(self, elected: Elected) -> None:
-        """Read on from the log of a later leader, as far as it has the planned records."""
-        tp, end = elected.tp, elected.end
-        self._epochs[tp] = elected.current
-        if end is None or end >= self._ends[tp]:
-            return
-        problem = (
-            f"the log has lost the records of leader epoch {elected.planned} from offset {end} on, and may have others "
-            f"there now"
-        )
-        cause = "a broker without replicas lost its power, or an unclean leader election"
-        self._report(tp, "PARTITION_OFFSET_CHANGED", problem, cause, max(self._positions[tp], end))
-        # Other records at these offsets are for the next batch: the driver goes back to where they begin.
-        if self._positions[tp] < end:
-            self._ends[tp] = end
-        else:
-            del self._positions[tp]
+            if elected.later:
+                self._epochs[elected.tp] = elected.current
+            self._gone.look_at_leader(elected)
 
     def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
-        self._last_problem = f"{tp}: {problem}"
+        self._stall.problem = f"{tp}: {problem}"
         self._leaders.pop(tp, None)
         self._refresh = True
-
-    def _lost(self, tp: TopicPartition, go_on_at: int, problem: str) -> None:
-        """Records of this task are gone: raise, or go on with the remaining ones, as failOnDataLoss says."""
-        position, end = self._positions[tp], self._ends[tp]
-        go_on_at = min(go_on_at, end)
-        cause = "retention, or the topic was deleted"
-        self._report(tp, "COULD_NOT_READ_OFFSET_RANGE", problem, cause, position, go_on_at)
-        if go_on_at < end:
-            self._positions[tp] = go_on_at
-        else:
-            del self._positions[tp]
-        self._last_progress = self._clock()  # the remaining records have not been waited for
-
-    def _report(
-        self, tp: TopicPartition, condition: str, problem: str, cause: str, first: int, after: int | None = None
-    ) -> None:
-        """Records from `first` on, to the end of the range or before `after`, are gone: an error, or a warning."""
-        if self._fail_on_data_loss:
-            raise OffsetOutOfRangeError(
-                tp.topic, tp.partition, self._positions[tp],
-                f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
-                f"failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint, or "
-                f"move the group's offset with kafka-consumer-groups --reset-offsets",
-            )  # fmt: skip
-        log.warning(
-            "KAFKA_DATA_LOSS.%s: %s: %s; skipping %d to %d, as failOnDataLoss is false",
-            condition, tp, problem, first, (self._ends[tp] if after is None else after) - 1,
-        )  # fmt: skip
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""
@@ -497,39 +398,22 @@ class Fetcher:
         self._refresh = True
         self._missed(asked, error, f"node {node_id}: ")
 
-    def _missed(self, tps: Collection[TopicPartition], problem: Exception | str, where: str = "") -> None:
+    def _missed(self, tps: Collection[TopicPartition], problem: Exception | str, prefix: str = "") -> None:
         """Wait for leaders: as long as brokers are away, or, if they answer, as for records."""
         if not tps:
             return
-        message = f"{where}{problem}"
+        message = f"{prefix}{problem}"
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
             self._wait(message)
             return
-        self._last_problem = message
+        self._stall.problem = message
         for tp in tps:  # the answers of a leader before the outage count no longer
-            for since in (self._missing_since, self._ends_since, self._silent_since):
-                since.pop(tp, None)
+            self._silent_since.pop(tp, None)
+            self._gone.forget(tp)
             self._elections.unreached(tp)
         self._outage.missed(tps, problem)
 
     def _wait(self, problem: str) -> None:
-        self._last_problem = problem
-        self._check_stalled()
+        self._stall.problem = problem
+        self._stall.check(self._positions)
         time.sleep(self._brokers.retry_backoff_s)
-
-    def _stalled(self) -> bool:
-        since = self._last_progress
-        if self._outage is not None:
-            if self._outage.away:
-                return False
-            since = max(since, self._outage.over_at)
-        return self._clock() - since >= self._stalled_after_s
-
-    def _check_stalled(self) -> None:
-        if not self._stalled():
-            return
-        where = ", ".join(f"{tp}@{position}" for tp, position in sorted(self._positions.items()))
-        raise BrokerTimeoutError(
-            f"no new record of {where} for {self._stalled_after_s:.0f} s (kafkaConsumer.pollTimeoutMs): "
-            f"{self._last_problem}"
-        )

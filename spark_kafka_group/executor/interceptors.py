@@ -41,7 +41,7 @@ def _intercepted(hook: Callable[[pa.RecordBatch], pa.RecordBatch], batch: pa.Rec
     schema = getattr(changed, "schema", None)
     if schema != batch.schema:
         given = repr(changed) if schema is None else _one_line(schema)
-        raise InterceptorError(f"{name} must give back a RecordBatch of schema {_one_line(batch.schema)}, not {given}")
+        raise InterceptorError(f"{name} must return a RecordBatch of schema {_one_line(batch.schema)}, not {given}")
     return changed
 
 

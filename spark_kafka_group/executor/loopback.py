@@ -38,13 +38,13 @@ def _spark_connections(pid: int) -> tuple[int, ...]:
     """
     if not hasattr(socket, "TCP_QUICKACK") or not _OPEN_FILES.is_dir():
         return ()
-    found = []
+    descriptors = []
     for name in os.listdir(_OPEN_FILES):
         with suppress(OSError, ValueError), _borrowed(int(name)) as connection:
             over_tcp = connection.family in (socket.AF_INET, socket.AF_INET6) and connection.type == socket.SOCK_STREAM
             if over_tcp and ip_address(connection.getpeername()[0]).is_loopback:
-                found.append(int(name))
-    return tuple(found)
+                descriptors.append(int(name))
+    return tuple(descriptors)
 
 
 @contextmanager

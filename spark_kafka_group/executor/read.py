@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.executor.fetcher import Chunk, Fetcher
+from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.task import ReadTask
@@ -95,7 +96,7 @@ def records(
 
 def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.RecordBatchBuilder:
     return twin.RecordBatchBuilder(
-        include_headers=options.reading.include_headers,
+        columns=options.reading.columns,
         check_crcs=options.fetching.check_crcs,
         unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,

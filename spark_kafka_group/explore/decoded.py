@@ -12,11 +12,11 @@ from spark_kafka_group.json_text import parsed
 from spark_kafka_group.printable import printable
 
 LONGEST = 2_000
-"""Characters that are shown of a value."""
+"""The most characters that are shown of a value."""
 LONGEST_JSON = 256 * 1024
 """Bytes of a value that is laid out as JSON; longer ones are text."""
 UNPRINTABLE = 0.1
-"""The part of a text's characters that may be unprintable, of 1."""
+"""The share of a text's characters that may be unprintable, from 0 to 1."""
 OPENING, CLOSING = ("{", "["), ("}", "]")
 NULL, JSON, TEXT, HEX = "null", "json", "text", "hex"
 
@@ -54,7 +54,7 @@ def decoded(data: bytes | None) -> Decoded:
         return Decoded(NULL, "null", 0)
     if (laid_out := _json(data)) is not None:
         return _cut(JSON, laid_out, len(data), len(laid_out))
-    if (text := _text(data[: 4 * LONGEST])) is not None:
+    if (text := _text(data[: 4 * LONGEST], len(data) <= 4 * LONGEST)) is not None:
         # Of a long value only the beginning is decoded: the rest is counted in bytes.
         return _cut(TEXT, printable(text), len(data), len(printable(text)) + max(0, len(data) - 4 * LONGEST))
     digits = LONGEST // 2
@@ -90,9 +90,10 @@ def _laid_out(text: str) -> Iterator[str]:
         before = token
 
 
-def _text(data: bytes) -> str | None:
+def _text(data: bytes, whole: bool) -> str | None:
+    """`data` as text, whose last character may be cut off if it is not the `whole` of a value."""
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data)
+        text = codecs.getincrementaldecoder("utf-8")().decode(data, final=whole)
     except UnicodeDecodeError:
         return None
     odd = sum(not (character.isprintable() or character in "\t\r\n") for character in text)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from spark_kafka_group.explore.lag_admin import LagAdmin
 from spark_kafka_group.explore.own_options import to_look_at_topics
-from spark_kafka_group.explore.shown_table import Table, counted
-from spark_kafka_group.tools.describe import PartitionRow, look_without_generation
+from spark_kafka_group.explore.shown_table import Table
+from spark_kafka_group.sampling.lag_admin import LagAdmin
+from spark_kafka_group.text_table import counted
+from spark_kafka_group.tools.describe import PartitionRow, look_without_generation, records_behind
 from spark_kafka_group.tools.formatting import written_by
 from spark_kafka_group.wire.admin import GroupAdmin
 
@@ -63,7 +64,7 @@ class Groups(Table[Group]):
 
 @dataclass(frozen=True, repr=False)
 class Lag(Table[PartitionRow]):
-    """Partitions of a group; what is not known of one is None.
+    """Partitions of a group; unknown values are None.
 
     A row's ``lag`` is in records, ``lag_s`` in seconds: the age of the first record that is not committed yet. Its
     ``note`` names the query of this package that committed, with its generation and batch.
@@ -83,7 +84,7 @@ class Lag(Table[PartitionRow]):
     @property
     def records(self) -> int:
         """Lag of all partitions whose lag is known."""
-        return sum(row.lag or 0 for row in self)
+        return records_behind(self)
 
     def headers(self) -> Sequence[str]:
         return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by")

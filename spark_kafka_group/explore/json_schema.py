@@ -37,8 +37,6 @@ def schema(spark: SparkSession, options: Mapping[str, Any], topic: str, sampled:
     values = [row["value"] for row in newest_rows(options, topic, sampled)]
     found = json_objects(values)
     if not found:
-        raise OptionError(
-            f"topic {topic}: none of its {len(values)} newest values is a JSON object: look() shows what they are"
-        )
+        raise OptionError(f"topic {topic}: none of its {len(values)} newest values is a JSON object: look() shows them")
     strings = spark.createDataFrame([(text,) for text in found], "value string")
     return spark.read.json(strings).schema

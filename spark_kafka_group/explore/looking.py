@@ -6,30 +6,33 @@ import difflib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
-from spark_kafka_group.explore.record_samples import headers_of, read, time_of
-from spark_kafka_group.explore.shown_table import WIDTH, Table, clipped, counted, escaped, milliseconds, shown
+from spark_kafka_group.explore.record_samples import headers_of
+from spark_kafka_group.explore.shown_table import WIDTH, Table, clipped, escaped, milliseconds, moment, shown
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.sampling.few_records import read
+from spark_kafka_group.text_table import counted
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 MOST = 10_000
-"""Messages at a time: they are all kept."""
+"""The most messages of one call: they are all in memory."""
 MOST_LINES = 30
-"""Of a value in a terminal."""
+"""The most lines of a value in a terminal."""
 TOMBSTONE = "null: a tombstone, compaction removes earlier records of this key"
 FURTHER_BACK = 4
-"""How many times as many offsets are read where too few of them hold records."""
+"""The factor by which more offsets are read if too few of them hold records."""
 
 
 @dataclass(frozen=True)
 class Message:
-    """A record; the timestamp is None where the broker has none."""
+    """A record; the timestamp is None where the broker has none, or where no calendar has it."""
 
     topic: str
     partition: int
@@ -124,7 +127,7 @@ def look(
     """
     _check("last", last)
     if at is not None and offset is not None:
-        raise OptionError("at and offset are two places to look from: give one of them")
+        raise OptionError("at and offset cannot both be given: choose one")
     parsed = to_look_at(options, topic)
     with TopicAdmin(parsed) as admin:
         tps = existing(admin, parsed, topic, partition)
@@ -230,17 +233,13 @@ def _newest(
 
 
 def _by_time(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    def place(row: dict[str, Any]) -> tuple[float, int, int]:
-        at = time_of(row)
-        return 0.0 if at is None else at.timestamp(), row["partition"], row["offset"]
-
-    return sorted(rows, key=place)
+    return sorted(rows, key=itemgetter("timestamp", "partition", "offset"))
 
 
 def _message(row: dict[str, Any]) -> Message:
     return Message(
-        row["topic"], row["partition"], row["offset"], time_of(row), decoded(row["key"]), decoded(row["value"]),
-        headers_of(row),
+        row["topic"], row["partition"], row["offset"], moment(row["timestamp"]), decoded(row["key"]),
+        decoded(row["value"]), headers_of(row),
     )  # fmt: skip
 
 

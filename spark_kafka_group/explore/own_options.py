@@ -36,7 +36,7 @@ def to_look_at(options: Mapping[str, Any], topic: str) -> Options:
 
 
 def _parsed(options: Mapping[str, Any], subscription: Mapping[str, Any]) -> Options:
-    """Without the group, which nothing here joins, and without where a query starts."""
+    """Without the group, which nothing here joins, and without where a query starts. Corrupt records are left out."""
     parsed_each(options)
     kept = {name: value for name, value in options.items() if DECLARED[name.lower()][0] in _OF_CLIENTS}
-    return Options.parse({**kept, **subscription, "includeHeaders": "true"})
+    return Options.parse({**kept, **subscription, "includeHeaders": "true", "onCorruptRecord": "skip"})

@@ -88,9 +88,7 @@ def rate(
     if not 1 <= points <= MOST_POINTS:
         raise OptionError(f"points ({points}) must be between 1 and {MOST_POINTS}")
     if since_ms < 0 or until_ms - since_ms < points:
-        raise OptionError(
-            f"since ({moment(since_ms)}) must be before until ({moment(until_ms)}), by {points} ms and more"
-        )
+        raise OptionError(f"since ({moment(since_ms)}) must be at least {points} ms before until ({moment(until_ms)})")
     times = [since_ms + (until_ms - since_ms) * n // points for n in range(points + 1)]
     parsed = to_look_at(options, topic)
     with TopicAdmin(parsed) as admin:

@@ -1,24 +1,21 @@
-"""Reads of some records, which join no group and commit nothing: as tasks of the source read, in this process."""
+"""One record of each topic: how its records look."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Iterable, Iterator
-from datetime import datetime
+from collections.abc import Collection
 from typing import Any
 
 from spark_kafka_group.errors import CorruptRecordError, GroupKafkaError
 from spark_kafka_group.executor import batch_headers, decode
-from spark_kafka_group.executor.fetcher import Chunk, Fetcher
-from spark_kafka_group.executor.read import records
+from spark_kafka_group.executor.chunk import Chunk
+from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.explore.decoded import Decoded, decoded
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.task import ReadTask
+from spark_kafka_group.sampling.few_records import ROLE, of_many_partitions
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 
-BYTES_OF_A_SAMPLE = 64 * 1024
-"""That brokers send of each partition at a time; a larger record batch comes whole."""
 CODECS = {0: "none", 1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _MAGIC_AT, _OLD_ATTRIBUTES_AT, _ATTRIBUTES_AT = 16, 17, 22
 _CODEC_BITS = 0b111
@@ -33,35 +30,9 @@ class Sample:
     headers: tuple[tuple[str, Decoded], ...] = ()
 
 
-def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
-    """Records of ranges, with the names of the source's columns, a dict each.
-
-    Raises
-    ------
-    ReadError, BrokerError
-    """
-    wanted = tuple(r for r in ranges if r.size > 0)
-    brokers = Brokers(options.client, role="explore")
-    try:
-        for batch in records(ReadTask(wanted), options, brokers):
-            yield from batch.to_pylist()
-    finally:
-        brokers.close()
-
-
-def read_some(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
-    """As :func:`read`, of many partitions a little each."""
-    return read(_careful(options), ranges)
-
-
-def _careful(options: Options) -> Options:
-    fetching = dataclasses.replace(options.fetching, partition_max_bytes=BYTES_OF_A_SAMPLE)
-    return dataclasses.replace(options, fetching=fetching)
-
-
 def samples(options: Options, ranges: Collection[OffsetRange]) -> dict[str, Sample]:
     """One record of each topic that has ranges, where it can be read."""
-    careful = _careful(options)
+    careful = of_many_partitions(options)
     try:
         return _samples(careful, ranges)
     except GroupKafkaError:  # of one of them
@@ -77,7 +48,7 @@ def _sample(options: Options, of_topic: OffsetRange) -> dict[str, Sample]:
 
 def _samples(options: Options, ranges: Collection[OffsetRange]) -> dict[str, Sample]:
     twin = decode.load(options.reading.decoder)
-    brokers = Brokers(options.client, role="explore")
+    brokers = Brokers(options.client, role=ROLE)
     stalled_after_s = options.connection.request_timeout_ms / 1000
     found: dict[str, Sample] = {}
     try:
@@ -91,7 +62,7 @@ def _samples(options: Options, ranges: Collection[OffsetRange]) -> dict[str, Sam
 
 def _of_chunk(twin: decode.Decoder, chunk: Chunk) -> Sample:
     builder = twin.RecordBatchBuilder(
-        include_headers=True, check_crcs=False, unpacked_limit=LARGEST_BATCH, target_bytes=1
+        columns=("key", "headers"), check_crcs=False, unpacked_limit=LARGEST_BATCH, target_bytes=1
     )
     codec = _codec(twin, chunk.tp, chunk.records)
     position, before = 0, -1
@@ -120,9 +91,3 @@ def _codec(twin: decode.Decoder, tp: TopicPartition, sent: memoryview) -> str | 
 def headers_of(row: dict[str, Any]) -> tuple[tuple[str, Decoded], ...]:
     """A record's headers."""
     return tuple((header["key"], decoded(header["value"])) for header in row["headers"] or ())
-
-
-def time_of(row: dict[str, Any]) -> datetime | None:
-    """A record's timestamp."""
-    time: datetime | None = row["timestamp"]
-    return time

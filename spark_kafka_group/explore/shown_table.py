@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from spark_kafka_group import text_table
 from spark_kafka_group.printable import printable
 
 if TYPE_CHECKING:
@@ -16,10 +17,8 @@ if TYPE_CHECKING:
 
 WIDTH = 80
 """Columns of a terminal."""
-NARROWEST = 4
-NOTHING = "-"
 LONGEST_CELL = 300
-"""Characters of a cell on a page."""
+"""The most characters of a cell on a page."""
 
 R = TypeVar("R")
 
@@ -34,14 +33,14 @@ class Table(Generic[R]):
     """Columns of :meth:`to_df`, as Spark writes a schema."""
 
     wide: ClassVar[frozenset[str]] = frozenset()
-    """Headers of columns that a page has room for, and a terminal has not."""
+    """Headers of columns that only a page has room for, not a terminal."""
 
     def title(self) -> str:
         """A line above the table."""
         raise NotImplementedError
 
     def headers(self) -> Sequence[str]:
-        """Of the columns that are shown."""
+        """Names of the columns that are shown."""
         raise NotImplementedError
 
     def cells(self, row: R) -> Sequence[object]:
@@ -68,30 +67,13 @@ class Table(Generic[R]):
     def __str__(self) -> str:
         narrow = [header not in self.wide for header in self.headers()]
         rows = (tuple(itertools.compress(self.cells(row), narrow)) for row in self.rows)
-        table = as_text(list(itertools.compress(self.headers(), narrow)), rows)
+        table = text_table.narrowed(list(itertools.compress(self.headers(), narrow)), rows, WIDTH, shown)
         return f"{clipped(self.title(), WIDTH)}\n{table}"
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return f"<p>{escaped(self.title())}</p>{as_html(self.headers(), map(self.cells, self.rows))}"
-
-
-def as_text(headers: Sequence[str], rows: Any, width: int = WIDTH) -> str:
-    """A table of text; the widest columns are clipped until it is at most so wide. Numbers are to the right."""
-    rows = list(rows)
-    lines = [list(headers), *([shown(cell) for cell in row] for row in rows)]
-    columns = range(len(headers))
-    widths = [max(len(line[column]) for line in lines) for column in columns]
-    while sum(widths) + 2 * (len(widths) - 1) > width and max(widths) > NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    numbers = [bool(rows) and all(isinstance(row[c], int | float | None) for row in rows) for c in columns]
-
-    def aligned(cell: str, column: int) -> str:
-        text = clipped(cell, widths[column])
-        return text.rjust(widths[column]) if numbers[column] else text.ljust(widths[column])
-
-    return "\n".join("  ".join(map(aligned, line, columns)).rstrip() for line in lines)
 
 
 def as_html(headers: Sequence[str], rows: Any) -> str:
@@ -108,20 +90,13 @@ def _cell(cell: object) -> str:
 def shown(cell: object) -> str:
     """A value on one line, which steers no terminal."""
     match cell:
-        case None:
-            return NOTHING
         case float():
             return f"{cell:,.1f}"
         case int():
             return f"{cell:,}"
         case datetime():
             return cell.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
-    return printable(str(cell))
-
-
-def counted(count: int, thing: str) -> str:
-    """So many things."""
-    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+    return text_table.shown(cell)
 
 
 def escaped(text: str) -> str:

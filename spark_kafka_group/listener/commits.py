@@ -195,7 +195,7 @@ class Commits:
             )  # fmt: skip
             return
         if late is None:
-            log.info("%s: the generation is over: the source commits for itself", batch)
+            log.info("%s: the generation is over: the source commits by itself", batch)
             return
         if late.offsets:
             self._count(run, batch, (time.monotonic() - began) * 1000)

@@ -23,7 +23,7 @@ from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.listener.commits import Commits, Succeeded
 from spark_kafka_group.listener.spark_progress import Reported, is_ours, offset, offset_json, options_of
 from spark_kafka_group.metrics import prometheus
-from spark_kafka_group.metrics.group_metrics import OBSERVED, GroupMetrics, handled, metrics_of
+from spark_kafka_group.metrics.group_metrics import OBSERVED, EndedBatches, GroupMetrics, handled, metrics_of
 from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
 from spark_kafka_group.workers_python import require_found
@@ -93,8 +93,10 @@ class GroupKafkaListener(StreamingQueryListener):
         When Prometheus is asked for and ``prometheus_client`` is not installed.
     WorkersPythonError
         From :meth:`attach`, when Spark's workers cannot import this package.
+    ListeningError
+        From :meth:`attach`, when the port is taken.
     OSError
-        From :meth:`attach`, when the port is taken or the file cannot be written.
+        From :meth:`attach`, when the file cannot be written.
     RuntimeError
         From :meth:`attach`, after :meth:`close`.
     """
@@ -127,6 +129,7 @@ class GroupKafkaListener(StreamingQueryListener):
         self._runs: dict[uuid.UUID, list[Options]] = {}  # those that have not ended, with the options of their sources
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
         self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, the numbers of a RecordProcessor
+        self._ended: dict[uuid.UUID, dict[str, EndedBatches]] = {}  # by run and id of the source
         self._closed = False
         self._commits = Commits(self._changed, self._runs, after_ms / 1000, self._export)
 
@@ -177,7 +180,8 @@ class GroupKafkaListener(StreamingQueryListener):
             return {
                 reported[0].query: [
                     metrics_of(
-                        r.query, r.latest, self._commits.of(run, r.reader), now_ms, self._handled.get(run, {})
+                        r.query, r.latest, self._commits.of(run, r.reader), now_ms, self._handled.get(run, {}),
+                        self._ended.get(run, {}).get(r.reader, EndedBatches()),
                     )
                     for r in reported
                 ]
@@ -214,7 +218,10 @@ class GroupKafkaListener(StreamingQueryListener):
         return [f"the end of run {run} has not been heard of" for run in silent] + [str(batch) for batch in left]
 
     def close(self, timeout_s: float = CLOSE_WITHIN_S) -> None:
-        """:meth:`flush`, then stop listening: queries that still run are committed by the source alone."""
+        """:meth:`flush`, then stop listening: queries that still run are committed by the source alone.
+
+        Harmless when repeated, and before :meth:`attach`.
+        """
         if self._closed:
             return
         left = self._unflushed(timeout_s)
@@ -223,10 +230,11 @@ class GroupKafkaListener(StreamingQueryListener):
                 "not committed within %s s: %s. The sources commit at their next trigger or start",
                 timeout_s, "; ".join(left),
             )  # fmt: skip
-        try:
-            self._session.streams.removeListener(self)
-        except SPARK_ERRORS as error:
-            log.info("the Spark session is gone: %s", error)
+        if self._attached:
+            try:
+                self._session.streams.removeListener(self)
+            except SPARK_ERRORS as error:
+                log.info("the Spark session is gone: %s", error)
         with self._changed:
             self._closed = True
             self._reported.clear()
@@ -257,6 +265,7 @@ class GroupKafkaListener(StreamingQueryListener):
         if observed is not None:
             with self._changed:
                 self._handled[progress.runId] = handled(self._handled.get(progress.runId, {}), observed.asDict())
+        self._count(progress, sources)
         self._report(progress, sources)
         with self._changed:
             known = progress.runId in self._runs
@@ -291,16 +300,23 @@ class GroupKafkaListener(StreamingQueryListener):
             self._runs.pop(event.runId, None)
             self._reported.pop(event.runId, None)
             self._handled.pop(event.runId, None)
+            self._ended.pop(event.runId, None)
             self._commits.forget(event.runId)
             self._changed.notify_all()
         self._export()
 
+    def _count(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
+        """Count a micro-batch that has ended."""
+        with self._changed:
+            ended = self._ended.setdefault(progress.runId, {})
+            for source in sources:
+                reader = _reader(source)
+                before = ended.get(reader, EndedBatches())
+                ended[reader] = before.then(source.numInputRows, progress.batchDuration)
+
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)
-        reported = [
-            Reported(query, offset_json(s.endOffset)[GROUP_KEY].get("reader", ""), offset_json(s.latestOffset))
-            for s in sources
-        ]
+        reported = [Reported(query, _reader(source), offset_json(source.latestOffset)) for source in sources]
         with self._changed:
             if not self._closed:
                 self._reported[progress.runId] = reported
@@ -325,10 +341,15 @@ class GroupKafkaListener(StreamingQueryListener):
     def _note(self, progress: StreamingQueryProgress, source: SourceProgress, options: Options) -> None:
         try:
             end = offset(source.endOffset)
-            # Where nothing is new, the end is that of an earlier batch, and "from" says how that one began.
+            # Without new data, the end is that of an earlier batch, and "from" says how that one began.
             ranges = end.ranges(offset(source.startOffset)) if source.startOffset != source.endOffset else []
         except GroupKafkaError as error:
             log.warning("query %s: batch %d: %s", progress.id, progress.batchId, error)
             return
         if ranges:
             self._commits.put(progress.runId, Succeeded(options, end, tuple(ranges)))
+
+
+def _reader(source: SourceProgress) -> str:
+    reader: str = offset_json(source.endOffset)[GROUP_KEY].get("reader", "")
+    return reader

@@ -15,7 +15,7 @@ MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the 
 
 
 class Bar:
-    """Rows of all that are to be read, rows per second, the time to the end, and a note behind them.
+    """The rows read so far and in all, rows per second, the time to the end, and a note.
 
     A terminal that goes away ends the drawing, and not the read.
     """
@@ -27,11 +27,18 @@ class Bar:
     def show(self, counts: RowCounts, note: str) -> None:
         """Draw it again."""
         with self._drawing():
-            self._bar.total = counts.total or None
+            self._end_at(counts.total)
             self._bar.set_postfix_str(note, refresh=False)
             if counts.rows > self._bar.n:  # otherwise the rate would be that of the time since the last call alone
                 self._bar.update(counts.rows - self._bar.n)
             self._bar.refresh()
+
+    def _end_at(self, total: int) -> None:
+        """Let it be full at `total`, or without an end if that is 0. A notebook's bar keeps its first end by itself."""
+        self._bar.total = total or None
+        for part in getattr(getattr(self._bar, "container", None), "children", ()):
+            if total and hasattr(part, "max"):
+                part.max, part.bar_style, part.layout.width = total, "", None
 
     def write(self, line: str) -> None:
         """Print a line above it."""

@@ -39,7 +39,7 @@ def bar_of_batch(spark: SparkSession, title: str, records: int) -> Iterator[None
         drawn.show(RowCounts(0, records), "")
         with _drawing(spark, drawn, records):
             yield
-        drawn.show(RowCounts(records, 0), "")
+        drawn.show(RowCounts(records, 0), "" if records else "no new records")
 
 
 @contextlib.contextmanager

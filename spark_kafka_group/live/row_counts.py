@@ -62,7 +62,7 @@ def _behind(end_offset: str, latest_offset: str) -> int:
     if GROUP_KEY not in end:
         return 0
     return sum(
-        offset - end[topic][partition]
+        max(0, offset - end[topic][partition])
         for topic, partitions in latest.items()
         if topic != GROUP_KEY
         for partition, offset in partitions.items()

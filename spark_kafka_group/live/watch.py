@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import time
+
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -13,10 +16,16 @@ from spark_kafka_group.live.row_counts import RowCounts
 EVERY_S = 0.5
 
 
-def watch(query: StreamingQuery) -> None:
+def watch(query: StreamingQuery, seconds: float | None = None) -> None:
     """Show how far a query is, in place, until it ends or Ctrl-C (the notebook's stop button) ends the view.
 
     The query goes on when the view ends. Without a notebook or a terminal it prints a line for each micro-batch.
+
+    Parameters
+    ----------
+    seconds
+        The longest time that the view lasts, so that a notebook whose cells all run gets to the next one; without end
+        if not given.
 
     Raises
     ------
@@ -27,9 +36,10 @@ def watch(query: StreamingQuery) -> None:
     """
     batches = Batches(query)
     counts = RowCounts()
-    with bar(query.name or "query") as drawn, interrupt.taken() as stop:
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
+    with interrupt.taken() as stop, bar(query.name or "query") as drawn:
         active = True
-        while active and not stop.wait(EVERY_S):
+        while active and time.monotonic() < deadline and not stop.wait(EVERY_S):
             active = query.isActive
             ended = batches.ended()
             counts = counts.after(ended)
@@ -38,14 +48,15 @@ def watch(query: StreamingQuery) -> None:
             else:
                 for batch in ended:
                     print(line(batch, rows_and_lag(batch)), flush=True)
-    if stop.is_set():
+    if active:
         print("the view has ended; the query goes on: query.stop() stops it")
     else:
         query.awaitTermination()  # raises its error
 
 
 def note(query: StreamingQuery, counts: RowCounts) -> str:
-    """The lag, and the tasks of the micro-batch that runs."""
+    """The lag, once a micro-batch has ended, and the tasks of the one that runs."""
     running = tasks.of_stage(SparkSession.active(), query.runId)
-    shown = "" if running is None else f", {running.ended} of {running.all} tasks"
-    return f"lag {counts.lag:,}{shown}"
+    parts = [f"lag {counts.lag:,}"] if counts.rows else []
+    parts += [] if running is None else [f"{running.ended} of {running.all} tasks"]
+    return ", ".join(parts)

@@ -76,6 +76,21 @@ METRICS = (
         "Highest `records-lag-seconds` of the query's partitions.",
         "lagSeconds",
     ),
+    Metric(
+        "records-consumed-total",
+        COUNTER,
+        "records",
+        "Input rows of the source in micro-batches that the listener saw end. Spark counts a row twice in a "
+        "micro-batch that reads its source twice.",
+        "numInputRows",
+    ),
+    Metric(
+        "batch-duration",
+        GAUGE,
+        "ms",
+        "Time of the last micro-batch that the listener saw end, from its trigger on.",
+        "batchDuration",
+    ),
     Metric("assigned-partitions", GAUGE, "partitions", "Partitions in the query's assignment.", "assignedPartitions"),
     Metric("generation", GAUGE, "-", "Generation of the consumer group, as of the last trigger.", "generation"),
     Metric(
@@ -277,6 +292,13 @@ METRICS = (
         "Time since the trigger that looked up the query's other numbers.",
         "timestampMs",
     ),
+    Metric(
+        "brokers-away-seconds",
+        GAUGE,
+        "seconds",
+        "Time since brokers stopped answering the query, as of its last trigger; 0 while brokers answer.",
+        "brokersAway",
+    ),
 )
 """The numbers of a query; those of handlers are in ``observedMetrics["processing"]`` of its progress."""
 
@@ -332,6 +354,26 @@ class ListenersCommits:
     failed: int = 0
     last_ms: float | None = None
     last_latency_ms: float = 0.0
+
+
+@dataclass(frozen=True)
+class EndedBatches:
+    """Micro-batches of a query that the listener saw end.
+
+    Attributes
+    ----------
+    records
+        Input rows of one of the query's sources.
+    last_ms
+        How long the last of them took; None before the first.
+    """
+
+    records: int = 0
+    last_ms: float | None = None
+
+    def then(self, records: int, duration_ms: float) -> EndedBatches:
+        """These micro-batches and another one."""
+        return EndedBatches(self.records + records, duration_ms)
 
 
 @dataclass(frozen=True, repr=False)
@@ -397,6 +439,7 @@ def metrics_of(
     listeners: ListenersCommits,
     now_ms: float,
     handlers: Mapping[str, float | None] = MappingProxyType({}),
+    batches: EndedBatches = EndedBatches(),
 ) -> GroupMetrics:
     """A source's numbers at this moment.
 
@@ -408,10 +451,13 @@ def metrics_of(
         The listener's commits since that source began.
     handlers
         The result of :func:`handled` for the query's last micro-batch.
+    batches
+        Micro-batches of the query that have ended.
     """
     group = latest.get(GROUP_KEY, {})
     partitions = _partitions(latest, now_ms)
     values = {**_values(group, partitions, listeners, now_ms), **handlers}
+    values["records-consumed-total"], values["batch-duration"] = batches.records, batches.last_ms
     return GroupMetrics(
         query,
         group.get("group", ""),
@@ -446,6 +492,7 @@ def _values(
     values["last-rebalance-seconds-ago"] = _seconds(group.get("lastRebalanceMs"), now_ms)
     values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
     values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
+    values["brokers-away-seconds"] = _away_s(group) if group else None
     return values
 
 
@@ -466,6 +513,10 @@ def _partitions(latest: Mapping[str, Any], now_ms: float) -> dict[TopicPartition
         for tp, end in ends.items()
         if tp in positions
     }
+
+
+def _away_s(group: Mapping[str, Any]) -> float:
+    return _seconds(group.get("brokersAway", {}).get("sinceMs"), group.get("timestampMs")) or 0.0
 
 
 def _seconds(from_ms: float | None, to_ms: float | None) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.errors import MissingPackageError
+from spark_kafka_group.errors import ListeningError, MissingPackageError
 from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.metrics.group_metrics import COUNTER, METRICS, PARTITION_METRICS, GroupMetrics, Metric
 from spark_kafka_group.metrics.scraped_port import ScrapedPort
@@ -50,18 +50,18 @@ class Exporter:
     commits
         As `queries`: commits of the listener that succeeded and that failed, of all queries, ended ones included.
     port
-        To be listened on; 0 for any free one, None for none.
+        The port to listen on; 0 for any free one, None for none.
     address
         The one to listen on.
     file
-        To be written; None for none.
+        The file to write; None for none.
 
     Raises
     ------
     MissingPackageError
         With advice, when prometheus_client is not installed.
     ValueError
-        When the port cannot be one.
+        When the port is not valid.
     """
 
     def __init__(
@@ -99,8 +99,10 @@ class Exporter:
 
         Raises
         ------
+        ListeningError
+            When the port is taken.
         OSError
-            When the port is taken, or the file cannot be written.
+            When the file cannot be written.
         """
         from prometheus_client import CollectorRegistry, MetricsHandler, write_to_textfile
 
@@ -113,11 +115,15 @@ class Exporter:
                 self._server = ScrapedPort(self._address, self._port, MetricsHandler.factory(registry))
             except UnicodeError:
                 self._remove_file()
-                raise OSError(errno.EINVAL, f"prometheus_address ({excerpt(self._address)}) is no address") from None
+                raise ListeningError(
+                    f"prometheus_address ({excerpt(self._address)}) is no address", errno.EINVAL
+                ) from None
             except OSError as error:
                 self._remove_file()
                 way_out = IN_USE if error.errno == errno.EADDRINUSE else str(error)
-                raise OSError(error.errno, f"prometheus_port={self._port} on {self._address}: {way_out}") from error
+                raise ListeningError(
+                    f"prometheus_port={self._port} on {self._address}: {way_out}", error.errno
+                ) from None
             self._server.start()
         if self._file is not None:
             self._writing = threading.Thread(
@@ -126,11 +132,12 @@ class Exporter:
             self._writing.start()
 
     def changed(self) -> None:
-        """There are new numbers, so the file is to be written soon."""
+        """New numbers have come: write the file soon."""
         self._changed.set()
 
     def close(self) -> None:
-        """Free the port, end its connections, and remove the file, which would grow old. Harmless when repeated."""
+        """Free the port, end its connections, and remove the file, as its numbers would be old. Harmless when
+        repeated."""
         self._closed.set()
         self._changed.set()
         server, self._server = self._server, None
@@ -179,7 +186,7 @@ class Exporter:
             try:
                 write_to_textfile(str(self._file), registry)  # beside it, then renamed
             except OSError as error:
-                log.warning("prometheus_file=%s cannot be written, and says nothing new: %s", self._file, error)
+                log.warning("prometheus_file=%s cannot be written, so its metrics are old: %s", self._file, error)
             self._closed.wait(AT_MOST_EVERY_S)
 
     def _remove_file(self) -> None:

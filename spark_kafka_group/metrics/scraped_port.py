@@ -15,7 +15,8 @@ from typing import Any
 log = logging.getLogger(__name__)
 
 MOST_CONNECTIONS = 16
-"""Open at a time. One more, and the oldest ends: clients that open connections and ask nothing keep no scrape away."""
+"""The most open connections. One more ends the oldest, so clients that open connections and ask nothing block no
+scrape."""
 CONNECTION_S = 10.0
 """The longest life of a connection. A scrape that takes longer has timed out in Prometheus."""
 LOOK_EVERY_S = 0.2

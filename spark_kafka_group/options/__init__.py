@@ -24,13 +24,13 @@ from spark_kafka_group.options.sections import DECLARED, OPTION_NAMES, SECTIONS,
 from spark_kafka_group.security.option_values import is_key
 
 LONGEST_NAME = 200
-"""Of what may be an option, misspelt."""
+"""The longest name that is compared with known names."""
 ALIKE = 0.8
-"""How like a known name, of 1, a name is that is it, misspelt."""
+"""From this likeness on, of at most 1, a name is a known one, misspelt."""
 NEAR = 0.65
-"""How like an unknown name, of 1, a known one is that an error names."""
+"""From this likeness on, of at most 1, an error names a known name."""
 LONGEST_TEXT = 4 * 1024 * 1024
-"""Of an option, in characters."""
+"""The most characters of an option."""
 
 __all__ = ["OPTION_NAMES", "ClientOptions", "Connection", "Fetching", "Group", "Options", "Reading"]
 
@@ -93,9 +93,11 @@ def _text(option: str, value: object) -> str:
     if value is None:
         raise OptionError(f"{option} is None: give it a value, or leave it out")
     if len(text) > LONGEST_TEXT:
-        raise OptionError(f"{option} has {len(text)} characters, and may have {LONGEST_TEXT}")
+        raise OptionError(f"{option} has {len(text)} characters: at most {LONGEST_TEXT} are allowed")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise OptionError(f"{option} has half a character in it, so it is not text: look how it was decoded")
+        raise OptionError(
+            f"{option} is not valid Unicode text: a surrogate in it has no pair. Check how the text was decoded"
+        )
     return text
 
 

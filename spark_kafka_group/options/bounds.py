@@ -54,14 +54,14 @@ class Bound:
         OptionError
             When partitions are named, but not all of these.
         """
-        found = {tp: self.get(tp) for tp in tps}
-        missing = [tp for tp, position in found.items() if position is None]
+        positions = {tp: self.get(tp) for tp in tps}
+        missing = [tp for tp, position in positions.items() if position is None]
         if missing:
             raise OptionError(
                 f"{self.option} names no offset for {_listed(missing)}: name every partition, or all of a topic's at "
                 f'once, as in {{"{min(missing).topic}": "latest"}}'
             )
-        return {tp: position for tp, position in found.items() if position is not None}
+        return {tp: position for tp, position in positions.items() if position is not None}
 
     def get(self, tp: TopicPartition) -> Position | None:
         """The position of a partition that may not be named."""

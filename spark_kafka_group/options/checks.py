@@ -148,7 +148,8 @@ STREAM_ONLY = (
     "eventLog",
 )
 IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-"""As in Spark's source: a program has one set of options for its stream and its batch reads."""
+"""Options without effect in a batch read, as in Spark's source: a program may have one set of options for all its
+reads."""
 
 
 def check_for_batch(options: Sections) -> None:
@@ -161,10 +162,10 @@ def check_for_batch(options: Sections) -> None:
     starting = options.reading.starting
     if starting is not None and starting.group and options.group.id is None:
         raise OptionError("startingOffsets=group needs kafka.group.id")
-    for where, position in () if starting is None else starting.positions():
+    for place, position in () if starting is None else starting.positions():
         if position == LATEST:
             raise OptionError(
-                f"startingOffsets has latest (-1) for {where}, which would make an empty batch: use earliest (-2), "
+                f"startingOffsets has latest (-1) for {place}, which would make an empty batch: use earliest (-2), "
                 f"an offset, a timestamp or group"
             )
     given = options.given()
@@ -172,5 +173,5 @@ def check_for_batch(options: Sections) -> None:
         if name not in given:
             continue
         if name not in IGNORED_IN_BATCH:
-            raise OptionError(f"{name} is for streams: a batch read has no use for it")
-        log.warning("%s is for streams: a batch read reads everything up to its end", name)
+            raise OptionError(f"{name} is an option of streams and has no effect in a batch read: remove it")
+        log.warning("%s has no effect in a batch read, which always reads up to its end", name)

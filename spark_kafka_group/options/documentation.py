@@ -11,12 +11,12 @@ from spark_kafka_group.options.unsupported import UNSUPPORTED
 FIRST = {
     "kafka.bootstrap.servers": "Always: your brokers.",
     "subscribe": "Nearly always: your topics. `subscribePattern` and `assign` are the alternatives.",
-    "kafka.group.id": "The group is to have a name of yours: other members, lag tools or ACLs know it.",
-    "startingOffsets": "A new query is to start elsewhere than at the group's committed offsets.",
+    "kafka.group.id": "You want to name the group: other members, lag tools or ACLs know its name.",
+    "startingOffsets": "A new query should not start at the group's committed offsets.",
     "maxOffsetsPerTrigger": "A micro-batch must not grow with the backlog: it bounds the time until a commit.",
     "kafka.max.poll.interval.ms": "The group has other members, and micro-batches take minutes.",
-    "failOnDataLoss": "The query is to go on after retention has deleted records that it has not read.",
-    "onCorruptRecord": "The query is to go on after a damaged record batch.",
+    "failOnDataLoss": "The query should go on after retention has deleted records that it has not read.",
+    "onCorruptRecord": "The query should go on after a damaged record batch.",
     "kafka.isolation.level": "Producers write in transactions.",
     "kafka.security.protocol": "Brokers want TLS or SASL. [Security](security.md) has the options that go with it.",
 }

@@ -11,14 +11,14 @@ from types import MappingProxyType
 
 from spark_kafka_group.json_text import excerpt, parsed_without_doubles
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
-from spark_kafka_group.option import integer, text
+from spark_kafka_group.option import integer, names, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.retry_topics import is_topic_name
 
 GROUP = "group"
 HIGHEST_PORT = 65_535
 LONGEST_NAME = 32_000
-"""In bytes: Kafka's protocol has 15 bits for the length of a name, and some more is added to it here."""
+"""The most bytes of a name. Kafka's protocol has 15 bits for its length, and this source adds something to names."""
 LONGEST_PATTERN = 100_000
 """Longer ones take Python seconds to compile."""
 
@@ -58,6 +58,19 @@ def topics(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def columns(raw: str) -> tuple[str, ...]:
+    """Names of columns, however they are capitalized, separated by commas."""
+    from spark_kafka_group.schema import EVERY  # with pyarrow, which few tools need
+
+    by_lower_case = {name.lower(): name for name in EVERY}
+    found = []
+    for name in names(raw):
+        if name.lower() not in by_lower_case:
+            raise ValueError(f"has {excerpt(name)}, which is no column: take some of {', '.join(EVERY)}")
+        found.append(by_lower_case[name.lower()])
+    return tuple(dict.fromkeys(found))
+
+
 def _check_topic(topic: str) -> None:
     if not is_topic_name(topic):
         raise ValueError(
@@ -68,7 +81,7 @@ def _check_topic(topic: str) -> None:
 def pattern(raw: str) -> str:
     """A regular expression to find in topic names. Flags at its beginning are kept: (?i)orders."""
     if len(raw) > LONGEST_PATTERN:
-        raise ValueError(f"has {len(raw)} characters, and may have {LONGEST_PATTERN}")
+        raise ValueError(f"has {len(raw)} characters: at most {LONGEST_PATTERN} are allowed")
     flags = re.match(r"\(\?([a-zA-Z]+)\)", text(raw))
     scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
     try:
@@ -86,28 +99,28 @@ def partitions(raw: str) -> frozenset[TopicPartition]:
     named = _json(raw, expected)
     if not isinstance(named, dict) or not all(isinstance(numbers, list) for numbers in named.values()):
         raise ValueError(expected)
-    found = []
+    tps = []
     for topic, numbers in named.items():
         _check_topic(topic)
         for number in numbers:
             if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number <= INT32_MAX:
                 raise ValueError(f"{expected}; {excerpt(number)} of {topic} is not a partition number")
-            found.append(TopicPartition(topic, number))
-    return frozenset(found)
+            tps.append(TopicPartition(topic, number))
+    return frozenset(tps)
 
 
 def delays_ms(raw: str) -> tuple[int, ...]:
     """Delays in milliseconds, each once, separated by commas."""
-    found = [part.strip() for part in raw.split(",")]
-    for part in found:
+    parts = [part.strip() for part in raw.split(",")]
+    for part in parts:
         if not re.fullmatch(r"0*[1-9][0-9]{0,17}", part):
             raise ValueError(
                 f"must be milliseconds, above 0, separated by commas: 60000,600000; {excerpt(part)} is not"
             )
-    for delay, count in Counter(map(int, found)).items():
+    for delay, count in Counter(map(int, parts)).items():
         if count > 1:
             raise ValueError(f"has {delay} {count} times")
-    return tuple(map(int, found))
+    return tuple(map(int, parts))
 
 
 def writable_file(raw: str) -> str:
@@ -139,15 +152,15 @@ def offsets(option: str, *words: str, refused: Mapping[int, str] = MappingProxyT
     """
     expected = f'must be {", ".join(words)} or JSON like {{"topicA": {{"0": 23, "1": -2}}, "topicB": "latest"}}'
 
-    def position(where: str, value: object) -> Position:
+    def position(place: str, value: object) -> Position:
         if isinstance(value, str) and value.strip().lower() in words and value.strip().lower() in WORDS:
             value = WORDS[value.strip().lower()]
         if not isinstance(value, int) or isinstance(value, bool) or value < EARLIEST:
-            raise ValueError(f"{expected}; {where} has {excerpt(value)}")
+            raise ValueError(f"{expected}; {place} has {excerpt(value)}")
         if value > INT64_MAX:
-            raise ValueError(f"has {value} for {where}: an offset is at most {INT64_MAX}")
+            raise ValueError(f"has {value} for {place}: an offset is at most {INT64_MAX}")
         if value in refused:
-            raise ValueError(f"has {value} for {where}: {refused[value]}")
+            raise ValueError(f"has {value} for {place}: {refused[value]}")
         return value
 
     def parse(raw: str) -> Bound:
@@ -163,11 +176,11 @@ def timestamps(option: str) -> Callable[[str], Bound]:
     """JSON of a timestamp per partition, or per topic; milliseconds since the epoch."""
     expected = 'must be JSON like {"topicA": {"0": 1700000000000, "1": 1700000000000}, "topicB": 1700000000000}'
 
-    def position(where: str, value: object) -> Position:
+    def position(place: str, value: object) -> Position:
         if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{expected}; {where} has {excerpt(value)}")
+            raise ValueError(f"{expected}; {place} has {excerpt(value)}")
         if value > INT64_MAX:
-            raise ValueError(f"has {value} for {where}: a timestamp is at most {INT64_MAX}")
+            raise ValueError(f"has {value} for {place}: a timestamp is at most {INT64_MAX}")
         return AtTime(value)
 
     return lambda raw: Bound(option, named=_by_partition(raw, expected, position))

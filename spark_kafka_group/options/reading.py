@@ -33,7 +33,7 @@ class Reading(Section):
     assigned: frozenset[TopicPartition] = option(
         "assign", parsing.partitions,
         'Partitions, `{"orders": [0, 1]}`, read without membership: no other member shares them, and they do not '
-        "rebalance. Offsets are committed all the same, to a group that no other program may use.",
+        "rebalance. Offsets are still committed, to a group that no other program may use.",
         default=frozenset(), shown=ONE_OF_THREE,
     )  # fmt: skip
     retry_delays_ms: tuple[int, ...] = option(
@@ -142,6 +142,13 @@ class Reading(Section):
         "send their bytes to `<topic>-dlt`, which must exist). See [Damaged records](damaged-records.md).",
         default=FAIL,
     )  # fmt: skip
+    selected_columns: tuple[str, ...] = option(
+        "columns", parsing.columns,
+        "The columns to read, comma-separated, in this order: some of `key`, `value`, `topic`, `partition`, `offset`, "
+        "`timestamp`, `timestampType` and `headers`. Spark does not tell a Python source which columns a query uses. "
+        "Columns that are not named here are neither decoded nor sent to Spark.",
+        default=(), shown="all but `headers`",
+    )  # fmt: skip
     include_headers: bool = option("includeHeaders", boolean, "Adds the `headers` column.", default=False)
     interceptors: tuple[str, ...] = option(
         "interceptors", names,
@@ -188,6 +195,14 @@ class Reading(Section):
         "line of JSON each. `python -m spark_kafka_group verify` checks them, `plot` draws them.",
         shown="none",
     )  # fmt: skip
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a DataFrame, in order."""
+        from spark_kafka_group.schema import USUAL  # with pyarrow, which few tools need
+
+        more = ("headers",) if self.include_headers else ()
+        return tuple(dict.fromkeys((*(self.selected_columns or USUAL), *more)))
 
     @property
     def subscription(self) -> Subscription:

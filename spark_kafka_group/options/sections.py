@@ -42,13 +42,13 @@ class Sections(ClientOptions):
 SECTIONS: dict[str, type[Section]] = {
     "group": Group, "reading": Reading, "fetching": Fetching, "connection": Connection, "security": Security,
 }  # fmt: skip
-"""By their attributes of :class:`Sections`."""
+"""The sections by their attributes in :class:`Sections`."""
 
 
 def _declared() -> dict[str, tuple[str, dataclasses.Field[Any]]]:
-    found = [(name, field) for name, section in SECTIONS.items() for field in dataclasses.fields(section)]  # type: ignore[arg-type]
-    found.sort(key=lambda declared: not declared[1].metadata["required"])
-    return {field.metadata["name"].lower(): (name, field) for name, field in found}
+    fields = [(name, field) for name, section in SECTIONS.items() for field in dataclasses.fields(section)]  # type: ignore[arg-type]
+    fields.sort(key=lambda declared: not declared[1].metadata["required"])
+    return {field.metadata["name"].lower(): (name, field) for name, field in fields}
 
 
 DECLARED = _declared()

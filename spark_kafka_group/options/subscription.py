@@ -67,3 +67,14 @@ class Subscription:
         if self.manual:
             return sorted(map(str, self.partitions - set(existing)))
         return sorted(set(self.topics) - {tp.topic for tp in existing})
+
+    def missing_topics(self, existing: Collection[TopicPartition]) -> list[str]:
+        """Topics of `subscribe` that do not exist. Retry topics are made for the first record that fails."""
+        if self.manual:
+            return []
+        return [topic for topic in self.missing(existing) if main_topic(topic, self.delays_ms) == topic]
+
+
+def no_topics(topics: Collection[str]) -> str:
+    """An error's text about topics of `subscribe` that a read of all records up to now would miss."""
+    return f"subscribe names {', '.join(topics)}, which the cluster does not have: create it, or correct its name"

@@ -48,8 +48,14 @@ UNSUPPORTED = {
     "kafka.exclude.internal.topics": "subscribePattern never matches internal topics: name them in subscribe",
     "kafka.allow.auto.create.topics": "a query never makes topics: create them first, or take subscribePattern",
     # The group
-    "kafka.group.protocol": "the classic protocol is spoken, which every broker has: leave it out",
-    "kafka.group.remote.assignor": "members assign, not the broker: take kafka.partition.assignment.strategy",
+    "kafka.group.protocol": (
+        "the query speaks the classic protocol, which every broker has, also where other members speak the newer one: "
+        "leave it out"
+    ),
+    "kafka.group.remote.assignor": (
+        "only consumers of the newer protocol choose the broker's assignor: take kafka.partition.assignment.strategy, "
+        "which has effect while the group has no such consumer"
+    ),
     "kafka.share.acknowledgement.mode": _NO_SHARE_GROUPS,
     "kafka.share.acquire.mode": _NO_SHARE_GROUPS,
     # Requests and connections

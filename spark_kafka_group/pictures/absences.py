@@ -33,7 +33,7 @@ class _Known:
 
     owned: frozenset[TopicPartition] = frozenset()
     kept: frozenset[TopicPartition] = frozenset()
-    """In the newest assignment, until the first event after it."""
+    """The partitions of the newest assignment that it had before, until the first event after it."""
     before: Event | None = None
     """The event before that assignment."""
     last: Event | None = None

@@ -27,7 +27,7 @@ MOST_EDGED = 100
 """Batches of a member whose edges can be seen."""
 MOST_MARKS = 400
 LOGARITHMIC_FROM = 30.0
-"""Ratio of the longest batch to the shortest."""
+"""The ratio of the longest batch to the shortest from which the axis is logarithmic."""
 
 
 def batches(files: Files, theme: str = "light") -> Figure:
@@ -105,10 +105,10 @@ def _bars(axes: Any, lane: int, spans: Sequence[BatchSpan], time: Elapsed, colou
 
 def _hollow(axes: Any, lane: int, places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
     least = time.length / PIXELS
-    found = time_bins.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
-    if found:
+    spans = time_bins.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
+    if spans:
         axes.broken_barh(
-            [(begin, max(end - begin, 3 * least)) for begin, end in found], (lane - 0.3, 0.6),
+            [(begin, max(end - begin, 3 * least)) for begin, end in spans], (lane - 0.3, 0.6),
             facecolor="none", edgecolor=theme.alarm, linewidth=1.2,
         )  # fmt: skip
 
@@ -167,16 +167,16 @@ MARKS = (Mark("replay", "^", False), Mark("lost partitions", "v", True), Mark("e
 def _marks(
     axes: Any, mark: Mark, lanes: Mapping[Member, int], events: Sequence[Event], time: Elapsed, theme: Theme
 ) -> tuple[Any, str] | None:
-    found = [(time.at(ms), lanes[member]) for member, ms in mark.moments(events) if member in lanes]
-    if not found:
+    places = [(time.at(ms), lanes[member]) for member, ms in mark.moments(events) if member in lanes]
+    if not places:
         return None
     style = {
         "marker": mark.shape, "linestyle": "none", "markersize": 8, "markeredgewidth": 0.8,
         "color": theme.alarm if mark.alarming else theme.text, "markeredgecolor": theme.background,
     }  # fmt: skip
-    some = found[:: -(-len(found) // MOST_MARKS)]
+    some = places[:: -(-len(places) // MOST_MARKS)]
     axes.plot([place for place, _ in some], [lane for _, lane in some], zorder=4, clip_on=False, **style)
-    return canvas.stroke(**style), f"{mark.name} ({len(found)})"
+    return canvas.stroke(**style), f"{mark.name} ({len(places)})"
 
 
 def _thinned(places: Sequence[float], time: Elapsed) -> list[float]:

@@ -41,11 +41,12 @@ def canvas(
     grid = figure.add_gridspec(len(heights), 1, height_ratios=list(heights))
     axes = [figure.add_subplot(grid[row]) for row in range(len(heights))]
     for one in axes:
-        _dress(one, theme)
+        dress(one, theme)
     return figure, axes
 
 
-def _dress(axes: Any, theme: Theme) -> None:
+def dress(axes: Any, theme: Theme) -> None:
+    """Give axes the colours of a theme."""
     axes.set_facecolor(theme.panel)
     axes.tick_params(which="both", colors=theme.text, labelsize=SMALL_SIZE)
     axes.grid(color=theme.grid, linewidth=0.6)
@@ -64,7 +65,7 @@ def heading(axes: Any, theme: Theme, text: str) -> None:
 
 
 def legend(axes: Any, theme: Theme, handles: Sequence[tuple[Any, str]]) -> None:
-    """Names of what is drawn, right of the axes."""
+    """The names of lines and areas, right of the axes."""
     if handles:
         axes.legend(
             [handle for handle, _ in handles], [text for _, text in handles], loc="upper left",
@@ -103,7 +104,7 @@ def logarithmic(axes: Any) -> None:
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
@@ -116,12 +117,13 @@ def whole_numbers(axis: Any) -> None:
 
 def short(value: float) -> str:
     """A number with three digits at most: ``250 k``."""
-    for unit, name in ((1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(value) >= unit:
-            return f"{value / unit:.3g}{name}"
-    return f"{value:.3g}"
+    rounded = float(f"{value:.3g}")
+    for unit, name in ((1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if abs(rounded) >= unit:
+            return f"{rounded / unit:.3g}{name}"
+    return f"{rounded:.3g}"
 
 
 def nothing(axes: Any, theme: Theme, text: str) -> None:
-    """Say in empty axes why they are."""
+    """Write into empty axes why they are empty."""
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=theme.text, fontsize=TEXT_SIZE)

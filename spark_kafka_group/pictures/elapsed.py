@@ -10,7 +10,7 @@ from typing import Any
 
 UNITS = ((3 * 86_400_000.0, 86_400_000.0, "days"), (3 * 3_600_000.0, 3_600_000.0, "h"), (180_000.0, 60_000.0, "min"),
          (2_000.0, 1_000.0, "s"), (0.0, 1.0, "ms"))  # fmt: skip
-"""From which length in ms on an axis has a unit, the unit in ms, and its name."""
+"""For each unit: the least length of an axis in ms, the unit in ms, and its name."""
 
 
 @dataclass(frozen=True)

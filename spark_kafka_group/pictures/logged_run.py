@@ -52,8 +52,8 @@ def members(events: Iterable[Event]) -> dict[Member, str]:
 
     Pictures of one run give them colours and names in this order.
     """
-    found = Counter((event.group, event.member) for event in events)
-    ordered = list(found) if len(found) <= MOST_NAMED else [member for member, _ in found.most_common()]
+    counts = Counter((event.group, event.member) for event in events)
+    ordered = list(counts) if len(counts) <= MOST_NAMED else [member for member, _ in counts.most_common()]
     short = ids([member for _, member in ordered])
     groups = {group for group, _ in ordered}
     prefixes = {group: f"{name}: " if len(groups) > 1 else "" for group, name in ids(groups).items()}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
 MOST_BARS, MOST_BAR_ROWS = 2_000, 60
-"""Beyond either, the picture is made of cells."""
+"""With more bars or rows than these, the picture is made of cells."""
 MOST_ROWS, COLUMNS = 600, 1_200
 """Of cells."""
 MOST_LINES = 60

@@ -11,7 +11,7 @@ from spark_kafka_group.pictures.logged_run import Member
 from spark_kafka_group.tools.event_logs import Event
 
 Partition = tuple[str, TopicPartition]
-"""Of a group."""
+"""A partition, and the group that it belongs to."""
 
 
 @dataclass(frozen=True)
@@ -67,17 +67,17 @@ def owned_spans(events: Sequence[Event]) -> tuple[OwnedSpan, ...]:
 
 def generations(events: Iterable[Event]) -> tuple[Generation, ...]:
     """Generations in order of time, those of groups only."""
-    found: dict[tuple[str, int], Generation] = {}
+    by_number: dict[tuple[str, int], Generation] = {}
     owned: dict[Member, frozenset[TopicPartition]] = {}
     for event in events:
         if event.kind != "assigned" or event.generation < 0:
             continue
         member, key = (event.group, event.member), (event.group, event.generation)
-        seen = found.setdefault(key, Generation(*key, event.time_ms, False))
+        seen = by_number.setdefault(key, Generation(*key, event.time_ms, False))
         if owned.get(member) != event.partitions:
-            found[key] = replace(seen, changed=True)
+            by_number[key] = replace(seen, changed=True)
         owned[member] = event.partitions
-    return tuple(found.values())
+    return tuple(by_number.values())
 
 
 def _note(group: _Group, event: Event) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 DATED = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
-"""The field of each format that would have equal pictures differ."""
+"""The field of each format in which equal pictures would differ."""
 _SMALL: dict[str, Any] = {"png": {"pil_kwargs": {"optimize": True}}}
 
 

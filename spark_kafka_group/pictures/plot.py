@@ -13,6 +13,7 @@ from spark_kafka_group.pictures import batch_timeline, committed_records, logged
 from spark_kafka_group.pictures.canvas import HEIGHT_PX, WIDTH_PX
 from spark_kafka_group.pictures.themes import DARK, LIGHT
 from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import counted
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.command_errors import ToolError, UsageError
 
@@ -52,7 +53,7 @@ def add_to(commands: Commands) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Draw, and say what of."""
+    """Draw the picture, and print what it shows."""
     form = _format(args.output)
     found = logged_run.read(args.files)
     draw = PICTURES[args.only] if args.only else whole_run.overview_of
@@ -67,7 +68,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         _print_json(args.output, height_px, len(found.events), members, found.remarks)
     else:
-        size = f"{WIDTH_PX}x{height_px}, {len(found.events)} events of {members} members"
+        size = f"{WIDTH_PX}x{height_px}, {counted(len(found.events), 'event')} of {counted(members, 'member')}"
         lines = [*(f"note: {remark}" for remark in found.remarks), f"{args.output}: {size}"]
         print("\n".join(map(printable, lines)))
     return 0

@@ -14,10 +14,10 @@ class Theme:
     text: str
     grid: str
     faint: str
-    """Of lines that must not hide others."""
+    """The colour of lines that must not hide others."""
     hatch: str
     rest: str
-    """Of all members or partitions that have no colour of their own."""
+    """The colour of all members or partitions without a colour of their own."""
     alarm: str
     members: tuple[str, ...]
     heat: str

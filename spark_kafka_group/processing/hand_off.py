@@ -58,7 +58,7 @@ class HandOff:
         if topic is None:
             raise ProcessingError(
                 f"{record}: the handler {self._settings.handler_name} failed: {failure.exception}: {failure.message}. "
-                f"Nothing is committed. Set dead_letter_topic, and records like it go there"
+                f"Nothing is committed. Set dead_letter_topic, and records whose handler fails go there"
             )
         origin, made = history_of(record, self._settings)
         attempts = made + 1
@@ -98,7 +98,8 @@ def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
 
 
 def check_topics(settings: Settings) -> None:
-    """That every topic exists to which records of the subscribed topics may go; of a pattern's nothing is asked.
+    """Check that every topic exists to which records of the subscribed topics may go. Topics of a pattern are not
+    checked.
 
     Raises
     ------

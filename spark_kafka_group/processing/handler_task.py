@@ -22,7 +22,7 @@ SCHEMA = (
     "records bigint, done bigint, retried bigint, dead bigint, triesAgain bigint, stalled bigint, mostInFlight bigint, "
     "oldestCellMs double, latencyMs double, calls bigint"
 )
-"""Of the rows a task gives: one with its counts, and one for each bucket of its handlers' latencies."""
+"""The columns of a task's rows: one row has its counts, and one row each bucket of its handlers' latencies."""
 
 
 def handle(

@@ -9,7 +9,7 @@ BUCKETS = 8 * 40
 
 
 class Latencies:
-    """How often a handler took how long. For one thread."""
+    """Counts a handler's calls by their duration. For one thread."""
 
     __slots__ = ("counts",)
 

@@ -1,4 +1,4 @@
-"""pyspark's mapInArrow, which asks for pandas on the driver, although it needs none."""
+"""pyspark's mapInArrow, which imports pandas on the driver, although it does not need it."""
 
 from __future__ import annotations
 

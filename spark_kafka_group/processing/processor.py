@@ -30,9 +30,9 @@ class Processed:
     records, done, retried, dead
         ``records == done + retried + dead``.
     tries_again
-        How often a handler was given a record once more at once, after a pause.
+        How often a handler got the same record again, after a pause.
     stalled
-        How often one was abandoned that did not return.
+        How often a handler was abandoned as it did not return.
     most_in_flight
         Most records that a task had in its window.
     oldest_cell_ms
@@ -76,7 +76,7 @@ class RecordProcessor:
         processor.start(df, "/data/charge.checkpoint").awaitTermination()
 
     A micro-batch succeeds when every record of it is done, or is in another topic and acknowledged there. After a crash
-    its records are handled again: at least once, so handlers have to bear a record twice.
+    its records are handled again: at least once, so handlers must tolerate a record twice.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class RecordProcessor:
     Raises
     ------
     OptionError
-        When something does not fit, before any data moves.
+        Before any data moves, when arguments are wrong or contradict each other.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class RecordProcessor:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if not callable(handler):
-            raise OptionError(f"handler must be a function of a record, and is {handler!r}")
+            raise OptionError(f"handler must be a function that takes a record, and is {handler!r}")
         first_ms, max_ms = retry_backoff_ms
         parsed = None if options is None else Options.parse(options)
         self._handler = handler
@@ -148,7 +148,8 @@ class RecordProcessor:
         ):
             raise OptionError(
                 f"retry_topics is {list(retry_topics)} and the source's retryTopics "
-                f"{list(parsed.reading.retry_delays_ms)}: the query has to read the topics that failed records go to"
+                f"{list(parsed.reading.retry_delays_ms)}: make them the same, as the query must read the topics that "
+                f"failed records go to"
             )
         _check_picklable(handler, self._settings)
 
@@ -204,8 +205,8 @@ class RecordProcessor:
         if self._settings.hands_on:
             if "headers" not in df.columns:
                 raise OptionError(
-                    "records go to retry_topics and dead_letter_topic with their headers, in which attempts are "
-                    "counted: set the source's option includeHeaders to true"
+                    "retry_topics and dead_letter_topic need the headers of records, which count the attempts: set the "
+                    "source's option includeHeaders to true"
                 )
             from spark_kafka_group.processing.hand_off import check_topics
 
@@ -236,8 +237,8 @@ def _check_picklable(handler: Callable[[Record], Any], settings: Settings) -> No
         cloudpickle.dumps((handler, settings))  # type: ignore[no-untyped-call]
     except Exception as error:
         raise OptionError(
-            f"the handler {settings.handler_name} cannot be sent to executors: {error}. Let it make connections and "
-            f"the like when it is first called, and keep them in a global"
+            f"the handler {settings.handler_name} cannot be sent to executors: {error}. Make connections and similar "
+            f"objects in the handler's first call, and keep them in a global"
         ) from error
 
 

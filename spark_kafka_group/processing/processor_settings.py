@@ -65,10 +65,12 @@ class Settings:
     def _check_retries(self) -> None:
         wrong = [delay for delay in self.retry_topics if not isinstance(delay, int) or delay < 1]
         if wrong or len(set(self.retry_topics)) < len(self.retry_topics):
-            raise OptionError(f"retry_topics are delays in milliseconds, each once, and are {list(self.retry_topics)}")
+            raise OptionError(
+                f"retry_topics must be different delays in milliseconds, and are {list(self.retry_topics)}"
+            )
         not_errors = [kind for kind in self.fatal if not (isinstance(kind, type) and issubclass(kind, Exception))]
         if not_errors:
-            raise OptionError(f"fatal has classes of exceptions, and {not_errors[0]!r} is none")
+            raise OptionError(f"fatal must have classes of exceptions, and {not_errors[0]!r} is not one")
         if self.hands_on and self.options is None:
             raise OptionError(
                 "retry_topics and dead_letter_topic need options: those of the source, which say where the brokers are"

@@ -30,7 +30,7 @@ WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unr
 INTERNAL, FOREIGN = "internal topic", "dead letters of that topic go elsewhere"
 GONE = "retry topic that does not exist"
 REFUSED = (INTERNAL, FOREIGN)
-"""Headers name a topic that a producer may have chosen, to have it written to by those who replay."""
+"""A producer may have chosen the topic in the headers, so that a replay writes to it with other rights than its own."""
 NOWHERE = Origin("", -1, -1, -1, -1)
 
 
@@ -121,7 +121,9 @@ def send_back(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list
 def _run(df: DataFrame, wanted: Wanted, options: Options, send: bool) -> list[Letters]:
     missing = [name for name in (*REQUIRED, "headers") if name not in df.columns]
     if missing:
-        raise OptionError(f"dead letters are read with includeHeaders=true, and {', '.join(missing)} is missing")
+        raise OptionError(
+            f"the DataFrame of dead letters lacks {', '.join(missing)}: read it with groupkafka and includeHeaders=true"
+        )
     task = partial(_task, wanted, _retry_topics(options), options if send else None)
     rows = map_in_arrow(df, task, SCHEMA)
     totals = rows.groupBy("topic", "exception", "outcome").sum("records").orderBy("topic", "exception", "outcome")

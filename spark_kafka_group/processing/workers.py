@@ -16,7 +16,8 @@ from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 WATCHED_EVERY_S = 1.0
 MOST_ABANDONED = 1000
-"""A thread whose handler hangs cannot be ended. So many in one task are not the fault of single records."""
+"""The most threads of a task whose handlers hang, as a thread cannot be ended. With more, single records are not the
+cause."""
 
 ENDED_WITHIN_S = 10.0
 """How long a task that fails waits for handlers that still run."""
@@ -87,7 +88,7 @@ class _Thread:
         return True
 
     def abandon(self, after_ns: int) -> bool:
-        """Give up on this thread if its handler takes longer."""
+        """Abandon this thread if its handler takes longer."""
         call, taken, at, now = self._call, self._taken, self._at, time.perf_counter_ns()
         ran_ns = now - self._began
         if not call or taken is None or ran_ns <= after_ns or call is not self._call:
@@ -142,7 +143,7 @@ class Threads:
             if len(self._gone) > MOST_ABANDONED:
                 self._queue.abort(
                     ProcessingError(
-                        f"{len(self._gone)} handlers of one task hang: look at their calls, and give each a timeout"
+                        f"{len(self._gone)} handlers of one task hang: give each call that they make a timeout"
                     )
                 )
                 return

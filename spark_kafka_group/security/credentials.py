@@ -87,7 +87,7 @@ def credentials(security: Security) -> Credentials:
     mechanism, module = MECHANISMS[security.sasl_mechanism], security.sasl_jaas_config
     if module is not None and module.name != mechanism.login_module:
         others = [name for name, other in MECHANISMS.items() if other.login_module == module.name]
-        # Any other name stays untold: where quotes are missing it may be a part of a password.
+        # No other name is shown: if quotes are missing, it may be a part of a password.
         named = (
             f"names {module.short_name}: it is for {' and '.join(others)}" if others else "begins with another class"
         )
@@ -102,7 +102,7 @@ def credentials(security: Security) -> Credentials:
 def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:
     useless = security.given_with("sasl.oauthbearer") + security.given_with("sasl.login")
     if useless:
-        raise OptionError(f"{useless[0]} is for OAUTHBEARER; kafka.sasl.mechanism is {mechanism.name}")
+        raise OptionError(f"{useless[0]} is for OAUTHBEARER, and kafka.sasl.mechanism is {mechanism.name}: remove it")
     if module is None:
         raise OptionError(
             f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: "
@@ -165,7 +165,8 @@ def _from_endpoint(security: Security, module: LoginModule, url: str) -> Credent
             or security.sasl_oauthbearer_scope
         ):
             raise OptionError(
-                "kafka.sasl.oauthbearer.token.endpoint.url is a file, which no client id, secret or scope is for"
+                "kafka.sasl.oauthbearer.token.endpoint.url is a file, so client id, secret and scope have no effect: "
+                "remove them"
             )
         _refuse_others(module, (), EXTENSION)
         return TokenFile(unquote(parts.path), extensions)

@@ -81,7 +81,7 @@ def login_module(raw: str) -> LoginModule:
             raise ValueError(f"must have a value after {_shown(option, begin)} and = ({tokens.where()}); {QUOTES}")
         options[option] = Secret(value), begin
     if not tokens.at_end():
-        raise ValueError(f"must have one login module, and goes on after its semicolon ({tokens.where()})")
+        raise ValueError(f"must have one login module, and has more text after its semicolon ({tokens.where()})")
     given = sorted(options)
     return LoginModule(
         name, tuple((option, options[option][0]) for option in given), tuple(options[option][1] for option in given)

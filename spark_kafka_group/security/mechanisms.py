@@ -21,7 +21,7 @@ class Mechanism:
     looks_first
         Whether the broker's first message is looked at before anything is answered.
     seen
-        An eavesdropper's chance without encryption, for a warning.
+        What an eavesdropper gets without encryption, for a warning.
     """
 
     name: str
@@ -77,7 +77,7 @@ class OAuthBearer(Mechanism):
 
 
 MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer())}
-"""By their names, in the order in which errors list them."""
+"""Mechanisms by their names, in the order in which errors list them."""
 NOT_WITHOUT_LIBRARIES = {
     "GSSAPI": "Kerberos is not supported",
     "AWS_MSK_IAM": (

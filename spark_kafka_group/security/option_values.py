@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TLS_PROTOCOLS = ("TLSv1.2", "TLSv1.3")
 LONGEST_NAME, LONGEST_PATH = 255, 4096
-"""Of a file, in bytes."""
+"""The most bytes of a file's name, and of its path."""
 BASE64_OF_KEY = r"MI[A-Za-z0-9+/\s]{80,}=*"
 """Keys and certificates are sequences of ASN.1 that are longer than 127 bytes."""
 
@@ -35,7 +35,7 @@ def location(raw: str) -> str:
     too_long = len(path.encode()) > LONGEST_PATH or max(len(name.encode()) for name in names) > LONGEST_NAME
     if is_key(path) or not path.isprintable() or too_long:
         raise ValueError(
-            "must be the path of a file, and is none; PEM itself goes into kafka.ssl.keystore.key, "
+            "must be the path of a file. Give PEM itself in kafka.ssl.keystore.key, "
             "kafka.ssl.keystore.certificate.chain or kafka.ssl.truststore.certificates"
         )
     return path
@@ -92,10 +92,10 @@ def newest_tls(raw: str) -> str:
 
 def tls_versions(raw: str) -> tuple[str, ...]:
     """Kafka's ssl.enabled.protocols."""
-    found = tuple(name.strip() for name in raw.split(","))
-    if not set(found) <= set(TLS_PROTOCOLS):
+    versions = tuple(name.strip() for name in raw.split(","))
+    if not set(versions) <= set(TLS_PROTOCOLS):
         raise ValueError(f"must be of {', '.join(TLS_PROTOCOLS)}, comma-separated; older ones are not safe")
-    return tuple(name for name in TLS_PROTOCOLS if name in found)
+    return tuple(name for name in TLS_PROTOCOLS if name in versions)
 
 
 def endpoint(raw: str) -> Secret:
@@ -133,7 +133,7 @@ def _url(raw: str, *schemes: str) -> SplitResult:
     except ValueError:
         valid = False
     if not valid:
-        raise ValueError("must be a URL, and its host or port cannot be one")
+        raise ValueError("must be a URL with a valid host and port")
     if parts.scheme not in schemes:
         raise ValueError(f"must be a URL with {', '.join(schemes[:-1])} or {schemes[-1]}")
     if parts.scheme != "file" and not (url.isascii() and url.isprintable() and " " not in url):

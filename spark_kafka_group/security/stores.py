@@ -44,8 +44,8 @@ def trusted(option: str, location: str, password: str | None) -> str:
         if password is not None:
             raise OptionError(f"kafka.ssl.truststore.password: {location} is PEM, which has none: leave it out")
         return data.decode("utf-8", "replace")
-    found = _pkcs12(option, "kafka.ssl.truststore.password", location, data, password)
-    certificates = [*([found.cert] if found.cert else []), *found.additional_certs]
+    content = _pkcs12(option, "kafka.ssl.truststore.password", location, data, password)
+    certificates = [*([content.cert] if content.cert else []), *content.additional_certs]
     if not certificates:
         raise OptionError(f"{option} ({location}) has no certificates in it")
     return b"".join(c.certificate.public_bytes(_pem()) for c in certificates).decode("ascii")
@@ -70,13 +70,13 @@ def key_pair(option: str, location: str, password: str | None, key_password: str
         raise OptionError(
             "kafka.ssl.key.password: in PKCS12 the key has the store's password; leave it out, or make them the same"
         )
-    found = _pkcs12(option, "kafka.ssl.keystore.password", location, data, password)
-    if found.key is None or found.cert is None:
+    content = _pkcs12(option, "kafka.ssl.keystore.password", location, data, password)
+    if content.key is None or content.cert is None:
         raise OptionError(f"{option} ({location}) has no private key with a certificate in it")
     from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
 
-    key = found.key.private_bytes(_pem(), PrivateFormat.PKCS8, NoEncryption())
-    chain = [found.cert.certificate, *(c.certificate for c in found.additional_certs)]
+    key = content.key.private_bytes(_pem(), PrivateFormat.PKCS8, NoEncryption())
+    chain = [content.cert.certificate, *(c.certificate for c in content.additional_certs)]
     return KeyPair(key + b"".join(c.public_bytes(_pem()) for c in chain), None)
 
 
@@ -91,7 +91,7 @@ def read(option: str, location: str) -> bytes:
         return read_file(_found(Path(location)))
     except OSError as error:
         raise OptionError(
-            f"{option} ({location}) cannot be read: {error.strerror}. It has to be on the driver and on each executor, "
+            f"{option} ({location}) cannot be read: {error.strerror}. It must be on the driver and on each executor, "
             f"under the same path, or sent along with spark-submit --files"
         ) from None
 
@@ -137,7 +137,7 @@ def _check_format(option: str, location: str, data: bytes) -> None:
             f"-destkeystore {quote(str(target))} -deststoretype PKCS12"
         )
     if not data.startswith(DER_SEQUENCE):
-        raise OptionError(f"{option} ({location}) is neither PEM nor PKCS12: look whether it is the right file")
+        raise OptionError(f"{option} ({location}) is neither PEM nor PKCS12: check that it is the right file")
 
 
 def _pem() -> Any:

@@ -57,11 +57,11 @@ def _choose_versions(context: ssl.SSLContext, security: Security) -> None:
 
 
 def _trust(context: ssl.SSLContext, security: Security) -> None:
-    certificates, where = security.ssl_truststore_certificates, "kafka.ssl.truststore.certificates"
+    certificates, option = security.ssl_truststore_certificates, "kafka.ssl.truststore.certificates"
     if security.ssl_truststore_location is not None:
-        where = "kafka.ssl.truststore.location"
-        certificates = stores.trusted(where, security.ssl_truststore_location, _text(security.ssl_truststore_password))
-        where += f" ({security.ssl_truststore_location})"
+        option = "kafka.ssl.truststore.location"
+        certificates = stores.trusted(option, security.ssl_truststore_location, _text(security.ssl_truststore_password))
+        option += f" ({security.ssl_truststore_location})"
     if certificates is None:
         context.load_default_certs()
         return
@@ -70,7 +70,7 @@ def _trust(context: ssl.SSLContext, security: Security) -> None:
         context.load_verify_locations(cadata=certificates.encode("ascii", "replace").decode())
     except ssl.SSLError:
         raise OptionError(
-            f"{where} has no certificates in PEM (-----BEGIN CERTIFICATE-----) that can be read"
+            f"{option} has no certificates in PEM (-----BEGIN CERTIFICATE-----) that can be read"
         ) from None
 
 
@@ -90,26 +90,26 @@ def _key_pair(security: Security) -> KeyPair | None:
 
 
 def _present(context: ssl.SSLContext, pair: KeyPair, given_as: str) -> None:
-    where = f"kafka.ssl.keystore.{given_as}"
+    option = f"kafka.ssl.keystore.{given_as}"
     if b"PRIVATE KEY-----" not in pair.pem or b"-----BEGIN CERTIFICATE-----" not in pair.pem:
         raise OptionError(
-            f"{where}: there have to be a private key (-----BEGIN PRIVATE KEY-----) and the chain of its certificate"
+            f"{option}: a private key (-----BEGIN PRIVATE KEY-----) and the chain of its certificate are needed"
         )
     if b"ENCRYPTED" in pair.pem and pair.password is None:
-        raise OptionError(f"{where}: the key is encrypted, which needs kafka.ssl.key.password")
+        raise OptionError(f"{option}: the key is encrypted, which needs kafka.ssl.key.password")
     try:
         with _as_file(pair.pem) as path:
             # Without a password OpenSSL would ask for one on the terminal.
             context.load_cert_chain(path, password=pair.password or "")
     except ValueError:
-        raise OptionError(f"{where}: kafka.ssl.key.password is too long: OpenSSL takes 1024 bytes") from None
+        raise OptionError(f"{option}: kafka.ssl.key.password is too long: OpenSSL takes 1024 bytes") from None
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise OptionError(f"{where}: the private key is not that of the first certificate of the chain") from None
+            raise OptionError(f"{option}: the private key is not that of the first certificate of the chain") from None
         problem = (
             "the key cannot be read" if pair.password is None else "kafka.ssl.key.password is wrong, or it is damaged"
         )
-        raise OptionError(f"{where}: {problem}") from None
+        raise OptionError(f"{option}: {problem}") from None
 
 
 @contextlib.contextmanager

@@ -6,13 +6,15 @@
         kafka.create_topic("orders", partitions=3)
         ...
 
-With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m spark_kafka_group.testing start``.
+With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m spark_kafka_group.testing start``. In a
+notebook: :func:`open_sandbox`, whose topics and broker end with the kernel.
 """
 
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.console_tools import GroupRow
 from spark_kafka_group.testing.group_log import GroupGeneration, OffsetCommitted, read_group_log
 from spark_kafka_group.testing.node import Node
+from spark_kafka_group.testing.sandbox import Sandbox, open_sandbox
 from spark_kafka_group.testing.wait import wait_until
 
 __all__ = [
@@ -21,6 +23,8 @@ __all__ = [
     "KafkaCluster",
     "Node",
     "OffsetCommitted",
+    "Sandbox",
+    "open_sandbox",
     "read_group_log",
     "wait_until",
 ]

@@ -17,19 +17,21 @@ from spark_kafka_group.testing.download import cache_directory, writable
 from spark_kafka_group.testing.produce import produce
 from spark_kafka_group.testing.wait import wait_until
 
-# As systemctl status says it.
+# Exit codes, as those of systemctl status.
 SOME_DOWN = 1
 NOT_RUNNING = 3
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m spark_kafka_group.testing", description=__doc__)
-    parser.add_argument("--state", type=Path, default=None, help="where to remember what runs (default: the cache)")
+    parser.add_argument(
+        "--state", type=Path, default=None, help="file that says which broker runs (default: in the cache)"
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start Kafka and print its bootstrap servers")
     start.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     start.add_argument(
-        "--port", type=int, help="client port of the first node, the next ones follow (default: free ones)"
+        "--port", type=int, help="port of the first node; others take the next ports (default: free ports)"
     )
     start.add_argument("--properties", type=Path, help="file of broker settings")
     start.add_argument(
@@ -41,9 +43,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     records.add_argument(
         "--bootstrap-servers", "--bootstrap-server", metavar="HOST:PORT", help="brokers (default: those of start)"
     )
-    commands.add_parser("stop", help="stop it")
+    commands.add_parser("stop", help="stop Kafka")
     commands.add_parser(
-        "status", help=f"say what runs; exit code {NOT_RUNNING} when nothing does, {SOME_DOWN} when a part does"
+        "status", help=f"print which nodes run; exit code {NOT_RUNNING} if none does, {SOME_DOWN} if some do not"
     )
     return parser.parse_args(argv)
 

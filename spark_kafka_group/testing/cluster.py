@@ -341,7 +341,7 @@ class KafkaCluster:
         try:
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TOOL_WITHIN_S)
         except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"{main_class} has not ended in {TOOL_WITHIN_S:.0f} s") from error
+            raise RuntimeError(f"{main_class} has not ended within {TOOL_WITHIN_S:.0f} s") from error
         if done.returncode:
             raise RuntimeError(f"{main_class} failed:\n{(done.stdout + done.stderr)[-2000:]}")
         return done.stdout

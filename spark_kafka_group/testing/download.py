@@ -158,7 +158,9 @@ def _pyspark_jar(pattern: str) -> Path:
     folder = Path(pyspark.__file__).parent / "jars"
     found = sorted(folder.glob(pattern))
     if not found:
-        raise RuntimeError(f"no {pattern} in {folder}; Kafka is started with jars of a pyspark that brings Spark along")
+        raise RuntimeError(
+            f"no {pattern} in {folder}: install pyspark itself, not pyspark-client, as Kafka starts with its jars"
+        )
     return found[-1]
 
 

@@ -33,7 +33,7 @@ def of(version: str, start: Callable[[Path], None]) -> Path:
 
 
 def options(started: Path) -> list[str]:
-    """For a JVM that starts with these classes."""
+    """Options of a JVM that starts with these classes."""
     archive = started / ARCHIVE
     return [ANY_JVM, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.exists() else []
 

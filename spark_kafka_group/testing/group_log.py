@@ -83,13 +83,13 @@ def read_group_log(kafka: KafkaCluster, group: str) -> list[OffsetCommitted | Gr
         end = consumer.end_offsets([tp])[tp]
         consumer.assign([tp])
         consumer.seek_to_beginning(tp)
-        found = []
+        written = []
         deadline = time.monotonic() + READ_WITHIN_S
         while consumer.position(tp) < end:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{OFFSETS_TOPIC} not read in {READ_WITHIN_S:.0f} s")
+                raise TimeoutError(f"{OFFSETS_TOPIC} was not read to its end within {READ_WITHIN_S:.0f} s")
             for records in consumer.poll(timeout_ms=200, max_records=10_000).values():
-                found += [decode(record.key, record.value) for record in records]
+                written += [decode(record.key, record.value) for record in records]
     finally:
         consumer.close(autocommit=False)
-    return [event for event in found if event is not None and event.group == group]
+    return [event for event in written if event is not None and event.group == group]

@@ -23,8 +23,8 @@ appender.stdout.layout.pattern = %d %p %m (%c)%n%ex
 """
 
 PORTS = range(11_000, 32_000)
-"""Below those that the system hands out for outgoing connections: a client that keeps trying to reach a stopped node
-could otherwise be given that very port, connect to itself, and keep the node from coming back."""
+"""Ports below those that the system hands out for outgoing connections. A client that keeps trying to reach a stopped
+node could otherwise get that very port, connect to itself, and keep the node from coming back."""
 
 KILL_ON_HANGUP = 'read line || kill -9 "$0"'
 """Waits for a line or, when the process that should write it died, for the end of the pipe."""
@@ -98,7 +98,7 @@ class Node:
             try:
                 sock.bind(("127.0.0.1", self._port))
             except OSError as error:
-                raise RuntimeError(f"127.0.0.1:{self._port} cannot be listened on: {error}") from error
+                raise RuntimeError(f"port {self._port} of 127.0.0.1 cannot be opened: {error}") from error
 
     def configure(self) -> None:
         """Write the settings."""
@@ -131,7 +131,7 @@ class Node:
         except subprocess.TimeoutExpired as error:
             process.kill()
             process.wait()
-            raise RuntimeError(f"not formatted in {within_s:.0f} s") from error
+            raise RuntimeError(f"{self.data} was not formatted within {within_s:.0f} s") from error
         if failed:
             raise RuntimeError(f"{self.data} could not be formatted:\n{self.log.read_text(errors='replace')[-2000:]}")
 

@@ -19,7 +19,7 @@ def session(pid: int) -> list[int]:
 
 
 def _living(field: int, value: int) -> list[int]:
-    found = []
+    ids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -27,5 +27,5 @@ def _living(field: int, value: int) -> list[int]:
             except OSError:
                 continue
             if int(fields[field]) == value and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
+                ids.append(int(entry.name))
+    return ids

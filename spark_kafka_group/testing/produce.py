@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 PARTITIONS = 3
-"""Of a topic that is not there yet."""
+"""The partitions of a new topic."""
+REACHED_WITHIN_MS = 5_000
 
 
 def produce(bootstrap_servers: str, topic: str, records: int) -> None:
@@ -16,10 +17,16 @@ def produce(bootstrap_servers: str, topic: str, records: int) -> None:
     """
     from kafka import KafkaAdminClient, KafkaProducer
     from kafka.admin import NewTopic
-    from kafka.errors import KafkaError, TopicAlreadyExistsError
+    from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
     try:
-        admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers)
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=REACHED_WITHIN_MS)
+        except KafkaTimeoutError as error:
+            raise RuntimeError(
+                f"no broker answers at {bootstrap_servers}: name another one with --bootstrap-servers, or start one: "
+                f"python -m spark_kafka_group.testing start"
+            ) from error
         try:
             admin.create_topics([NewTopic(topic, PARTITIONS, -1)])
         except TopicAlreadyExistsError:

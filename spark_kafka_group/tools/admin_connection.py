@@ -9,6 +9,7 @@ from pathlib import Path
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.options import Options
+from spark_kafka_group.sampling.lag_admin import LagAdmin
 from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.properties import read_properties
@@ -36,20 +37,26 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
     try:
         options = Options.parse(given)
     except OptionError as error:
-        text = str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")
         where = "" if args.command_config is None else f"{args.command_config}: "
-        raise ToolError(where + re.sub(r"(?<![\w.])kafka\.(?=[a-z])", "", text)) from error
+        raise ToolError(where + as_given(error)) from error
     try:
-        return GroupAdmin(options)
+        return LagAdmin(options)
     except BrokerTimeoutError as error:
         raise ToolError(
             f"no broker answered at {args.bootstrap_server} within {options.connection.request_timeout_ms} ms: check "
-            f"--bootstrap-server, or raise request.timeout.ms in --command-config: {error}"
+            f"--bootstrap-server, or raise request.timeout.ms in --command-config: {as_given(error)}"
         ) from error
     except BrokerError as error:
         if isinstance(error, AuthenticationError):
             raise
-        raise ToolError(str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")) from error
+        raise ToolError(as_given(error)) from error
+
+
+def as_given(error: Exception) -> str:
+    """The text of an error, with arguments, and settings of --command-config, in place of the source's options."""
+    text = str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")
+    text = re.sub(r"\bset kafka\.([a-z.]+[a-z])", r"set \1 in --command-config", text)
+    return re.sub(r"(?<![\w.])kafka\.(?=[a-z])", "", text)
 
 
 def _settings(path: Path) -> dict[str, str]:

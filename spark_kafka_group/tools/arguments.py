@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 Commands = Any
 """The result of ``ArgumentParser.add_subparsers``."""
 
+LONGEST_INTERVAL_S = 86_400
 CLIENT_OPTIONS = ("client.id", "request.timeout.ms", "security.protocol", "sasl.", "ssl.")
 """Settings of a connection, by the names of Kafka's consumer; a dot at the end stands for all that begin so."""
 
@@ -56,7 +58,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
         "--bootstrap-server",
         "--bootstrap-servers",
         required=True,
-        metavar="HOST:PORT[,HOST:PORT...]",
+        metavar="HOST:PORT,...",
         help="brokers to ask for the cluster, comma-separated",
     )
     parser.add_argument(
@@ -85,3 +87,14 @@ def group_name(text: str) -> str:
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text
+
+
+def seconds(text: str) -> float:
+    """A time between two looks, for argparse."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number <= LONGEST_INTERVAL_S:
+        raise argparse.ArgumentTypeError(f"{text!r} must be seconds, above 0 and up to {LONGEST_INTERVAL_S}")
+    return number

@@ -23,7 +23,7 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
     ToolError
         When one is no checkpoint of a groupkafka query.
     """
-    found: dict[TopicPartition, int] = {}
+    by_partition: dict[TopicPartition, int] = {}
     for checkpoint in checkpoints:
         batches = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
         if not batches:
@@ -39,7 +39,7 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
             raise ToolError(f"{checkpoint} is the checkpoint of a query that does not read with groupkafka")
         try:
             for line in sources:
-                found |= GroupOffset.from_json(parsed(line)).positions
+                by_partition |= GroupOffset.from_json(parsed(line)).positions
         except ValueError as error:
             raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
-    return found
+    return by_partition

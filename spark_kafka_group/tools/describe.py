@@ -6,26 +6,23 @@ import argparse
 import contextlib
 import difflib
 import json
-import math
-import os
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from spark_kafka_group.commit_metadata import Writer, writer_of
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.offsets_topic import GroupGeneration, GroupRemoved
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import checkpoint, group_records
+from spark_kafka_group.text_table import NOTHING
+from spark_kafka_group.tools import checkpoint, generations
 from spark_kafka_group.tools.admin_connection import connect
-from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name
+from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.formatting import NOTHING, instant, partitions, table, written_by
+from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
+from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DescribedMember
 from spark_kafka_group.wire.group.membership import Committed
@@ -34,18 +31,24 @@ SUMMARY = "show members, committed offsets and lag of a group, or of all groups"
 DESCRIPTION = """\
 Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
 
-  generation   the newest that the coordinator has written down; of a group
-               of the newer protocol (KIP-848) its epoch; - if none
-  LAG-SECONDS  how old the first record is that is not committed yet: now minus
-               its timestamp, which is the producer's unless the topic says
-               otherwise; 0 when caught up, - when nothing is committed
-  POSITION     with --checkpoint: where the query's newest batch ends, whether it
-               has been committed or not; Kafka itself does not know it
-  WRITTEN-BY   reader id, generation and batch of the query that committed, as
-               the commit's note says; - when the commit has no note
+  generation   the newest one in __consumer_offsets; - if there is none
+  type         consumer where a member has Kafka's newer protocol (KIP-848); the
+               group then has an epoch and the broker's assignor, in place of a
+               generation and a strategy of the members
+  LAG-SECONDS  age of the first record that is not committed: now minus its
+               timestamp, which the producer sets unless the topic has
+               LogAppendTime; 0 without lag, - without a commit
+  POSITION     with --checkpoint: where the query's newest batch ends, committed
+               or not; Kafka itself does not know it
+  WRITTEN-BY   reader id, generation and batch of the query that committed, from
+               the commit's note; - if the commit has no note
+
+On a terminal, rows that are too wide are folded, and long ids are shortened in
+the middle. A second line that would repeat the one above is left out, and so is
+POSITION without --checkpoint. Through a pipe each row is one whole line.
 """
 
-WATCHED_EVERY_S, LONGEST_WATCH_S = 2.0, 86_400
+WATCHED_EVERY_S = 2.0
 CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 """Empties a terminal and its memory of lines."""
 MOST_NAMED = 10
@@ -76,6 +79,11 @@ class PartitionRow:
     note: Writer | None
 
 
+def records_behind(rows: Iterable[PartitionRow]) -> int:
+    """Lag of all partitions whose lag is known; a commit beyond the end of a log takes nothing from the others."""
+    return sum(max(0, row.lag or 0) for row in rows)
+
+
 @dataclass(frozen=True)
 class GroupReport:
     """A group at one moment; the problem names facts that are missing, for example for want of a right."""
@@ -88,6 +96,7 @@ class GroupReport:
     members: tuple[MemberRow, ...]
     partitions: tuple[PartitionRow, ...]
     problem: str | None = None
+    kind: str = CLASSIC
 
 
 def add_to(commands: Commands) -> None:
@@ -96,16 +105,16 @@ def add_to(commands: Commands) -> None:
     add_cluster_arguments(parser)
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--group", type=group_name, metavar="GROUP", help="the consumer group, by its group.id; else all groups"
+        "--group", type=group_name, metavar="GROUP", help="the consumer group, by its group.id (default: all groups)"
     )
-    which.add_argument("--all-groups", action="store_true", help="all groups of consumers, as without --group")
+    which.add_argument("--all-groups", action="store_true", help="all consumer groups, as without --group")
     parser.add_argument(
         "--watch",
         nargs="?",
-        type=_seconds,
+        type=seconds,
         const=WATCHED_EVERY_S,
         metavar="SECONDS",
-        help="look again and again until Ctrl-C, with so much time in between (default: %(const)s)",
+        help="show it again every SECONDS until Ctrl-C (default: %(const)s)",
     )
     parser.add_argument(
         "--checkpoint",
@@ -113,19 +122,9 @@ def add_to(commands: Commands) -> None:
         action="append",
         default=[],
         metavar="DIRECTORY",
-        help="checkpoint of a query in the group, for its position; more than once for several queries",
+        help="checkpoint of a query in the group, for POSITION; may be repeated",
     )
     parser.set_defaults(run=run)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 < seconds <= LONGEST_WATCH_S:
-        raise argparse.ArgumentTypeError(f"{text!r} must be seconds, above 0 and up to {LONGEST_WATCH_S}")
-    return seconds
 
 
 def run(args: argparse.Namespace) -> int:
@@ -133,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
     checkpoint.positions(args.checkpoint)  # a checkpoint that cannot be read is an error without any connection
     with connect(args) as admin:
         if args.watch is not None:
-            _end_at_ctrl_c()
+            end_at_ctrl_c()
         _print_reports(args, admin)
         while args.watch is not None:
             sys.stdout.flush()
@@ -142,25 +141,17 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _end_at_ctrl_c() -> None:
-    """End the process at once: nothing is to be cleaned up, and a KeyboardInterrupt was seen to have no effect."""
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, lambda number, frame: os._exit(128 + number))
-
-
 def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
     positions = checkpoint.positions(args.checkpoint)
     if args.group is None:
-        reports = list(look_at_all(admin, time.time, positions))
+        reports = look_at_all(admin, time.time, positions)
     else:
         reports = [look(admin, args.group, time.time, positions)]
     if args.watch is not None and not args.json:
         print(f"{CLEAR if sys.stdout.isatty() else ''}{instant(time.time() * 1000)}\n")
     between = "\n" if args.json else "\n\n\n"
     if reports or not args.json:
-        print(
-            between.join(map(_as_json if args.json else _as_text, reports)) or "the cluster has no groups of consumers"
-        )
+        print(between.join(map(as_json if args.json else as_text, reports)) or "the cluster has no consumer groups")
     for report in reports:
         if report.problem is not None:
             print(printable(report.problem), file=sys.stderr)
@@ -168,18 +159,20 @@ def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
 
 def look_at_all(
     admin: GroupAdmin, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None = None
-) -> Iterator[GroupReport]:
+) -> list[GroupReport]:
     """All groups of consumers as they are now, by name; without those that go meanwhile.
 
     Raises
     ------
     BrokerError
     """
+    reports = []
     for name, kind in sorted(admin.groups().items()):
         if kind in (CLASSIC, CONSUMER):
             # Of another protocol type, as Kafka Connect's workers, or gone since it was listed.
             with contextlib.suppress(ToolError):
-                yield look(admin, name, clock, positions)
+                reports.append(_looked_at(admin, name, clock, positions))
+    return _with_generations(admin, reports)
 
 
 def look(
@@ -193,24 +186,19 @@ def look(
         When the group does not exist, or is not one of consumers.
     BrokerError
     """
-    report, kind = _looked_at(admin, group, clock, positions)
-    if kind != CLASSIC:
-        return report
-    try:
-        return replace(report, generation=_generation(admin, group))
-    except BrokerError as error:
-        return replace(report, problem=f"the generation is not known: {error}")
+    (report,) = _with_generations(admin, [_looked_at(admin, group, clock, positions)])
+    return report
 
 
 def look_without_generation(admin: GroupAdmin, group: str, clock: Callable[[], float]) -> GroupReport:
     """As :func:`look`, without what takes a read of the offsets topic: the generation of a classic group is None."""
-    return _looked_at(admin, group, clock, None)[0]
+    return _looked_at(admin, group, clock, None)
 
 
 def _looked_at(
     admin: GroupAdmin, group: str, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None
-) -> tuple[GroupReport, str]:
-    """A group without its generation, and its kind."""
+) -> GroupReport:
+    """A group without its generation."""
     described = admin.describe(group)
     if described.kind not in (CLASSIC, CONSUMER) or described.protocol_type not in ("consumer", ""):
         raise ToolError(
@@ -220,12 +208,18 @@ def _looked_at(
     committed = admin.committed(group)
     if described.state == "Dead" and not committed:
         raise ToolError(_no_such_group(group, admin.groups()))
-    members = tuple(sorted((_member_row(member) for member in described.members), key=lambda m: m.member_id))
+    members = tuple(sorted(map(_member_row, described.members), key=lambda m: m.member_id))
+    unreadable = [member.member_id for member in described.members if member.assigned is None]
+    problem = None
+    if unreadable:
+        problem = (
+            f"partitions of members that do not assign as Kafka's consumers do are not known: {', '.join(unreadable)}"
+        )
     owners = {tp: m for m in members for tp in m.assigned}
     rows = _partition_rows(admin, committed, owners, positions or {}, clock)
     coordinator = admin.coordinator(group)
-    report = GroupReport(group, described.state, coordinator, described.epoch, described.strategy, members, rows)
-    return report, described.kind
+    return GroupReport(group, described.state, coordinator, described.epoch, described.strategy, members, rows,
+                       problem, described.kind)  # fmt: skip
 
 
 def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
@@ -241,22 +235,22 @@ def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
 
 
 def _member_row(member: DescribedMember) -> MemberRow:
-    if member.assigned is None:
-        raise ToolError(f"the assignment of member {member.member_id} is not one of Kafka's consumers")
-    return MemberRow(
-        member.member_id, member.instance_id, member.client_id, member.host, tuple(sorted(member.assigned))
-    )
+    assigned = tuple(sorted(member.assigned or ()))
+    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned)
 
 
-def _generation(admin: GroupAdmin, group: str) -> int | None:
-    """Number of the newest generation in the offsets topic."""
-    generation = None
-    for written in group_records.read(admin, group, group_records.locate(admin, group)):
-        if isinstance(written.entry, GroupGeneration):
-            generation = written.entry.generation
-        elif isinstance(written.entry, GroupRemoved):
-            generation = None
-    return generation
+def _with_generations(admin: GroupAdmin, looked: Sequence[GroupReport]) -> list[GroupReport]:
+    """Reports with the generations of classic groups, or why they are not known; newer groups have theirs."""
+    found = generations.newest(admin, [report.group for report in looked if report.kind == CLASSIC])
+    reports = []
+    for report in looked:
+        match found.get(report.group, report.generation):
+            case BrokerError() as error:
+                problems = filter(None, [report.problem, f"the generation is not known: {error}"])
+                reports.append(replace(report, problem="; ".join(problems)))
+            case generation:
+                reports.append(replace(report, generation=generation))
+    return reports
 
 
 def _partition_rows(
@@ -311,11 +305,13 @@ def _partition_row(
     return PartitionRow(tp, current, end, lag, lag_s, position, owner, note)
 
 
-def _as_text(report: GroupReport) -> str:
+def as_text(report: GroupReport) -> str:
     generation = NOTHING if report.generation is None else report.generation
     strategy = report.strategy or NOTHING
-    head = f"group {report.group}: {report.state}, generation {generation}, strategy {strategy}"
-    parts = [printable(f"{head}, coordinator {report.coordinator}")]
+    facts = f"generation {generation}, strategy {strategy}"
+    if report.kind == CONSUMER:
+        facts = f"type {CONSUMER}, epoch {generation}, assignor {strategy}"
+    parts = [sentence(f"group {report.group}: {report.state}, {facts}, coordinator {report.coordinator}")]
     if report.members:
         columns = ("CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", "PARTITIONS")
         rows = [(m.member_id, m.instance_id, m.client_id, m.host, partitions(m.assigned)) for m in report.members]
@@ -328,13 +324,13 @@ def _as_text(report: GroupReport) -> str:
              row.owner and row.owner.member_id, row.note and written_by(row.note))
             for row in report.partitions
         ]  # fmt: skip
-        parts.append(table(headers, lines))
+        parts.append(table(headers, lines, may_lack={"POSITION"}))
     return "\n\n".join(parts)
 
 
-def _as_json(report: GroupReport) -> str:
+def as_json(report: GroupReport) -> str:
     group = {"kind": "group", "group": report.group, "state": report.state, "coordinator": asdict(report.coordinator),
-             "generation": report.generation, "strategy": report.strategy}  # fmt: skip
+             "type": report.kind, "generation": report.generation, "strategy": report.strategy}  # fmt: skip
     members = [
         {"kind": "member", **asdict(member), "assigned": [list(tp) for tp in member.assigned]}
         for member in report.members

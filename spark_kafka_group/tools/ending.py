@@ -85,10 +85,14 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._came_s: float | None = None
 
     def __enter__(self) -> None:
-        _require_workers()
         self._before = {number: signal.getsignal(number) for number in ENDING}
         _Block.current = self
-        self.take_signals()
+        try:
+            self.take_signals()
+            _require_workers()  # seconds, in which Ctrl-C is likely: Spark starts its first Python
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
 
     def take_signals(self) -> None:
         if threading.current_thread() is not threading.main_thread():
@@ -135,7 +139,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             raise SystemExit(code) from None
 
     def _code(self, error: BaseException | None) -> int | None:
-        """The exit code of an end that is told in one line; None for an end that is the program's own."""
+        """The exit code if one line reports the end; None for an end that is the program's own."""
         match error:
             case Stopped(code=int(code)):
                 return code
@@ -156,13 +160,19 @@ class _Block(contextlib.AbstractContextManager[None]):
                 line += f". This query's checkpoint: {place}"
         else:
             line = _stopped(self._groups, left)
-        over_ctrl_c = "\r" if code != 1 and sys.stderr.isatty() else ""
         sys.stdout.flush()
-        print(f"{over_ctrl_c}{printable(line)}", file=sys.stderr, flush=True)
+        print(f"{_over()}{printable(line)}", file=sys.stderr, flush=True)
+
+
+def _over() -> str:
+    """What puts a line in place of ``^C``, or of Spark's bar of a stage, where a terminal shows them."""
+    if not sys.stderr.isatty():
+        return ""
+    return "\r" if os.environ.get("TERM", "dumb") == "dumb" else "\r\x1b[K"
 
 
 def _require_workers() -> None:
-    """End a program whose workers lack the package: all that Spark would say is that it knows no such source."""
+    """End a program whose workers lack the package: Spark would only say that it does not know the source."""
     session = SparkSession.getActiveSession()
     if session is not None:
         try:
@@ -226,19 +236,35 @@ def _stopped_within(seconds: float) -> bool:
 
 
 def _stop(session: SparkSession) -> bool:
-    left = True
     context = session.sparkContext if hasattr(session, "_jsparkSession") else None
+    left = False
     with contextlib.suppress(Exception):  # the JVM may be ending, too
         if context is not None:
-            context.setLogLevel("OFF")  # Spark would tell at length what a stopped query was doing
-        for query in session.streams.active:
-            with contextlib.suppress(Exception):  # that of a query that has just failed
-                query.stop()
-        if context is not None:
+            _silence(context)
+        ended = [_ended(query) for query in session.streams.active]
+        if context is None:
+            left = all(ended)
+        else:
             context.cancelAllJobs()
             left = _readers_ended(Path(SparkFiles.getRootDirectory()) / READERS_FOLDER)
         session.stop()
     return left
+
+
+def _ended(query: StreamingQuery) -> bool:
+    """Stop a query; whether it has ended, as far as Spark can be asked."""
+    with contextlib.suppress(Exception):  # that of a query that has just failed
+        query.stop()
+    with contextlib.suppress(Exception):
+        return not query.isActive
+    return False
+
+
+def _silence(context: SparkContext) -> None:
+    """Have Spark log nothing about queries that are being stopped. `setLogLevel` does nothing after spark.log.level."""
+    with contextlib.suppress(Exception):  # another library than Log4j may log
+        log4j: Any = context._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+        log4j.core.config.Configurator.setAllLevels(log4j.LogManager.ROOT_LOGGER_NAME, log4j.Level.OFF)
 
 
 def _readers_ended(folder: Path) -> bool:

@@ -16,6 +16,7 @@ The time of a commit is best taken before the commit is sent: a member that goes
 from __future__ import annotations
 
 import heapq
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -127,9 +128,11 @@ def parse(line: str, where: str = "") -> Event:
 
 def _read_file(path: Path) -> tuple[list[Event], str | None]:
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
+            raise ToolError(f"{path} cannot be read: it is no regular file. Write the events into one")
         lines = path.read_bytes().split(b"\n")
     except OSError as error:
-        raise ToolError(f"{path} cannot be read: {error}") from error
+        raise ToolError(f"{path} cannot be read: {error.strerror}") from error
     events: list[Event] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():

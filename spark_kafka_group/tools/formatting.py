@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import shutil
+import sys
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from spark_kafka_group.commit_metadata import Writer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
-
-NOTHING = "-"
+from spark_kafka_group.text_table import FOLD, GAP, NOTHING, folded, whole
 
 
 def written_by(writer: Writer) -> str:
     """Who wrote a commit."""
-    batch = "" if writer.batch is None else f", batch {writer.batch}"
-    return f"reader {printable(writer.reader)}, generation {writer.generation}{batch}"
+    reader = f"reader {printable(writer.reader)}, generation {writer.generation}"
+    if writer.batch is None:
+        return reader
+    return f"{reader}, before its first batch" if writer.batch < 0 else f"{reader}, batch {writer.batch}"
 
 
 def instant(timestamp_ms: float | None) -> str:
@@ -37,9 +41,39 @@ def partitions(tps: Collection[TopicPartition]) -> str:
     return " ".join(f"{topic}:{','.join(numbers)}" for topic, numbers in topics.items()) or NOTHING
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns as wide as they must be; None is ``-``."""
-    cells = [list(headers), *([NOTHING if cell is None else printable(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-    return "\n".join(line.rstrip() for line in lines)
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], may_lack: Collection[str] = ()) -> str:
+    """A table for standard output: folded to the width of a terminal, and else whole, as scripts read it.
+
+    Parameters
+    ----------
+    may_lack
+        Headers of columns that a terminal shows only if a row has a value there.
+    """
+    if not sys.stdout.isatty():
+        return whole(headers, rows)
+    kept = [n for n, header in enumerate(headers) if header not in may_lack or any(row[n] is not None for row in rows)]
+    return folded([headers[n] for n in kept], [[row[n] for n in kept] for row in rows], _columns_of_terminal())
+
+
+def texts(header: str, named: Mapping[str, str]) -> str:
+    """Texts by name for standard output, with line breaks between words on a terminal."""
+    room = max(map(len, named)) + len(GAP)
+    rows = {"NAME": header, **named}
+    if not sys.stdout.isatty():
+        return "\n".join(f"{name:{room}}{text}" for name, text in rows.items())
+    return "\n".join(
+        textwrap.fill(text, _columns_of_terminal(), initial_indent=f"{name:{room}}", subsequent_indent=" " * room)
+        for name, text in rows.items()
+    )
+
+
+def sentence(text: str) -> str:
+    """A line for standard output, with line breaks between words on a terminal."""
+    text = printable(text)
+    if sys.stdout.isatty():
+        return textwrap.fill(text, _columns_of_terminal(), subsequent_indent=FOLD, break_on_hyphens=False)
+    return text
+
+
+def _columns_of_terminal() -> int:
+    return shutil.get_terminal_size().columns

@@ -23,28 +23,29 @@ from spark_kafka_group.offsets_topic import (
     Undecodable,
 )
 from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import NOTHING
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.formatting import NOTHING, instant, partitions, written_by
+from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
 SUMMARY = "show the coordinator's records of a group"
 DESCRIPTION = f"""\
-Decodes the group's records in {OFFSETS_TOPIC}: first the partition that
-has them and the node that leads it, which is the group's coordinator, then a
-line a record in the order of the log:
+Decodes the group's records in {OFFSETS_TOPIC}. Prints their partition
+and the group's coordinator, which is the node that leads this partition. Then
+prints a line for each record, in the order of the log:
 
-  commit         an offset was committed, and by whom where its note says so
+  commit         an offset was committed; by whom, if its note says so
   removed        a committed offset expired or was deleted
   generation     a generation began: strategy, leader, and members with what
                  they subscribe to and were assigned
   group removed  the group expired or was deleted
   other          a record of a newer group protocol, not decoded
-  undecodable    bytes that are not what they say they are
+  undecodable    a record whose bytes cannot be decoded
 
-The log is compacted: of the records of one key, older ones vanish in time.
-Commits made in a transaction are shown also while it is open, and when it was
+The log is compacted: Kafka deletes the older records of a key after a while.
+Commits in a transaction are shown while it is open, too, and after it was
 aborted.
 """
 
@@ -79,11 +80,11 @@ def run(args: argparse.Namespace) -> int:
     """Print the records of a group."""
     with connect(args) as admin:
         located = locate(admin, args.group)
-        print(_json_of(located) if args.json else _header(args.group, located), flush=True)
+        print(_json_of(located) if args.json else sentence(_header(args.group, located)), flush=True)
         written: Iterable[Written] = read(admin, args.group, located)
         count = 0
         for one in newest(written) if args.last else written:
-            print(json.dumps(as_json(one)) if args.json else as_line(one))
+            print(json.dumps(as_json(one)) if args.json else sentence(as_line(one)))
             count += 1
     if not count and not args.json:
         print(f"nothing about group {printable(args.group)}")

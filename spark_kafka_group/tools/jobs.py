@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spark_kafka_group.tools.arguments import Commands
 from spark_kafka_group.tools.command_errors import UsageError
-from spark_kafka_group.tools.formatting import table
+from spark_kafka_group.tools.formatting import sentence, texts
 
 SUMMARY = "run a program for spark-submit, or show where the programs are"
 DESCRIPTION = """\
@@ -23,8 +23,8 @@ and this Python. What follows the name goes to the program:
 With --path: prints where it is, for a spark-submit of your own:
 
   spark-submit --master spark://host:7077 \\
-      --properties-file "$(python -m spark_kafka_group jobs --path spark-defaults.conf)" \\
-      "$(python -m spark_kafka_group jobs --path stream-to-parquet)" ...
+      --properties-file "$(groupkafka jobs --path spark-defaults.conf)" \\
+      "$(groupkafka jobs --path stream-to-parquet)" ...
 """
 SETTINGS = "spark-defaults.conf"
 WITHOUT_SPARK_SUBMIT = "demo"
@@ -47,8 +47,9 @@ def run(args: argparse.Namespace) -> int:
     if args.name is None:
         if args.path:
             raise UsageError(f"--path needs a name: {', '.join([*programs(), *settings()])}")
-        print(table(("NAME", "PURPOSE"), [(name, _purpose(file)) for name, file in programs().items()]))
-        print(f"\nFiles of settings, for --path: {', '.join(settings())}")
+        print(texts("PURPOSE", {name: _purpose(file) for name, file in programs().items()}))
+        print()
+        print(sentence(f"Files of settings, for --path: {', '.join(settings())}"))
         return 0
     if args.path:
         print(_named(args.name, programs() | settings()))
@@ -64,7 +65,7 @@ def programs() -> dict[str, Path]:
 
 def settings() -> dict[str, Path]:
     """Files of settings by name: ``spark-defaults.conf``, ..."""
-    return {file.name: file for file in sorted(_folder("conf").iterdir()) if file.is_file()}
+    return {file.name: file for file in sorted(_folder("conf").rglob("*")) if file.is_file()}
 
 
 def _folder(name: str) -> Path:

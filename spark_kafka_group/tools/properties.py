@@ -33,7 +33,7 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
     OptionError
         When the file cannot be read, or has a setting that would be without effect.
     """
-    found = {}
+    settings = {}
     for number, line in _logical_lines(_text(path)):
         setting = SETTING.fullmatch(line)
         if setting is None or ("=" not in line and ":" not in line):
@@ -44,8 +44,8 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
             shown = ", ".join(f"{one}*" if one.endswith(".") else one for one in known)
             only = f", only {shown} are" if len(known) <= MOST_SHOWN else ""
             raise OptionError(f"{path}:{number}: {said} is not supported{only}: remove it")
-        found[name] = value
-    return found
+        settings[name] = value
+    return settings
 
 
 def _text(path: Path) -> str:
@@ -82,15 +82,15 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield began, joined
 
 
-def _unescaped(text: str, where: str) -> str:
+def _unescaped(text: str, place: str) -> str:
     if MALFORMED.search(text):
-        raise OptionError(f"{where}: a \\u there has no four digits after it")
-    found = ESCAPE.sub(_character, text)
+        raise OptionError(f"{place}: a \\u there is not followed by four hexadecimal digits")
+    unescaped = ESCAPE.sub(_character, text)
     try:
         # A character beyond 16 bits is two escapes, as in Java.
-        return found.encode("utf-16", "surrogatepass").decode("utf-16")
+        return unescaped.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeDecodeError:
-        raise OptionError(f"{where}: a \\u escape there is half a character") from None
+        raise OptionError(f"{place}: a \\u escape there is a surrogate without its pair") from None
 
 
 def _character(escape: re.Match[str]) -> str:

@@ -25,9 +25,17 @@ Shows which offsets a group would be set to, and with --execute commits them.
 The group must have no members: stop its queries and consumers first. Offsets
 outside of a log become its first or its end offset, with a note.
 
-The commit carries no metadata, so that a query that is started again sees that
-another program wrote it, and goes on from there and not from its checkpoint.
+The commit has no metadata. So a query that is started again sees that another
+program wrote the offset, and goes on from there, not from its checkpoint.
 """
+USAGE = """\
+%(prog)s [-h] [--json]
+           --bootstrap-server HOST:PORT,... [--command-config FILE]
+           --group GROUP
+           (--to-earliest | --to-latest | --to-datetime ISO | --to-offset N |
+            --shift-by N)
+           [--topic TOPIC[:N,N...] | --all-topics] [--execute]"""
+"""argparse would leave the alternatives on one line, which is too long."""
 
 
 class To(Enum):
@@ -42,7 +50,7 @@ class To(Enum):
 
 @dataclass(frozen=True)
 class Target:
-    """Where to; the number is an offset, offsets to shift by, or milliseconds since 1970."""
+    """Where to move offsets; the number is an offset, offsets to shift by, or milliseconds since 1970."""
 
     to: To
     number: int = 0
@@ -69,6 +77,7 @@ class Change:
 def add_to(commands: Commands) -> None:
     """Declare the command."""
     parser = add_command(commands, "reset", SUMMARY, DESCRIPTION)
+    parser.usage = USAGE
     add_group_arguments(parser)
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument(
@@ -76,7 +85,7 @@ def add_to(commands: Commands) -> None:
         dest="target",
         action="store_const",
         const=Target(To.EARLIEST),
-        help="the first offset there is",
+        help="the first offset of the log",
     )
     target.add_argument(
         "--to-latest", dest="target", action="store_const", const=Target(To.LATEST), help="the end of the log"
@@ -128,7 +137,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_idle(admin: GroupAdmin, group: str) -> None:
-    """Be sure that a group has no members.
+    """Check that a group has no members.
 
     Raises
     ------
@@ -140,7 +149,7 @@ def check_idle(admin: GroupAdmin, group: str) -> None:
     if described.state in ("Empty", "Dead"):
         return
     who = ", ".join(f"{m.member_id} ({m.client_id} {m.host})" for m in described.members) or "members"
-    raise ToolError(f"group {group} is {described.state} with {who}: its offsets can be set once they have stopped")
+    raise ToolError(f"group {group} is {described.state} with {who}: stop them before you set its offsets")
 
 
 def plan(admin: GroupAdmin, group: str, target: Target, scopes: Collection[Scope] | None) -> list[Change]:

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import counted
 from spark_kafka_group.tools import invariants
 from spark_kafka_group.tools.arguments import Commands, add_command
 from spark_kafka_group.tools.event_logs import Event, read_run
+from spark_kafka_group.tools.formatting import sentence
 from spark_kafka_group.tools.history import Commit, History, histories
 from spark_kafka_group.tools.invariants import InDoubt, Unseen, Violation
 from spark_kafka_group.tools.observed_generations import Sight
@@ -29,28 +31,32 @@ a query write them), and checks what must hold when members join, leave or die:
 
   one owner                  no partition is assigned to two members in one
                              generation
-  planned by its owner       a planned range, and a committed offset, is of a
-                             partition assigned to its member in that generation
-  nothing after giving back  nothing is planned of a partition that was revoked
+  planned by its owner       a member plans and commits only partitions that
+                             are assigned to it in that generation
+  nothing after giving back  no range is planned of a partition that was revoked
                              or lost, until it is assigned again
   committed as planned       a committed offset ends a range that its member
                              planned under the same generation
-  never backward             committed offsets only grow, unless the member was
-                             moved, and said so
+  never backward             committed offsets only grow, unless an event says
+                             that the member's position was moved
   one after another          committed ranges follow each other without gap or
-                             overlap, unless the member was moved, and said so
+                             overlap, unless an event says that the position
+                             was moved
 
-A batch that is read again after a crash (replay) may be of partitions that
-others own by now; only committed it may not be.
+A batch that is read again after a crash (replay) may have partitions that other
+members own by now. Their offsets must not be committed.
 
-A gap that planned ranges fill exactly, whose commit no event tells, is in doubt
-and no violation: the member may have died between its commit and its writing
-the event. A gap is unseen and no violation if a member that wrote no events may
-have filled it: in some generation in between, the partition was assigned to
-none of those that did. With --all-members that is a violation too. The last
-line of a file may be cut off, as kill -9 leaves it.
+Two kinds of gaps are listed, and are no violations:
 
-The exit code is 3 when something is violated.
+  in doubt  planned ranges fill the gap exactly, and no event has their commit:
+            the member may have died before it wrote that event
+  unseen    in a generation in between, no member with events had the partition:
+            a member without events may have read it. With --all-members this is
+            a violation.
+
+The last line of a file may be cut off, as kill -9 leaves it.
+
+The exit code is 3 if there are violations.
 """
 
 
@@ -134,7 +140,7 @@ def add_to(commands: Commands) -> None:
     parser.add_argument(
         "--all-members",
         action="store_true",
-        help="the files are of all members: an event that they lack did not happen",
+        help="all members wrote these files, so an event that they lack did not happen",
     )
     parser.set_defaults(run=run)
 
@@ -143,8 +149,10 @@ def run(args: argparse.Namespace) -> int:
     """Print a run's counts and violations."""
     found = read_run(args.files)
     report = verify(found.events, args.all_members)
-    lines = _json_lines(report, found.remarks) if args.json else _text_lines(report, found.remarks)
-    print("\n".join(map(printable, lines)))
+    if args.json:
+        print("\n".join(map(printable, _json_lines(report, found.remarks))))
+    else:
+        print("\n".join(map(sentence, _text_lines(report, found.remarks))))
     return VIOLATED if report.violations else 0
 
 
@@ -162,15 +170,29 @@ def _text_lines(report: Report, remarks: Iterable[str]) -> list[str]:
     lines += [
         f"violation: {found.invariant}: {found.problem} ({_lines_of(found.proof)})" for found in report.violations
     ]
-    lines.append(
-        f"{report.events} events of {report.members} members in {report.groups} groups: "
-        f"{report.generations} generations, {report.partitions} partitions, {report.batches} batches, "
-        f"{report.records_committed} records committed, {len(report.in_doubt)} ranges with "
-        f"{report.records_in_doubt} records in doubt"
-        + (f", {len(report.unseen)} with {report.records_unseen} unseen" if report.unseen else "")
-    )
-    lines.append(f"{len(report.violations)} violations" if report.violations else "no violations")
+    lines.append(_summary(report))
+    lines.append(counted(len(report.violations), "violation") if report.violations else "no violations")
     return lines
+
+
+def _summary(report: Report) -> str:
+    events = f"{counted(report.events, 'event')} of {counted(report.members, 'member')}"
+    run = ", ".join(
+        [
+            counted(report.generations, "generation"), counted(report.partitions, "partition"),
+            counted(report.batches, "batch", "batches"),
+            f"{counted(report.records_committed, 'record')} committed",
+        ]
+    )  # fmt: skip
+    gaps = [
+        f", {counted(len(ranges), 'range')} with {counted(records, 'record')} {kind}"
+        for ranges, records, kind in (
+            (report.in_doubt, report.records_in_doubt, "in doubt"),
+            (report.unseen, report.records_unseen, "unseen"),
+        )
+        if ranges
+    ]
+    return f"{events} in {counted(report.groups, 'group')}: {run}{''.join(gaps)}"
 
 
 def _lines_of(events: Iterable[Event]) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -18,9 +17,10 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
+from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import commit_request, fetch_all_request, partitions_of
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 POLL_MS = 200
@@ -85,7 +85,17 @@ class GroupAdmin:
     def groups(self) -> dict[str, str]:
         """Names of all groups of the cluster, and the kind of each, as :class:`DescribedGroup` has it."""
         nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
-        return {listed.group_id: _kind(listed) for node in nodes for listed in self._listed(node)}
+        return {listed.group_id: kind_of(listed) for node in nodes for listed in self._listed(node)}
+
+    def group_offsets(self) -> dict[str, GroupOffsets]:
+        """All groups of consumers of the cluster, with what each has committed, in few round trips."""
+        manager = self._manager
+
+        def ask(left_ms: float) -> Any:
+            return run_within(manager, left_ms, lambda: group_offsets(manager))
+
+        found: dict[str, GroupOffsets] = self.retried("looking at all groups", ask)
+        return found
 
     def describe(self, group: str) -> DescribedGroup:
         """State and members of a group."""
@@ -99,8 +109,8 @@ class GroupAdmin:
     def _of_other_kind(self, group: str) -> DescribedGroup:
         """A share group, another kind of group, or none: of neither protocol of consumers."""
         for found in self._listed(self.coordinator(group).id):
-            if found.group_id == group and _kind(found) not in (CLASSIC, CONSUMER):
-                return DescribedGroup(found.group_state, _kind(found), found.protocol_type, "")
+            if found.group_id == group and kind_of(found) not in (CLASSIC, CONSUMER):
+                return DescribedGroup(found.group_state, kind_of(found), found.protocol_type, "")
         return NO_GROUP
 
     def _listed(self, node_id: int) -> list[Any]:
@@ -112,10 +122,7 @@ class GroupAdmin:
         """Everything the group has committed."""
 
         def ask() -> Any:
-            request = OffsetFetchRequest(
-                group_id=group, topics=None, require_stable=False, min_version=2, max_version=7
-            )
-            return self.send(request, self.coordinator(group).id)
+            return self.send(fetch_all_request(group), self.coordinator(group).id)
 
         doing = f"looking up committed offsets of group {group}"
         found = {}
@@ -174,6 +181,12 @@ class GroupAdmin:
         first = self._log_offsets(tps, self._consumer.beginning_offsets)
         last = self._log_offsets(tps, self._consumer.end_offsets)
         return {tp: (first[tp], last[tp]) for tp in tps}
+
+    def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The offset that the next record of each log will get, of the logs that have a leader."""
+        leaders = self.leaders(sorted({tp.topic for tp in tps})) if tps else {}
+        there = [tp for tp in tps if leaders.get(tp) is not None]
+        return self._log_offsets(there, self._consumer.end_offsets)
 
     def offsets_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
         """First offset whose record is as new as `timestamp_ms` or newer, of each log; None where there is none."""
@@ -256,15 +269,7 @@ class GroupAdmin:
 
     def _asked(self, doing: str, ask: Callable[[], Any]) -> Any:
         """A response without an error; asked again while it is one that passes."""
-
-        def once(left_ms: float) -> Any:
-            response = ask()
-            code = getattr(response, "error_code", 0)
-            if code:
-                raise kafka_errors.for_code(code)(getattr(response, "error_message", None) or "")
-            return response
-
-        return self.retried(doing, once)
+        return self.retried(doing, lambda left_ms: checked(ask()))
 
     def retried(self, doing: str, call: Callable[[float], Any]) -> Any:
         """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""
@@ -281,11 +286,6 @@ def _as_a_reader(poll: Callable[[], Any]) -> Any:
         topics = frozenset(error.args[0]) if error.args else frozenset()
         error.refusal = Refusal("TOPIC_AUTHORIZATION_FAILED", Request.FETCH, topics)
         raise
-
-
-def _kind(listed: Any) -> str:
-    """Brokers before Kafka 3.8 know one kind and do not say it."""
-    return (getattr(listed, "group_type", None) or CLASSIC).lower()
 
 
 def _log_record(record: Any) -> LogRecord:

@@ -33,12 +33,13 @@ MEMBER_ID_REQUIRED = "MEMBER_ID_REQUIRED"
 """How every new dynamic member's first JoinGroup is answered: part of joining, and no failure."""
 UNKNOWN_TOPIC = "UNKNOWN_TOPIC_OR_PARTITION"
 UNKNOWN_FOR_S = 5.0
-"""A coordinator learns of a new topic much sooner. When it has refused commits for so long, the topic is deleted,
-or the controller does not reach it: the caller can look which, and need not ask again for as long as calls may take."""
+"""A coordinator learns of a new topic much sooner. If it refuses commits for this long, the topic was deleted, or the
+controller does not reach the coordinator. The caller can find out which of the two, and need not retry for as long as
+calls may take."""
 
 
 class LongUnknownError(kafka_errors.KafkaError):  # type: ignore[misc]
-    """Raised for a commit that was refused with UNKNOWN_TOPIC_OR_PARTITION for so long that it is not sent again."""
+    """Raised for a commit that was refused with UNKNOWN_TOPIC_OR_PARTITION until it is not sent again."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class _Letter:
     settled: Settled
     since_s: float
     sent: bool = False
-    """Then its partition is one that there is; before, its number is that of the partition it comes from."""
+    """Whether the producer has it. From then on its partition exists; before, it has the number of its first one."""
     reported: bool = False
     """Whether its callback was called."""
 
@@ -255,9 +255,9 @@ class Delivery:
         ------
         BrokerError
         """
-        producer, found = self._producer, set[TopicPartition]()
+        producer, unknown = self._producer, set[TopicPartition]()
         if producer is None:
-            return found
+            return unknown
         told_s = producer.refreshed_s
         for tp, letter in first.items():
             count = producer.known_partitions(tp.topic)
@@ -270,8 +270,8 @@ class Delivery:
                 if told_s - since_s >= GONE_AFTER_S:
                     raise BrokerError(f"sending to {tp}: topic {tp.topic} does not exist: create it")
                 if now - told_s < ASKED_WITHIN_S:
-                    found.add(tp)
-        return found
+                    unknown.add(tp)
+        return unknown
 
     # Of several threads
 

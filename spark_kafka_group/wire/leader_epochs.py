@@ -20,7 +20,8 @@ NO_EPOCH = -1
 """Stands for an unknown epoch."""
 
 VERSIONS_FROM = 3
-"""Of OffsetForLeaderEpoch (Kafka 2.3): earlier ones want rights that consumers do not have."""
+"""The first version of OffsetForLeaderEpoch that is sent (Kafka 2.3): earlier ones need rights that consumers do not
+have."""
 
 
 class EpochAsked(NamedTuple):

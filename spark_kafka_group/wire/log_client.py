@@ -25,7 +25,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOKUP_SLICE = 0.2
-"""After this part of kafka.request.timeout.ms without an answer about a log: whether the log still exists is asked."""
+"""After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still
+exists."""
 
 
 class LogClient:
@@ -142,10 +143,10 @@ class LogClient:
 
     def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """First offset of each log; a partition that no longer exists is not in the result."""
-        found: dict[TopicPartition, int] = self._log_offsets(
+        offsets: dict[TopicPartition, int] = self._log_offsets(
             tps, self._consumer.beginning_offsets, "looking up first offsets"
         )
-        return found
+        return offsets
 
     def offsets_at(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """First offset of each log whose record has this timestamp or a later one; None where there is none.
@@ -153,8 +154,8 @@ class LogClient:
         A partition that no longer exists is not in the result.
         """
 
-        found = self.offsets_for_times(times_ms)
-        return {tp: None if record is None else record.offset for tp, record in found.items()}
+        records = self.offsets_for_times(times_ms)
+        return {tp: None if record is None else record.offset for tp, record in records.items()}
 
     def offsets_for_times(
         self, times_ms: Mapping[TopicPartition, int]

@@ -16,11 +16,11 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
 
 NEWEST = -3
-"""In the place of a time: the record with the greatest timestamp (KIP-734)."""
+"""Stands in the place of a time for the record with the greatest timestamp (KIP-734)."""
 NEWEST_FROM = 7
 """The version that first has it (Kafka 3.0)."""
 VERSIONS = range(1, 10)
-"""Of ListOffsets: later ones wait for tiered storage, for a time of their own."""
+"""Versions of ListOffsets that are sent: later ones wait for tiered storage, with a timeout of their own."""
 UNDER_WAY = 4
 """Requests to a node at a time: kafka-python takes no more than five."""
 

@@ -26,16 +26,16 @@ from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, n
 
 Headers = Sequence[tuple[str, bytes | None]]
 ATTEMPTS_WITHIN = 4
-"""A record is given up after so many request timeouts: 120 s by default, as Java's delivery.timeout.ms."""
+"""The number of request timeouts after which a record is given up: 120 s by default, as Java's delivery.timeout.ms."""
 UNKNOWN_AFTER_MS = 3_000
-"""A topic that brokers have not known for so long does not exist; one just made is not known to all of them at once."""
+"""A topic that brokers have not known for this long does not exist. Not all of them know a new topic at once."""
 UNANSWERED = (kafka_errors.RequestTimedOutError, kafka_errors.NodeNotReadyError, kafka_errors.Cancelled)
-"""How a request for a producer id ends that no broker has answered."""
+"""The error of a request for a producer id that no broker has answered."""
 NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
-"""In the text of the error for a user that may write to no topic at all."""
+"""A part of the error's text for a user that may not write to any topic."""
 MAY_NOT_WRITE = "TOPIC_AUTHORIZATION_FAILED"
 CLOSED_WITHIN_S = 5.0
-"""Closing waits so long for the producer's thread, which may be connecting, and then leaves it to end by itself."""
+"""How long closing waits for the producer's thread, which may be connecting. Then the thread ends by itself."""
 WHILE_CONNECTING_MS = 20.0
 
 
@@ -47,7 +47,8 @@ class _Headers(list[tuple[str, bytes | None]]):
 
 
 Attempt = Callable[[TopicPartition, BrokerError, bool], None]
-"""Of records for a partition, which failed and is made again: why, and whether brokers that are there are to blame."""
+"""Reports an attempt to send records of a partition that failed and is repeated: the error, and whether a broker
+answered."""
 
 
 class Producer:
@@ -59,7 +60,7 @@ class Producer:
         Called from a thread of the producer's after attempts that are made again. With it, that has no end, and the
         caller decides, by closing, which records are given up.
     speaks
-        Whether it says so itself when no broker can be reached.
+        Whether it logs that no broker can be reached.
 
     Raises
     ------

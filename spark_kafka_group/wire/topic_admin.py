@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -15,6 +15,9 @@ from spark_kafka_group.wire.client.connect import run_within, translated
 from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_newest, looked_up
 
 Leaders = dict[TopicPartition, Node | None]
+
+OFFSETS_AT_ONCE = 2_000
+"""A broker answers lookups in turn and unpacks a batch for each: the last answer of a turn must come in time."""
 
 
 class TopicAdmin(GroupAdmin):
@@ -49,8 +52,13 @@ class TopicAdmin(GroupAdmin):
         return self._all_topics(Subscription(pattern=""))
 
     def lookups(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
-        """The answer to each lookup, all at once."""
+        """The answer to each lookup; as many at once as :data:`OFFSETS_AT_ONCE` allows."""
+        found: list[Found] = []
+        for several in in_turns(lookups, OFFSETS_AT_ONCE):
+            found += self._at_once(doing, several)
+        return found
 
+    def _at_once(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
         def once(left_ms: float) -> Any:
             try:
                 return run_within(self._manager, left_ms, lambda: looked_up(self._manager, lookups))
@@ -111,6 +119,18 @@ class TopicAdmin(GroupAdmin):
 
     def _refresh(self, timeout_ms: float) -> None:
         run_within(self._manager, timeout_ms, self._manager.cluster.refresh_metadata)
+
+
+def in_turns(lookups: Sequence[Lookup], most: int) -> Iterator[list[Lookup]]:
+    """Lookups in groups, each with at most `most` partitions in all; a larger lookup is a group of its own."""
+    group: list[Lookup] = []
+    for lookup in lookups:
+        if group and sum(map(len, group)) + len(lookup) > most:
+            yield group
+            group = []
+        group.append(lookup)
+    if group:
+        yield group
 
 
 def _time(found: Found, tp: TopicPartition) -> int:

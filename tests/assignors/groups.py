@@ -64,7 +64,7 @@ def _claims(draw: Any, tps: list[TopicPartition], count: int) -> tuple[list[set[
     owned: list[set[TopicPartition]] = [set() for _ in range(count)]
     if kind == "none":
         return owned, [-1] * count
-    claimants = st.integers(-1, count - 1)  # -1: nobody
+    claimants = st.integers(-1, count - 1)  # -1: no member
     for tp, claimant in zip(tps, draw(st.lists(claimants, min_size=len(tps), max_size=len(tps))), strict=True):
         if claimant >= 0:
             owned[claimant].add(tp)

@@ -43,7 +43,7 @@ class Query:
                 self.running.clear()
                 self.ranges += ranges
                 offset = end
-        except Exception as error:  # noqa: BLE001 - told to the test when it ends
+        except Exception as error:  # noqa: BLE001 - reported to the test when it ends
             self.failure = error
 
     def end(self):
@@ -105,7 +105,7 @@ class Neighbour:
                 self.records += [record for records in polled.values() for record in records]
                 if polled:
                     self.consumer.commit_async()  # a synchronous one would never end in a rebalance
-        except Exception as error:  # noqa: BLE001 - told to the test when it ends
+        except Exception as error:  # noqa: BLE001 - reported to the test when it ends
             self.failure = error
 
     def subscribe(self, topics):

@@ -179,17 +179,17 @@ class TestStartAndEnd:
             "startingOffsets": by_partition(three, {0: 60, 1: 5, 2: 0}),
             "endingOffsets": by_partition(three, {0: 100, 1: 90, 2: 1}),
         }
-        told = rf"COULD_NOT_READ_OFFSET_RANGE\b.*{three}-0: the read is to end at 100, the log at 10"
-        with pytest.raises(DataLossError, match=f"{told}.*Set failOnDataLoss=false"):
+        message = rf"COULD_NOT_READ_OFFSET_RANGE\b.*{three}-0: the read must end at 100, and the log ends at 10"
+        with pytest.raises(DataLossError, match=f"{message}.*Set failOnDataLoss=false"):
             values(kafka, three, **ends)
         assert ranges(kafka, three, **ends, failOnDataLoss="false") == [(1, 5, 10), (2, 0, 1)]
-        assert re.search(told, caplog.text)
+        assert re.search(message, caplog.text)
 
     @pytest.mark.parametrize("side", ["starting", "ending"])
     def test_name_every_partition_there_is_and_no_other(self, kafka, three, side):
-        for partitions, told in ((range(2), f"{three}-2"), (range(4), f"{three}-3")):
+        for partitions, message in ((range(2), f"{three}-2"), (range(4), f"{three}-3")):
             offsets = by_partition(three, dict.fromkeys(partitions, 1))
-            with pytest.raises(GroupKafkaError, match=f"{side}Offsets .*{told}"):
+            with pytest.raises(GroupKafkaError, match=f"{side}Offsets .*{message}"):
                 values(kafka, three, **{f"{side}Offsets": offsets})
 
 

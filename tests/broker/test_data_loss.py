@@ -47,7 +47,7 @@ def produce_to_each(kafka, values):
             future.get(timeout=30)
 
 
-def make_anew(kafka, topic, values=()):
+def recreate(kafka, topic, values=()):
     """Delete the topic and make one of the same name."""
     kafka.delete_topic(topic)
     topic_holding(kafka, values, topic)
@@ -174,7 +174,7 @@ def test_records_that_expired_are_no_loss_once_they_were_read(kafka, stream_of):
     assert stream.trigger() == [10]
 
 
-class TestTopicsMadeAnew:
+class TestRecreatedTopics:
     """PARTITION_OFFSET_CHANGED."""
 
     def test_between_two_runs(self, kafka, stream_of, warned):
@@ -184,7 +184,7 @@ class TestTopicsMadeAnew:
         for stream in streams:
             assert stream.trigger() == [1, 2, 3, 4]
             stream.restart()
-        make_anew(kafka, other, [6])
+        recreate(kafka, other, [6])
         with loss("PARTITION_OFFSET_CHANGED", other):
             streams[0].trigger()
         assert streams[1].trigger() == [6]
@@ -195,7 +195,7 @@ class TestTopicsMadeAnew:
         topic = topic_holding(kafka, range(1, 11))
         stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **GOES_ON)
         stream.offset, tasks = stream.plan()
-        make_anew(kafka, topic)
+        recreate(kafka, topic)
         assert read(stream.reader, tasks) == []
         assert stream.trigger() is None
         send(kafka, topic, 0, [100, 101])
@@ -310,7 +310,7 @@ def test_topics_that_come_and_go_at_random_never_fail_a_query_that_goes_on(kafka
             case 2 if topics:
                 kafka.delete_topic(topics.pop(chance.randrange(len(topics))))
             case 3 if topics:
-                make_anew(kafka, chance.choice(topics))
+                recreate(kafka, chance.choice(topics))
             case _:
                 some = {topic: list(itertools.islice(values, chance.randrange(1, 10))) for topic in [kept, *topics]}
                 produce_to_each(kafka, some)

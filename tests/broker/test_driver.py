@@ -167,7 +167,7 @@ def test_a_join_outlasts_a_member_that_is_more_patient_than_this_one(kafka, grou
     other = driver_of(kafka, topic, group, **hasty)
     joining = threading.Thread(target=other.latest_offset, args=(other.initial_offset(), None))
     joining.start()
-    wait_until(lambda: "still waiting for other members" in caplog.text, within=15)
+    wait_until(lambda: "still waiting for other members" in caplog.text, within=30)
     assert busy.latest_offset(end, None) == end
     joining.join(30)
     wait_until(lambda: len(other._session.member.generation.assignment) in (1, 2), within=30)
@@ -226,7 +226,7 @@ def test_losing_membership_before_the_first_batch_loses_no_record(kafka, group, 
     assert driver.latest_offset(start, None) == start
     throw_out(kafka, group)
     produce(kafka, topic, numbered(4, 1))
-    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=10)
+    end = wait_until(lambda: (o := driver.latest_offset(start, None)) != start and o, within=30)
     assert end["@group"]["from"] == {topic: {"0": 3}}
     assert end[topic] == {"0": 7}
 
@@ -270,7 +270,7 @@ def test_calls_from_several_threads_do_not_meet(kafka, group, driver_of):
             while not done.is_set():
                 driver.commit(offset)
                 driver.report_latest_offset()
-        except Exception as error:  # noqa: BLE001 - told below
+        except Exception as error:  # noqa: BLE001 - reported below
             failures.append(error)
 
     threads = [threading.Thread(target=interfere) for _ in range(2)]

@@ -102,13 +102,13 @@ class TestLook:
         assert [m.offset for m in explore.look(options, topic, 2, offset=3, partition=1)] == [3, 4]
         with pytest.raises(OptionError, match=rf"^offset \(7\): {topic}-1 has the offsets from 0 up to 4$"):
             explore.look(options, topic, offset=7, partition=1)
-        with pytest.raises(OptionError, match="two places"):
+        with pytest.raises(OptionError, match="cannot both be given"):
             explore.look(options, topic, offset=7, at=at(0))
         with pytest.raises(OptionError, match="has partitions 0 to 2, and no partition 9"):
             explore.look(options, topic, partition=9)
 
     def test_json_text_bytes_and_tombstones_are_said_to_be_what_they_are(self, kafka):
-        values = [b'{"a": [1.10, {}], "a": "x"}', b"plain", b"\x00\x01\xff", None]
+        values = [b'{"a": [1.10, {}], "a": "x"}', b"plain", b"\x00\x01\xff", None, "café".encode()[:-1]]
         topic = topic_with(kafka, [Record(0, b"k", value, (), AT_MS + n) for n, value in enumerate(values)])
         found = explore.look(servers(kafka), topic)
         assert [(m.value.kind, m.value.text) for m in found] == [
@@ -116,10 +116,29 @@ class TestLook:
             ("text", "plain"),
             ("hex", "0001ff"),
             ("null", "null"),
+            ("hex", "636166c3"),
         ]
-        assert [m.is_tombstone for m in found] == [False, False, False, True]
+        assert [m.is_tombstone for m in found] == [False, False, False, True, False]
         assert "tombstone" in str(found)
         assert "tombstone" in found._repr_html_()
+
+    def test_a_time_that_no_calendar_has_is_none(self, kafka, caplog):
+        """As of a producer that writes microseconds; nanoseconds do not fit Spark's timestamps."""
+        times = [AT_MS, AT_MS * 1000, AT_MS * 1_000_000]
+        topic = kafka.create_topic(name("times"), configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
+        produce(kafka, topic, [Record(0, b"k", b"v%d" % n, (), at) for n, at in enumerate(times)])
+        found = explore.look(servers(kafka), topic)
+        assert [m.timestamp for m in found] == [at(0), None]
+        assert "has a timestamp that does not fit microseconds" in caplog.text
+        assert "v1" in str(found)
+        assert "v1" in found._repr_html_()
+        group = name("late")
+        for offset in (1, 2):
+            commit_for(kafka, group, {(topic, 0): offset})
+            for shown in looked_in_every_way(kafka, topic, group):
+                assert str(shown)
+                assert shown._repr_html_()
+            assert [(row.lag, row.lag_s) for row in explore.lag(servers(kafka), group)] == [(3 - offset, 0.0)]
 
     def test_a_record_of_ten_megabytes_is_a_line(self, kafka):
         topic = kafka.create_topic(name("large"), configs={"max.message.bytes": str(2**24)})
@@ -186,7 +205,7 @@ class TestRate:
         assert_it_fits(found)
 
     def test_wrong_times_are_refused(self, kafka, topic):
-        with pytest.raises(OptionError, match="must be before until"):
+        with pytest.raises(OptionError, match="must be at least 96 ms before until"):
             explore.rate(servers(kafka), topic, at(1), at(0))
         with pytest.raises(OptionError, match=r"points \(0\)"):
             explore.rate(servers(kafka), topic, points=0)

@@ -20,7 +20,7 @@ def ranges(tasks):
 def run(driver, start):
     """One batch: its end and its records."""
     ends = []
-    wait_until(lambda: ends.append(driver.latest_offset(start, None)) or ends[-1] != start, within=10)
+    wait_until(lambda: ends.append(driver.latest_offset(start, None)) or ends[-1] != start, within=30)
     return ends[-1], ranges(driver.plan(start, ends[-1]))
 
 

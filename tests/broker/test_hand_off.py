@@ -94,11 +94,11 @@ def test_a_record_goes_through_its_retry_topics_to_the_dead_letters_and_its_head
         [found] = everything_in(kafka, destination)
         assert found.partition == 1
         assert found.timestamp >= before_ms - 1
-        told = dict(found.headers)
-        assert told["kafka_dlt-original-topic"] == topic.encode()
-        assert told["kafka_dlt-original-partition"] == b"\0\0\0\4"
-        assert told["kafka_dlt-original-offset"] == (99).to_bytes(8)
-        assert told["kafka_dlt-original-consumer-group"] == b"billing"
+        result = dict(found.headers)
+        assert result["kafka_dlt-original-topic"] == topic.encode()
+        assert result["kafka_dlt-original-partition"] == b"\0\0\0\4"
+        assert result["kafka_dlt-original-offset"] == (99).to_bytes(8)
+        assert result["kafka_dlt-original-consumer-group"] == b"billing"
         assert attempts_made(found.headers) == hop
         headers.append([key for key, _ in found.headers if key != "retry_topic-backoff-timestamp"])
         record = Record(

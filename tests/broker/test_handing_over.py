@@ -123,6 +123,7 @@ class TestBeforeABatch:
         driver.latest_offset(end, None)
         (neighbour,) = neighbours
         wait_until(lambda: len(neighbour.assignment()) == 1, within=30)
+        assert driver.report_latest_offset()["@group"]["rebalances"] == 1
         if TopicPartition(topic, 1) in owned(driver):
             end = planned(driver, end)
             assert end[topic]["1"] == 15

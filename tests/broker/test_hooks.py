@@ -40,7 +40,7 @@ def test_a_listener_that_raises_is_seen_and_stops_nothing(kafka, group, query_of
     produce(kafka, topic, numbered(20, 2))
     wait_until(lambda: committed(kafka, group) == {(topic, 0): 20, (topic, 1): 20}, within=30)
     assert ("revoked", {0, 1}) in recorders.calls
-    assert "Failing.on_partitions_revoked of the user's own raised; the query goes on" in caplog.text
+    assert "Failing.on_partitions_revoked of your own code raised an error; the query goes on" in caplog.text
     assert "RuntimeError: no thanks" in caplog.text
     assert first.driver.report_latest_offset()["@group"]["hookErrors"] >= 1
 

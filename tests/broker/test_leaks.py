@@ -22,7 +22,7 @@ SPARE_BYTES = 50
 """Bytes that Python keeps, a turn: less than the smallest object twice. What is counted grows from int to int."""
 SPARE_RSS = 8 << 20
 LOOKS = 2
-"""A leak is in each of them; a table that grows once, or a connection that is made anew, in one."""
+"""A leak is in each of them; a table that grows once, or a connection that is replaced, in one."""
 
 
 def resident():

@@ -38,8 +38,8 @@ def test_it_is_quiet_until_a_record_comes(kafka, topic, watch_of):
     while time.monotonic() - began < 0.5:  # polls end meanwhile, and others take their place
         assert watch.nothing_new()
     kafka.produce(topic, [b"new"], partition=1)
-    wait_until(lambda: not watch.nothing_new(), within=5)
-    assert not watch.nothing_new()  # until it is told where logs end now
+    wait_until(lambda: not watch.nothing_new(), within=30)
+    assert not watch.nothing_new()  # until it has the ends of now
     watch.start({TopicPartition(topic, 0): 1, TopicPartition(topic, 1): 1}, NOW)
     assert watch.nothing_new()
 
@@ -50,7 +50,7 @@ def test_a_record_that_came_after_a_poll_had_ended_is_heard_of_at_once(kafka, to
     watch = watch_of()
     watch.start({TopicPartition(topic, 0): 1}, NOW)
     polls = [watch._brokers.connection(node_id) for node_id in watch._asked]
-    wait_until(lambda: readable(polls), within=5)  # Spark was busy with something else meanwhile
+    wait_until(lambda: readable(polls), within=30)  # Spark was busy with something else meanwhile
     kafka.produce(topic, [b"new"], partition=0)
     assert not watch.nothing_new(5.0)
 
@@ -59,7 +59,7 @@ def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
     kafka.produce(topic, [b"a", b"b"], partition=0)
     watch = watch_of()
     watch.start({TopicPartition(topic, 0): 1}, NOW)
-    wait_until(lambda: not watch.nothing_new(), within=5)
+    wait_until(lambda: not watch.nothing_new(), within=30)
 
 
 def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka, topic, watch_of):
@@ -68,7 +68,7 @@ def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka,
     watch.start({TopicPartition(topic, 0): 1}, NOW)
     assert watch.nothing_new()
     kafka.delete_topic(topic)
-    wait_until(lambda: not watch.nothing_new(), within=10)
+    wait_until(lambda: not watch.nothing_new(), within=30)
     watch.start({TopicPartition(topic, 0): 1}, NOW)
     assert not watch.nothing_new()
 

@@ -5,6 +5,7 @@ import json
 import pytest
 from support import committed, numbered, options, produce, topic_with
 
+from spark_kafka_group.driver.membership.member import BROKER_ASSIGNS, MEMBERS_ASSIGN
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
@@ -30,18 +31,24 @@ def commit_outside(kafka, topic, group, batch, reader):
         return outside.commit(list(ends), lambda found: ends, note, batch.generation, f"groupkafka-{reader}").offsets
 
 
-def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, query_of, newer_neighbour_of):
+def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, query_of, newer_neighbour_of, caplog):
     topic = topic_with(kafka, numbered(40, 4), partitions=4)
     query = query_of(kafka, topic, group, **QUICK)
     wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(4)}, within=30)
+    assert query.driver.report_latest_offset()["@group"]["protocol"] == "classic"
     neighbour = newer_neighbour_of(kafka, topic, group)
     with admin_of(kafka, topic) as admin:
         wait_until(lambda: [len(m.assigned) for m in admin.describe(group).members] == [2, 2], within=60)
         wait_until(lambda: len(query.owned()) == 2, within=30)
+        assert caplog.text.count(f"group {group}: {BROKER_ASSIGNS}") == 1
+        wait_until(lambda: query.driver.report_latest_offset()["@group"]["protocol"] == "consumer", within=30)
+        assert MEMBERS_ASSIGN not in caplog.text
 
         report = describe.look(admin, group, lambda: 0.0)
         assert (report.state, report.problem) == ("Stable", None)
         assert report.generation == query.driver._session.member.generation.id
+        line = f"group {group}: Stable, type consumer, epoch {report.generation}, assignor uniform, coordinator "
+        assert describe.as_text(report).startswith(line)
         (own,) = [member for member in report.members if member.instance_id]
         assert set(own.assigned) == query.owned()
         assert {tp for member in report.members for tp in member.assigned} == {
@@ -66,6 +73,10 @@ def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, 
         wait_until(lambda: len(query.owned()) == 4, within=60)
         (left,) = wait_until(lambda: admin.describe(group).members, within=30)
         assert (left.instance_id, left.assigned) == (own.instance_id, query.owned())
+    assert caplog.text.count(f"group {group}: {BROKER_ASSIGNS}") == 1
+    assert caplog.text.count(f"group {group}: {MEMBERS_ASSIGN}") == 1
+    assert query.driver.report_latest_offset()["@group"]["protocol"] == "classic"
+    assert query.driver._session.member.generation.leader
 
 
 def test_a_rebalance_in_a_group_of_the_newer_protocol_is_not_held_up_by_a_batch_that_was_committed_from_outside(

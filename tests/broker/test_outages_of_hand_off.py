@@ -107,13 +107,13 @@ class Task:
 
     def _counting(self, hand_off):
         def hand_on(record, failure, settled):
-            def told(counter, problem):
+            def counted(counter, problem):
                 settled(counter, problem)
                 self._sent += problem is None
                 if self._sent >= self._before:
                     self._acknowledged.set()
 
-            hand_off(record, failure, told)
+            hand_off(record, failure, counted)
 
         return hand_on
 

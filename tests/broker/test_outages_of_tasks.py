@@ -91,7 +91,7 @@ def outage():
     """Topics, what was said, and what came of each call that was under way when the broker was killed."""
     made = []
 
-    def told(kafka, topic, **more):
+    def options_of(kafka, topic, **more):
         more = BRIEF | {"kafka.client.id": name("client")} | more  # a thread shares connections with no other
         made.append(Options.parse(options(kafka, topic) | {key: str(value) for key, value in more.items()}))
         return made[-1]
@@ -100,16 +100,16 @@ def outage():
         big = topic_with(kafka, [Record(p, None, b"x" * 5000) for p in (0, 1) for _ in range(COUNT)], partitions=2)
         small, limited = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         kafka.create_topic(f"{small}-dlt")
-        stream = GroupKafkaStreamReader(told(kafka, big, **{"kafka.max.partition.fetch.bytes": 50_000})).read(
+        stream = GroupKafkaStreamReader(options_of(kafka, big, **{"kafka.max.partition.fetch.bytes": 50_000})).read(
             of(big, 2)
         )
-        batch = GroupKafkaReader(told(kafka, big)).read(of(big))
+        batch = GroupKafkaReader(options_of(kafka, big)).read(of(big))
         first, _ = [next(stream)], next(batch)
-        searching, sending = told(kafka, small), told(kafka, small)
+        searching, sending = options_of(kafka, small), options_of(kafka, small)
         search = Search(searching, decode.load("auto"), Brokers, {}, Outage(searching, brokers_for(searching)))
         letters = DeadLetters(sending, outlives=True)
         damage = LeftOut(TopicPartition(small, 0), 3, 4, CorruptRecordError(small, 0, 3, "a flipped bit"), b"bytes")
-        short = GroupKafkaStreamReader(told(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
+        short = GroupKafkaStreamReader(options_of(kafka, limited, maxBrokerOutage="3s")).read(of(limited, count=10))
         began, gone = threading.Event(), threading.Event()
 
         def connect_for_the_search(settings):
@@ -117,7 +117,7 @@ def outage():
             gone.wait(60)
             return Brokers(settings)
 
-        skipping = told(kafka, damaged_topic(kafka), onCorruptRecord="skip")
+        skipping = options_of(kafka, damaged_topic(kafka), onCorruptRecord="skip")
         planned = ReadTask((OffsetRange(TopicPartition(skipping.reading.topics[0], 0), 0, 18),), epochs=(0,))
         connected = brokers_for(skipping)
         skipped = records(planned, skipping, connected, connect_for_the_search, Outage(skipping, connected))
@@ -140,7 +140,7 @@ def outage():
             kafka.node(0).start()
         came = {call: future.exception(60) or future.result() for call, future in calls.items()}
         kafka.wait_until_ready()
-        rows = list(GroupKafkaReader(told(kafka, small)).read(of(f"{small}-dlt", count=1)))
+        rows = list(GroupKafkaReader(options_of(kafka, small)).read(of(f"{small}-dlt", count=1)))
         try:
             yield SimpleNamespace(kafka=kafka, said=said, big=big, small=small, limited=limited, dead=rows, **came)
         finally:

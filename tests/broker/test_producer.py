@@ -78,8 +78,8 @@ def test_records_arrive_as_they_were_in_order_and_settle(kafka, producer_of):
         producer.send(topic, 1, key, value, headers, settled.append)
     producer.flush()
     assert settled == [None] * len(sent)
-    told = [(key, value, [{"key": k, "value": v} for k, v in headers] or None) for key, value, headers in sent]
-    assert rows(kafka, topic, 1) == told
+    result = [(key, value, [{"key": k, "value": v} for k, v in headers] or None) for key, value, headers in sent]
+    assert rows(kafka, topic, 1) == result
     assert rows(kafka, topic, 0) == []
 
 
@@ -167,7 +167,7 @@ def test_closing_drops_what_is_not_settled_and_says_so(kafka, producer_of):
     try:
         producer.send(topic, 0, None, b"v", (), settled.append)
         producer.close()
-        wait_until(lambda: len(settled) == 1, within=10)
+        wait_until(lambda: len(settled) == 1, within=30)
     finally:
         kafka.node(0).resume()
     assert isinstance(settled[0], BrokerError)

@@ -169,7 +169,7 @@ def test_a_retry_topic_that_is_made_later_is_read_from_its_first_record(kafka, s
     )
 
 
-def test_a_retry_topic_that_was_made_anew_is_another_log(kafka, topics, stream_of, clock):
+def test_a_retry_topic_that_was_recreated_is_another_log(kafka, topics, stream_of, clock):
     topic, retry = topics
     send(kafka, retry, 0, [10, 11, 12])
     query = stream_of(kafka, {"subscribe": topic}, failOnDataLoss=False, maxOffsetsPerTrigger=1, **EARLIEST)

@@ -127,7 +127,7 @@ def test_two_topics_in_one_group(kafka, group, drivers_of, logs, strategy):
     sources = Sources(drivers_of(topics, **{"kafka.partition.assignment.strategy": strategy})).start()
     began = time.monotonic()
     first, second = sources.trigger()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     # Both have all of their topic in the very first batch, under one and the same generation.
     assert [(r.tp.topic, r.start, r.end) for r in first] == [(topics[0], 0, 10)] * 2
     assert [(r.tp.topic, r.start, r.end) for r in second] == [(topics[1], 0, 10)] * 2
@@ -194,7 +194,7 @@ def test_what_a_batch_went_without_is_read_later(kafka, group, drivers_of, idle_
     assert third._session.member.generation.assignment == {gone}
     offset, note = kafka.committed(group)[gone]
     assert (offset, left_out_of(note, sources.drivers[0]._session.reader)) == (0, 0)
-    # Everybody leaves, and nobody has been told that the batch has succeeded.
+    # All leave, and no source knows that the batch has succeeded.
     for driver in [third, *sources.drivers]:
         driver.stop()
     again = Sources(drivers_of(topics), sources.logged)

@@ -111,7 +111,7 @@ def test_in_its_very_first_join(kafka, group, topic, busy, driver_of, interrupte
     interrupted_when(in_group(kafka, group, driver), lambda: driver.latest_offset(start, None))
     name, began = name_of(driver), time.monotonic()
     driver.stop()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
     assert name not in instances(kafka, group)
     busy.may_finish.set()
     wait_until(lambda: len(busy.owned()) == 3, within=30)

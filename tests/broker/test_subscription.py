@@ -1,5 +1,6 @@
 """Subscriptions of a driver: topics, topics by pattern, assigned partitions."""
 
+import contextlib
 import functools
 import json
 
@@ -11,8 +12,10 @@ from spark_kafka_group import MembershipError
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.backlog import backlog
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
+from spark_kafka_group.driver.positions import lookup
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.errors import DataLossError, OptionError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -69,6 +72,40 @@ def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, 
     assert caplog.text.count("still no") == 1
 
 
+class TestAvailableNow:
+    @pytest.fixture(autouse=True)
+    def _looked_up_quickly(self, monkeypatch):
+        monkeypatch.setattr(lookup, "PAUSE_S", 0.01)
+
+    def test_a_topic_that_does_not_exist_is_an_error_before_the_query_joins(self, kafka, group, made):
+        one, typo = topic_with(kafka, numbered(3, 1), partitions=1), name("typo")
+        driver = driver_for(made, kafka, group, {"subscribe": f"{one},{typo}"})
+        driver.prepare_available_now()
+        with pytest.raises(OptionError, match=f"^subscribe names {typo}, which the cluster does not have: create it"):
+            driver.latest_offset(driver.initial_offset())
+        assert kafka.group_state(group)[0] == "Dead"
+
+    def test_retry_topics_may_be_missing(self, kafka, group, made):
+        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        driver = driver_for(made, kafka, group, {"subscribe": topic, "retryTopics": "5000"})
+        driver.prepare_available_now()
+        assert driver.latest_offset(driver.initial_offset())[topic] == {"0": 3}
+
+    @pytest.mark.parametrize("fails", [True, False])
+    def test_a_topic_that_was_read_and_deleted_is_a_matter_of_fail_on_data_loss(self, kafka, group, made, fails):
+        one, gone = (topic_with(kafka, numbered(3, 1), partitions=1) for _ in range(2))
+        subscription = {"subscribe": f"{one},{gone}"}
+        before = driver_for(made, kafka, group, subscription)
+        end = before.latest_offset(before.initial_offset())
+        before.latest_offset(end)
+        before.stop()
+        kafka.delete_topic(gone)
+        driver = driver_for(made, kafka, group, subscription, failOnDataLoss=fails)
+        driver.prepare_available_now()
+        with pytest.raises(DataLossError, match=gone) if fails else contextlib.nullcontext():
+            assert driver.latest_offset(end)[one] == {"0": 3}
+
+
 class TestPattern:
     @pytest.mark.parametrize("whole", [False, True], ids=["anywhere", "whole names"])
     def test_topics_in_whose_name_it_is_found_also_one_made_just_before(self, kafka, group, made, whole):
@@ -121,7 +158,7 @@ class TestAssign:
         again = driver_for(made, kafka, group, subscription)
         assert again.latest_offset(end, None)[topic] == {"1": 10}
 
-    def test_needs_no_group_before_its_first_commit_when_it_is_told_where_to_start(self, kafka, group, made):
+    def test_needs_no_group_before_its_first_commit_when_options_say_where_to_start(self, kafka, group, made):
         topic = topic_with(kafka, numbered(3, 1), partitions=1)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
         driver.latest_offset(driver.initial_offset(), None)
@@ -136,7 +173,7 @@ class TestAssign:
         end = driver.latest_offset(driver.initial_offset(), 2)
         assert end[topic] == {"0": 2}
         (member,) = members(kafka, group)
-        with pytest.raises(MembershipError, match=f"has members .{member['member_id']}. and assign commits without"):
+        with pytest.raises(MembershipError, match=f"has members .{member['member_id']}., so Kafka refuses the commits"):
             driver.latest_offset(end, None)
         assert committed(kafka, group) == {(topic, 0): 3}
 
@@ -164,7 +201,7 @@ class TestAssign:
         monkeypatch.setattr(ManualAssignment, "check_may_commit", somebody_commits_meanwhile)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})}, startingOffsets="group")
         start = driver.initial_offset()
-        end = wait_until(lambda: (planned := driver.latest_offset(start, None)) != start and planned, within=10)
+        end = wait_until(lambda: (planned := driver.latest_offset(start, None)) != start and planned, within=30)
         assert GroupOffset.from_json(end).ranges(GroupOffset.from_json(start)) == [
             OffsetRange(TopicPartition(topic, 0), 3, 5)
         ]

@@ -1,5 +1,6 @@
 """The commands about a group, on real brokers: their output agrees with Kafka's own tools."""
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -48,8 +49,8 @@ def tool(kafka, capsys):
     def run(command, *arguments, servers=kafka.bootstrap_servers):
         capsys.readouterr()
         code = main([command, "--bootstrap-server", servers, *map(str, arguments)])
-        told = capsys.readouterr()
-        return code, told.out.splitlines(), told.err
+        output = capsys.readouterr()
+        return code, output.out.splitlines(), output.err
 
     return run
 
@@ -208,7 +209,7 @@ def ends_in_a_marker(admin, group):
     return records[-1].offset < located.end - 1
 
 
-def test_a_group_that_nobody_knows_has_no_records(group, kafka, topic, tool):
+def test_a_group_that_does_not_exist_has_no_records(group, kafka, topic, tool):
     commit_for(kafka, name("another"), {(topic, 0): 0})
     code, lines, _ = tool("offsets", "--group", group)
     assert (code, lines[1:]) == (0, [f"nothing about group {group}"])
@@ -242,7 +243,7 @@ def test_bytes_that_are_no_record_are_shown_as_such_and_the_rest_is_read(group, 
         key = b"\0\1" + len(group).to_bytes(2, "big") + group.encode() + b"\0\1t\0\0\0\0"
         good = b"\0\2" + (2).to_bytes(8, "big") + b"\0\0" + (NOW_MS).to_bytes(8, "big")
         records = [(key, b"\0\7"), (b"\0\1\x7f", b""), (key, b"\0\3" + b"\xff" * 40), (key, good)]
-        # Brokers let nobody else write into it, and kafka-python nobody at all.
+        # Only brokers may write into it, and kafka-python lets no client do so.
         producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, client_id="__admin_client")
         partition = coordinator_partition(group, len(producer.partitions_for(OFFSETS_TOPIC)))
         for any_key, value in records:
@@ -483,9 +484,9 @@ def log_from_2_to_10(kafka):
 def test_offsets_are_set_where_kafkas_own_tool_would_set_them(kafka, group, log_from_2_to_10, tool_json, ours, kafkas):
     topic = log_from_2_to_10
     commit_for(kafka, group, {(topic, 0): 5, (topic, 1): 0})
-    told = kafka.consumer_groups("--group", group, "--reset-offsets", "--topic", topic, "--dry-run", *kafkas)
+    result = kafka.consumer_groups("--group", group, "--reset-offsets", "--topic", topic, "--dry-run", *kafkas)
     wanted = {}
-    for line in told.splitlines():
+    for line in result.splitlines():
         words = line.split()
         if words[:1] == [group]:
             wanted[words[1], int(words[2])] = int(words[3])
@@ -661,9 +662,9 @@ def test_from_a_shell_and_into_a_pipe_that_closes(kafka, group, topic):
     command = (
         f"{sys.executable} -m spark_kafka_group offsets --bootstrap-server {kafka.bootstrap_servers} --group {group}"
     )
-    told = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, text=True, timeout=60, check=True)
-    assert told.stdout.startswith(OFFSETS_TOPIC)
-    assert told.stderr == ""
+    done = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.startswith(OFFSETS_TOPIC)
+    assert done.stderr == ""
     for words in ([], ["offsets"], ["describe"], ["reset"], ["verify"], ["jobs"]):
         helped = [sys.executable, "-m", "spark_kafka_group", *words, "--help"]
         assert subprocess.run(helped, capture_output=True, text=True, timeout=60, check=True).stdout.startswith(
@@ -695,3 +696,22 @@ def test_what_a_neighbour_without_an_event_log_reads_is_no_violation(
     summary = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (summary["violations"], summary["records_unseen"]) == (0, len(neighbour.records))
     assert main(["verify", "--all-members", str(log)]) == 3
+
+
+def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_its_partitions(kafka, group):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    odd = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group)
+    odd._coordinator._perform_assignment = lambda leader, protocol, members: {leader: b"\xff"}
+    try:
+        with contextlib.suppress(Exception):  # kafka-python cannot read it either
+            odd.poll(20_000)
+        with admin_of(kafka) as admin:
+            report = describe.look(admin, group, lambda: 0.0)
+            (member,) = report.members
+            assert member.assigned == ()
+            assert report.problem == (
+                f"partitions of members that do not assign as Kafka's consumers do are not known: {member.member_id}"
+            )
+            assert report.group in [other.group for other in describe.look_at_all(admin, lambda: 0.0)]
+    finally:
+        odd.close(autocommit=False)

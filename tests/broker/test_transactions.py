@@ -373,11 +373,12 @@ def test_ranges_end_although_their_last_offsets_were_compacted_away(rows_of):
 
 
 def test_all_of_a_log_is_what_javas_consumer_gets(kafka, random_log):
+    records = consumed(kafka, random_log, "read_committed")
     printed = kafka.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", kafka.bootstrap_servers,
-        "--topic", random_log, "--from-beginning", "--timeout-ms", "4000",
+        "--topic", random_log, "--from-beginning", "--timeout-ms", "60000", "--max-messages", str(len(records)),
         "--command-property", "isolation.level=read_committed", "--formatter-property", "print.offset=true",
     )  # fmt: skip
     lines = [line.split("\t") for line in printed.splitlines() if line.startswith("Offset:")]
     java = [(int(at.removeprefix("Offset:")), value.encode()) for at, value in lines]
-    assert java == consumed(kafka, random_log, "read_committed")
+    assert java == records

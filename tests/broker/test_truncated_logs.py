@@ -149,10 +149,10 @@ def test_a_query_that_had_read_what_is_lost_stops_and_says_where_the_logs_diverg
     query = lost[how, "true"]
     if how == "stopped":
         query.restart()
-    with loss(CHANGED, query.topic) as told:
+    with loss(CHANGED, query.topic) as message:
         query.trigger()
-    assert f"{query.topic}-0: records up to offset 20 were read under leader epoch" in str(told.value)
-    assert "has lost them from offset 10 on" in str(told.value)
+    assert f"{query.topic}-0: records up to offset 20 were read under leader epoch" in str(message.value)
+    assert "has lost them from offset 10 on" in str(message.value)
 
 
 @pytest.mark.parametrize("how", ["stopped", "running", "assigned"])
@@ -214,7 +214,7 @@ def test_a_batch_that_is_read_again_ends_where_its_log_diverges(lost, fail):
     assert query.positions(query.topic) == {0: 30}
 
 
-def test_a_leader_elected_anew_whose_log_is_whole_is_no_loss(lost):
+def test_a_new_leader_whose_log_is_whole_is_no_loss(lost):
     query = lost["whole"]
     epoch = query.committed()[1]
     assert query.trigger() == LATER
@@ -267,7 +267,7 @@ def test_epochs_in_commits_of_other_programs_are_not_believed(lost, epoch, how):
 
 
 @pytest.mark.parametrize("fail", ["true", "false"])
-def test_a_task_gives_up_a_topic_that_was_made_again_whose_epochs_begin_anew(lost, fail):
+def test_a_task_gives_up_a_topic_that_was_made_again_whose_epochs_begin_again(lost, fail):
     query = lost["remade", fail]
     end, tasks = query.plan()
     assert cuts(tasks) == [(0, 0, 35)]
@@ -284,11 +284,11 @@ def test_a_task_gives_up_a_topic_that_was_made_again_whose_epochs_begin_anew(los
     assert query.trigger() == list(range(40))
 
 
-def test_logs_of_a_leader_elected_anew_are_compared_all_at_a_time(lost, caplog):
+def test_logs_of_a_new_leader_are_compared_all_at_a_time(lost, caplog):
     topic = lost["many"].topic
     ranges = tuple(OffsetRange(TopicPartition(topic, partition), 0, 1) for partition in range(PARTITIONS))
     reader = GroupKafkaDataSource(lost["many"].settings).streamReader(None)
     with caplog.at_level("INFO", "kafka.cluster"):
         assert read(reader, [ReadTask(ranges, (0,) * PARTITIONS)]) == list(range(PARTITIONS))
-    lookups = [told for told in caplog.messages if "coordinators: 0" in told]  # drivers know a coordinator
+    lookups = [message for message in caplog.messages if "coordinators: 0" in message]  # drivers know a coordinator
     assert len(lookups) < PARTITIONS / 2

@@ -141,7 +141,7 @@ class Chaos:
                 continue
             try:
                 member.process.wait(max(0.1, deadline - time.monotonic()))
-            except Exception:  # noqa: BLE001 - it is told as a problem
+            except Exception:  # noqa: BLE001 - it is reported as a problem
                 self.problems.append(f"{member.id} has not ended {member.ending}: {member.log.read_text()[-1500:]}")
                 member.process.kill()
                 member.process.wait()
@@ -218,7 +218,7 @@ def play(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--seed", type=int, help="drawn, and told, if not given")
+    parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--queries", type=int, default=2, help="queries, at least one")
     parser.add_argument("--java", type=int, default=0, help="Kafka's VerifiableConsumers")
     parser.add_argument("--python", type=int, default=0, help="kafka-python consumers")

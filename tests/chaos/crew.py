@@ -68,7 +68,7 @@ class Member:
         self.name = name
         self.incarnation = 0
         self.process: subprocess.Popen[bytes] | None = None
-        self.ending: str | None = None  # how the process was told to end
+        self.ending: str | None = None  # how the process was asked to end
 
     @property
     def id(self) -> str:
@@ -115,7 +115,7 @@ class Member:
         code = self.process.returncode
         if self.ending == KILLED or (self.ending is not None and code in self.good_codes()):
             return None
-        return f"{self.id} was told to end {self.ending}, and ended with {code}: {self.log.read_text()[-1500:]}"
+        return f"{self.id} was asked to end {self.ending}, and ended with {code}: {self.log.read_text()[-1500:]}"
 
     def good_codes(self) -> Sequence[int]:
         return (0,)

@@ -6,7 +6,7 @@
     endings.jsonl           which process was ended how
     commits.jsonl           the group's commits, from __consumer_offsets
     generations.jsonl       the group's generations and what each member was assigned, from there too
-    end.json                what was wrong when the run ended: members that failed, records that nobody would read
+    end.json                what was wrong when the run ended: members that failed, records that no member would read
     events/<process>.jsonl  what a query or a kafka-python consumer did
     rows/<member>.jsonl     what they read, a line a batch
     java/<process>.jsonl    what a VerifiableConsumer printed
@@ -186,7 +186,7 @@ class Rows:
         produced = self._evidence.produced
         missing = sorted(produced.keys() - self._readings.keys())
         if missing:
-            yield f"{len(missing)} records were read by nobody: {_places(missing)}"
+            yield f"{len(missing)} records were read by no member: {_places(missing)}"
         for reading, rows in self._evidence.rows.items():
             wrong = [(p, o) for p, o, value in rows if produced.get((p, o)) != value]
             if wrong:

@@ -117,7 +117,7 @@ def assigned_otherwise(run):
 SABOTAGE = [
     (overlap, "one after another: b committed t-0[5,20), where 10 was to be next"),
     (read_twice, "1 records were read twice, by a.1 batch 0 (committed) and b.1 batch 0 (committed): 0:9"),
-    (leave_a_record_out, "1 records were read by nobody: 0:9"),
+    (leave_a_record_out, "1 records were read by no member: 0:9"),
     (read_something_else, "a.1 batch 0: other records than those at 0:3"),
     (commit_backward, "committed t-0=12"),
     (two_owners, "generation 2 gives t-0 to b-id and c-id"),
@@ -129,11 +129,11 @@ def test_a_run_as_it_should_be_violates_nothing(tmp_path):
     assert found(a_run(), tmp_path) == ""
 
 
-@pytest.mark.parametrize(("sabotage", "told"), SABOTAGE, ids=lambda value: getattr(value, "__name__", ""))
-def test_one_wrong_thing_is_found(tmp_path, sabotage, told):
+@pytest.mark.parametrize(("sabotage", "message"), SABOTAGE, ids=lambda value: getattr(value, "__name__", ""))
+def test_one_wrong_thing_is_found(tmp_path, sabotage, message):
     run = a_run()
     sabotage(run)
-    assert told in found(run, tmp_path)
+    assert message in found(run, tmp_path)
 
 
 @pytest.mark.parametrize(("how", "excused"), [("killed", True), ("at once", True), ("cleanly", False)])

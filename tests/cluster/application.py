@@ -95,6 +95,20 @@ class Application:
         """The values of a batch read."""
         return [row.value for row in text(self.spark.read.format("groupkafka").options(**options).load()).collect()]
 
+    def explored(self, options: dict[str, str], topic: str, group: str) -> dict[str, Any]:
+        """Rows of each function of `explore`, and the schema."""
+        from spark_kafka_group import explore
+
+        tables = {
+            "topics": explore.topics(options | {"subscribe": topic}),
+            "look": explore.look(options, topic),
+            "groups": explore.groups(options),
+            "lag": explore.lag(options, group),
+            "rate": explore.rate(options, topic),
+        }
+        rows = {name: table.to_df(self.spark).count() for name, table in tables.items()}
+        return rows | {"schema": explore.schema(self.spark, options, topic).simpleString()}
+
     def rows(self, directory: str) -> list[str]:
         """The values in a query's parquet files, as Spark reads them: only those of batches that succeeded."""
         return [row.value for row in self.spark.read.parquet(directory).select("value").collect()]
@@ -179,7 +193,7 @@ def main() -> None:
     parser.add_argument("--remote", default="")
     parser.add_argument("--conf", type=json.loads, default={})
     args = parser.parse_args()
-    # Answers go where nobody else writes: the JVM has our stdout too.
+    # Answers go where no other process writes: the JVM has our stdout too.
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     application = Application(session(args.master, args.remote, args.conf))
@@ -188,7 +202,7 @@ def main() -> None:
         name, arguments = json.loads(line)
         try:
             answer = {"answer": getattr(application, name)(**arguments)}
-        except Exception as error:  # noqa: BLE001 - told to the test
+        except Exception as error:  # noqa: BLE001 - reported to the test
             traceback.print_exc()
             answer = {"error": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), file=answers)

@@ -90,5 +90,5 @@ def _link(found: Distribution, packages: Path) -> None:
 
 
 def _run(*command: object, cwd: Path | None = None) -> None:
-    told = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, cwd=cwd)
-    assert told.returncode == 0, told.stdout + told.stderr
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False, cwd=cwd)
+    assert done.returncode == 0, done.stdout + done.stderr

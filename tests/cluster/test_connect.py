@@ -1,12 +1,29 @@
 """Differences for a client of Spark Connect: queries and package are in the server."""
 
+import json
+import signal
+import subprocess
+
 import pytest
 from deployed import ApplicationError, Deployed
-from support import committed, members, numbered, options, topic_with
+from support import Record, commit_for, committed, members, numbered, options, topic_with
 
 from spark_kafka_group.testing import wait_until
 
 pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
+
+
+PROGRAM = """
+import json, sys
+from pyspark.sql import SparkSession
+from spark_kafka_group import submit
+
+address, options, group, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+with submit.orderly(group):
+    source = spark.readStream.format("groupkafka").options(**json.loads(options)).load()
+    source.writeStream.format("noop").option("checkpointLocation", checkpoint).start().awaitTermination()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +44,7 @@ def test_the_client_needs_nothing_of_the_package(client, kafka, group, tmp_path)
     assert not imported & {"spark_kafka_group", "pyspark_groupkafka", "kafka"}
 
 
-def test_a_wrong_option_is_told_when_the_schema_or_the_data_is_asked_for(client, kafka):
+def test_a_wrong_option_is_an_error_when_the_schema_or_the_data_is_asked_for(client, kafka):
     wrong = options(kafka, "t", "g", maxOffsetPerTrigger=1)
     for call in (client.schema, client.read):
         with pytest.raises(ApplicationError, match="the nearest is maxOffsetsPerTrigger"):
@@ -48,10 +65,43 @@ def test_a_source_registered_by_the_client(client, kafka, group, tmp_path):
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
+def test_a_notebook_explores_with_a_session_of_spark_connect(client, kafka, group):
+    topic = topic_with(kafka, [Record(0, None, b'{"n": %d}' % n) for n in range(5)])
+    commit_for(kafka, group, {(topic, 0): 3})
+    found = client.explored(options={"kafka.bootstrap.servers": kafka.bootstrap_servers}, topic=topic, group=group)
+    assert found.pop("groups") >= 1
+    assert found == {"topics": 1, "look": 5, "lag": 1, "rate": 96, "schema": "struct<n:bigint>"}
+
+
 def test_a_client_that_stops_its_session_takes_its_queries_out_of_their_groups(client, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(30, 3))
     client.start(options=options(kafka, topic, group), directory=str(tmp_path))
     wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=120)
     assert len(members(kafka, group)) == 1
     client.close()
-    wait_until(lambda: members(kafka, group) == [], within=10)
+    wait_until(lambda: members(kafka, group) == [], within=30)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, None], ids=["Ctrl-C", "an error"])
+def test_a_program_in_an_orderly_block_ends_with_one_line(
+    connect_client, connect_address, kafka, group, tmp_path, number
+):
+    topic = topic_with(kafka, numbered(3, 3))
+    wrong = {} if number else {"startingOffsets": json.dumps({topic: {str(p): 0 for p in range(4)}})}
+    settings = json.dumps(options(kafka, topic, group) | wrong)
+    program = subprocess.Popen(
+        [connect_client.python, "-c", PROGRAM, connect_address, settings, group, tmp_path / "checkpoint"],
+        env=connect_client.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        if number:
+            wait_until(lambda: committed(kafka, group) == {(topic, p): 1 for p in range(3)}, within=120)
+            program.send_signal(number)
+        lines = program.communicate(timeout=120)[0].splitlines()
+    finally:
+        program.kill()
+    last = f"stopped; left group {group}" if number else f"startingOffsets names {topic}-3, which the cluster does not"
+    assert program.returncode == (128 + number if number else 1)
+    assert len(lines) == 1
+    assert lines[0].startswith(last)
+    wait_until(lambda: members(kafka, group) == [], within=30)

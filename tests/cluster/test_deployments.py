@@ -44,7 +44,7 @@ def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kaf
     assert sum(batch["rows"] for batch in progress) == 3600
     assert progress[-1]["latest"]["@group"]["group"] == group
     application.stop(query=query)
-    wait_until(lambda: members(kafka, group) == [], within=10)
+    wait_until(lambda: members(kafka, group) == [], within=30)
     assert values(application.rows(directory=f"{tmp_path}/rows")) == list(range(3600))
 
 
@@ -61,8 +61,8 @@ def test_available_now_goes_on_from_its_checkpoint(application, kafka, group, tm
 def test_batch_reads_and_group_batch(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     settings = options(kafka, topic, group, startingOffsets="group", minPartitions=4)
-    told = application.group_batch(options=settings, output=f"{tmp_path}/rows")
-    assert told["records"] == 300
+    result = application.group_batch(options=settings, output=f"{tmp_path}/rows")
+    assert result["records"] == 300
     assert values(application.rows(directory=f"{tmp_path}/rows")) == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
     assert members(kafka, group) == []

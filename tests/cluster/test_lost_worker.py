@@ -103,8 +103,8 @@ def test_records_in_the_window_of_a_killed_worker_are_handled_again(on_standalon
     (marks / "go").touch()
     wait_until(lambda: committed(kafka, group) == {(topic, p): 100 for p in range(4)}, within=120)
     on_standalone.stop(query=query)
-    [told] = on_standalone.handled(query=query)
-    assert told == {"records": 400, "done": 392, "retried": 0, "dead": 8}
+    [result] = on_standalone.handled(query=query)
+    assert result == {"records": 400, "done": 392, "retried": 0, "dead": 8}
     given = handled()
     lost = {number for d, rows in given.items() if d.startswith(f"{victim.directory}/") for number in rows}
     assert len(lost) >= 60  # and what its Python went on with until it noticed that its executor is gone

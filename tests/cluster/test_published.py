@@ -16,7 +16,7 @@ SCRIPT = Path(__file__).parent / "decode_captured.py"
 def in_sdist(sdist):
     """Names below the sdist's one folder."""
     with tarfile.open(sdist) as archive:
-        return {name.partition("/")[2] for name in archive.getnames()}
+        return {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.soak
 def test_stream_to_parquet_with_hooks_shipped_by_py_files(standalone, installed, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
-    told = tmp_path / "told"
-    told.mkdir()
-    conf = SETTINGS | {"spark.executorEnv.TOLD": str(told)}
+    notes = tmp_path / "told"
+    notes.mkdir()
+    conf = SETTINGS | {"spark.executorEnv.TOLD": str(notes)}
     command = [
         "bash", installed.spark_home / "bin/spark-submit", "--master", standalone.url,
         "--py-files", Path(__file__).with_name("hooks_of_a_user.py"),
@@ -30,15 +30,15 @@ def test_stream_to_parquet_with_hooks_shipped_by_py_files(standalone, installed,
     ended = subprocess.run(
         [str(part) for part in command],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=400,
-        env=installed.environment(TOLD=str(told)),
+        env=installed.environment(TOLD=str(notes)),
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-4000:]
     assert "records       300" in ended.stdout
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
     workers = [str(worker.directory) for worker in standalone.alive()]
-    (consumed,) = told.glob("consumed-*")
+    (consumed,) = notes.glob("consumed-*")
     directory, python, package = json.loads(consumed.read_text())
     assert directory.startswith(tuple(workers))
     assert python == str(installed.python)
     assert package == str(installed.packages / "spark_kafka_group/__init__.py")
-    assert (told / "committed").read_text() == "[100, 100, 100]"
+    assert (notes / "committed").read_text() == "[100, 100, 100]"

@@ -12,7 +12,7 @@ from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder
 from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
-from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.schema import EVERY, arrow_schema
 
 ALL = 2**63 - 1
 BIG = 1 << 26
@@ -30,16 +30,18 @@ class Outcome:
         return [row["offset"] for row in self.rows]
 
 
-def rows_of(batch: pa.RecordBatch, include_headers: bool) -> list[dict[str, Any]]:
+def rows_of(batch: pa.RecordBatch, columns: tuple[str, ...] = EVERY) -> list[dict[str, Any]]:
     batch.validate(full=True)
-    assert batch.schema.equals(arrow_schema(include_headers), check_metadata=True)
+    assert batch.schema.equals(arrow_schema(columns), check_metadata=True)
+    if "timestamp" not in columns:
+        return batch.to_pylist()
     # as numbers: Python's datetime ends before Arrow's timestamps do
     at = batch.schema.get_field_index("timestamp")
     return batch.set_column(at, "timestamp", batch.column(at).cast(pa.int64())).to_pylist()
 
 
 def builder(twin: Decoder, **options: Any) -> Any:
-    defaults = {"include_headers": True, "check_crcs": True, "unpacked_limit": BIG, "target_bytes": BIG}
+    defaults = {"columns": EVERY, "check_crcs": True, "unpacked_limit": BIG, "target_bytes": BIG}
     return twin.RecordBatchBuilder(**{**defaults, **options})
 
 
@@ -62,7 +64,7 @@ def decode(
     except ReadError as raised:
         error = f"{type(raised).__name__}: {raised}"
     rows, nbytes = b.rows, b.nbytes
-    outcome = Outcome(rows_of(b.finish(), options.get("include_headers", True)), error, stopped_at, nbytes)
+    outcome = Outcome(rows_of(b.finish(), options.get("columns", EVERY)), error, stopped_at, nbytes)
     assert rows == len(outcome.rows)
     assert b.rows == b.nbytes == 0
     return outcome
@@ -96,7 +98,7 @@ def decode_in_steps(
             error, going_on = f"{type(raised).__name__}: {raised}", False
         assert b.position == position or error
         nbytes += b.nbytes
-        made = rows_of(b.finish(), options.get("include_headers", True))
+        made = rows_of(b.finish(), options.get("columns", EVERY))
         assert not going_on or made, "no progress"
         assert sum(cost(row) for row in made[:-1]) < target_bytes
         rows += made
@@ -106,7 +108,7 @@ def decode_in_steps(
 def cost(row: dict[str, Any]) -> int:
     """The bytes of a row in nbytes."""
     headers = row.get("headers") or []
-    parts = [row["key"], row["value"], *(h["value"] for h in headers)]
-    text = [row["topic"], *(h["key"] for h in headers)]
+    parts = [row.get("key"), row.get("value"), *(h["value"] for h in headers)]
+    text = [row.get("topic", ""), *(h["key"] for h in headers)]
     sizes = [len(part or b"") for part in parts] + [len(name.encode()) for name in text]
     return ROW_COST + HEADER_COST * len(headers) + sum(sizes)

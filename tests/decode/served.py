@@ -127,7 +127,7 @@ class Result:
         self.rows: list[int] = []
         self.batches: list[int] = []  # rows of each
         self.left_out: list[tuple[int, int]] = []
-        self.told: list[str] = []
+        self.warnings: list[str] = []
         self.error: str | None = None
 
     @property
@@ -146,7 +146,7 @@ def warnings_of(result: Result) -> Iterator[None]:
 
     class Noting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            result.told.append(record.getMessage())
+            result.warnings.append(record.getMessage())
             if isinstance(record.args, tuple) and hasattr(record.args[0], "following"):
                 left_out = record.args[0]
                 result.left_out.append((left_out.first, left_out.following - 1))
@@ -162,9 +162,12 @@ def warnings_of(result: Result) -> Iterator[None]:
 
 
 def read_all(served: Served, decoder: str, start: int = 0, end: int | None = None, **more: object) -> Result:
-    """Read a range as a task does, by default with onCorruptRecord=skip; the whole log if no end is given."""
+    """Read a range as a task does; the whole log if no end is given.
+
+    By default it leaves out corrupt records, and waits for longer than a busy machine needs.
+    """
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": TP.topic, "decoder": decoder}
-    settings |= {"onCorruptRecord": "skip", "kafkaConsumer.pollTimeoutMs": "5"}
+    settings |= {"onCorruptRecord": "skip", "kafkaConsumer.pollTimeoutMs": "60000"}
     options = Options.parse(settings | {name: str(value) for name, value in more.items()})
     task = ReadTask((OffsetRange(TP, start, served.end if end is None else end),))
     result = Result()

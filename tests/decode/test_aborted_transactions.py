@@ -89,7 +89,7 @@ def test_committed_records_are_shown_aborted_ones_and_markers_are_not(twin: Deco
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_interleaved_producers_are_told_apart_with_every_codec(twin: Decoder, codec: str) -> None:
+def test_interleaved_producers_are_kept_apart_with_every_codec(twin: Decoder, codec: str) -> None:
     log, packed = Log(), CODECS[codec]
     log.write(1, codec=packed).write(2, codec=packed).write(3, codec=packed).write(-1, transactional=False)
     log.write(1, codec=packed).finish(2, ABORT).write(2, codec=packed).finish(1, ABORT).finish(3, COMMIT)
@@ -123,15 +123,15 @@ def test_what_is_aborted_is_kept_from_call_to_call_over_one_response(twin: Decod
     b, hidden, position, offsets = builder(twin, target_bytes=1), AbortedTransactions(aborted), 0, []
     while position < len(data):
         position = b.append("orders", 3, data, position, 0, ALL, hidden)
-        offsets += [row["offset"] for row in rows_of(b.finish(), True)]
+        offsets += [row["offset"] for row in rows_of(b.finish())]
     assert offsets == log.expected() == list(range(21, 31))
 
 
-def test_transactions_are_taken_in_the_order_of_their_offsets_whatever_the_order_told(twin: Decoder) -> None:
+def test_transactions_are_taken_in_the_order_of_their_offsets_whatever_the_order_of_the_response(twin: Decoder) -> None:
     log = Log().write(1).write(2).finish(2, ABORT).finish(1, ABORT).write(2).finish(2, ABORT).write(1).finish(1, COMMIT)
     data, aborted, _ = log.response(0)
-    for told in (aborted, aborted[::-1], aborted * 2):
-        assert decode(twin, data, aborted=told).offsets == [9, 10]
+    for message in (aborted, aborted[::-1], aborted * 2):
+        assert decode(twin, data, aborted=message).offsets == [9, 10]
 
 
 def test_records_of_an_aborted_transaction_are_not_even_unpacked(twin: Decoder) -> None:
@@ -171,7 +171,7 @@ def test_a_marker_that_is_none_is_an_error_that_says_where(twin: Decoder, key: b
     outcome = decode(twin, odd(key), aborted=[(9, 0)])
     assert outcome.error == f"CorruptRecordError: orders-3: offset 2: {text}"
     assert outcome.offsets == [0, 1]
-    # Where nothing can be hidden nobody needs to know what it is.
+    # Where nothing can be hidden, it does not matter what it is.
     assert decode(twin, odd(key)).error is None
 
 
@@ -212,9 +212,9 @@ PYTHON, C = load("python"), load("c")
 
 
 def both(data: bytes, start: int, aborted: Iterable[tuple[int, int]]) -> Outcome:
-    told = list(aborted)
-    outcome = decode(PYTHON, data, start, aborted=told)
-    assert decode(C, data, start, aborted=told) == outcome
+    result = list(aborted)
+    outcome = decode(PYTHON, data, start, aborted=result)
+    assert decode(C, data, start, aborted=result) == outcome
     return outcome
 
 
@@ -274,7 +274,7 @@ lies = st.lists(st.tuples(st.one_of(st.integers(-1, 5), st.integers(-(2**63), 2*
 )
 def test_lies_and_mutated_bytes_give_the_same_rows_and_the_same_error(
     drawn: list[tuple[str, int, int, int]],
-    told: list[tuple[int, int]],
+    message: list[tuple[int, int]],
     start: int,
     flips: list[tuple[int, int]],
     target: int,
@@ -285,5 +285,5 @@ def test_lies_and_mutated_bytes_give_the_same_rows_and_the_same_error(
     for at, byte in flips:
         data[at % len(data)] = byte
     for tried in (bytes(data), with_right_crcs(bytes(data))):
-        whole = both(tried, start, told)
-        assert decode_in_steps(twin, tried, target, start, aborted=told) == whole
+        whole = both(tried, start, message)
+        assert decode_in_steps(twin, tried, target, start, aborted=message) == whole

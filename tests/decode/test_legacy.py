@@ -9,6 +9,7 @@ from decoding import Outcome, decode
 from record_bytes import CODECS, GZIP, LOG_APPEND, LZ4, ZSTD, Rec, batch, message, pack, with_right_crcs, wrapper
 
 from spark_kafka_group.executor.decode import Decoder
+from spark_kafka_group.schema import USUAL
 
 T = 1_500_000_000_000
 OLD_CODECS = ["gzip", "snappy", "lz4"]
@@ -40,7 +41,7 @@ def test_v1_has_the_producers_timestamp_or_the_brokers(twin: Decoder) -> None:
 
 def test_they_have_no_headers(twin: Decoder) -> None:
     assert decode(twin, message(1, 0, b"k", b"v")).rows[0]["headers"] is None
-    assert "headers" not in decode(twin, message(1, 0, b"k", b"v"), include_headers=False).rows[0]
+    assert "headers" not in decode(twin, message(1, 0, b"k", b"v"), columns=USUAL).rows[0]
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS)

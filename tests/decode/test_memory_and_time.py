@@ -43,6 +43,7 @@ from spark_kafka_group.executor.corrupt import search
 from spark_kafka_group.executor.decode import Decoder, codecs, load, text
 from spark_kafka_group.executor.decode.contract import HEADER_COST
 from spark_kafka_group.options import Options
+from spark_kafka_group.schema import EVERY, USUAL
 
 MIB = 1 << 20
 LEAST = b"\0\0\0\1\1\0"
@@ -153,7 +154,7 @@ def test_a_later_gzip_member_may_end_anywhere(size: int) -> None:
 def test_a_batch_of_many_rows_becomes_several_arrow_batches(twin: Decoder, codec: str) -> None:
     rows, target = 20_000, 100_000
     data = batch_of(pack(CODECS[codec], rows * sized(LEAST)), rows, attributes=CODECS[codec])
-    b = builder(twin, include_headers=True, target_bytes=target)
+    b = builder(twin, columns=EVERY, target_bytes=target)
     position, seen, made = 0, 0, 0
     while position < len(data):
         position = b.append("orders", 3, data, position, 0, ALL)
@@ -287,7 +288,7 @@ def test_the_headers_of_a_record_have_a_bound(twin: Decoder) -> None:
         ", where each counts as 8 bytes beside its key and value. kafka.fetch.max.bytes bounds that: raise it if the "
         "record is genuine"
     )
-    assert decode(twin, data, unpacked_limit=10, include_headers=False).error is None
+    assert decode(twin, data, unpacked_limit=10, columns=USUAL).error is None
 
 
 @pytest.mark.parametrize("count", [2_000_000, 2**31 - 1])
@@ -360,7 +361,7 @@ def test_a_record_with_too_many_headers_is_left_out_where_these_are_wanted(
     assert read_all(served, decoder, **small).rows == [0, 1, 2, 3]
     found = read_all(served, decoder, includeHeaders="true", **small)
     assert (found.rows, found.left_out, found.error) == ([0, 3], [(1, 2)], None)
-    assert "record 1 of the batch at offset 0 has headers of more than 10000 bytes" in found.told[0]
+    assert "record 1 of the batch at offset 0 has headers of more than 10000 bytes" in found.warnings[0]
     failed = read_all(served, decoder, includeHeaders="true", onCorruptRecord="fail", **small)
     assert failed.rows == [0]
     assert "offset 1: record 1 of the batch at offset 0 has headers of more than" in str(failed.error)
@@ -384,6 +385,7 @@ sys.path.insert(0, sys.argv[1])
 from decoding import ALL, builder
 from record_bytes import Rec, batch
 from spark_kafka_group.executor.decode import load
+from spark_kafka_group.schema import EVERY, USUAL
 
 twin = load(sys.argv[2])
 small = batch([Rec(b"key", b"value")])
@@ -415,8 +417,8 @@ assert another.finish().num_rows == 1
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="says how much address space a process has")
 def test_a_builder_that_ran_out_of_memory_is_not_used_again(twin: Decoder) -> None:
     name = "python" if twin is load("python") else "c"
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", STARVED, str(Path(__file__).parent), name],
         capture_output=True, text=True, check=False, env={**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"},
     )  # fmt: skip
-    assert told.returncode == 0, told.stderr[-2000:]
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -9,7 +9,7 @@ from record_bytes import CODECS, CONTROL, LOG_APPEND, LZ4, Rec, batch
 
 from spark_kafka_group.executor.decode import Decoder
 from spark_kafka_group.executor.decode.contract import HEADER_COST, ROW_COST
-from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.schema import EVERY, USUAL, arrow_schema
 
 TEN = [Rec(value=b"value %d" % i) for i in range(10)]
 
@@ -41,7 +41,7 @@ def test_a_record_becomes_a_row_of_every_column(twin: Decoder, codec: str) -> No
 
 
 def test_without_headers_the_column_is_not_there(twin: Decoder) -> None:
-    outcome = decode(twin, batch([Rec(b"k", b"v", [(b"a", b"1")])]), include_headers=False)
+    outcome = decode(twin, batch([Rec(b"k", b"v", [(b"a", b"1")])]), columns=USUAL)
     assert list(outcome.rows[0]) == ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType"]
 
 
@@ -150,7 +150,7 @@ def test_append_stops_after_the_row_that_reaches_the_target_and_goes_on_there(tw
             assert b.full == (b.rows == per_call)
             assert b.halfway == (seen % 10 > 0)
             assert position == b.position == len(b"".join(batches[: seen // 10]))
-            offsets += [row["offset"] for row in rows_of(b.finish(), True)]
+            offsets += [row["offset"] for row in rows_of(b.finish())]
         assert offsets == list(range(70))
 
 
@@ -164,7 +164,7 @@ def test_halfway_through_a_batch_the_builder_goes_nowhere_else(twin: Decoder) ->
         with pytest.raises(ValueError, match="halfway through the record batch at byte 0 of orders-3"):
             b.append(topic, partition, data, position, 0, ALL)
     b.append("orders", 3, data, 0, 0, ALL)
-    assert [row["offset"] for row in rows_of(b.finish(), True)] == [1]
+    assert [row["offset"] for row in rows_of(b.finish())] == [1]
 
 
 def test_one_arrow_batch_takes_rows_of_several_partitions(twin: Decoder) -> None:
@@ -173,7 +173,7 @@ def test_one_arrow_batch_takes_rows_of_several_partitions(twin: Decoder) -> None
     for n, (topic, partition) in enumerate(pairs):
         data = b"" if topic == "empty" else batch([Rec(value=b"%d" % n)] * (n + 1), base_offset=n)
         b.append(topic, partition, data, 0, 0, ALL)
-    rows = rows_of(b.finish(), True)
+    rows = rows_of(b.finish())
     assert [(row["topic"], row["partition"], row["value"]) for row in rows] == [
         (topic, partition, b"%d" % n)
         for n, (topic, partition) in enumerate(pairs)
@@ -190,17 +190,17 @@ def test_a_builder_is_used_again_and_its_batches_do_not_change(twin: Decoder) ->
         b.append("ab"[round_ % 2], round_, batch(rows, base_offset=round_), 0, 0, ALL)
         made.append((b.finish(), "ab"[round_ % 2], rows))
     for arrow, topic, rows in made:
-        got = rows_of(arrow, True)
+        got = rows_of(arrow)
         assert [(r["key"], r["value"], r["topic"]) for r in got] == [(rec.key, rec.value, topic) for rec in rows]
         assert [len(r["headers"] or ()) for r in got] == [len(rec.headers) for rec in rows]
 
 
 def test_an_empty_builder_gives_an_empty_batch_of_the_schema(twin: Decoder) -> None:
-    for include_headers in (True, False):
-        b = builder(twin, include_headers=include_headers)
+    for columns in (EVERY, USUAL, ("offset",)):
+        b = builder(twin, columns=columns)
         for _ in range(2):
             arrow = b.finish()
-            assert (arrow.num_rows, arrow.schema) == (0, arrow_schema(include_headers))
+            assert (arrow.num_rows, arrow.schema) == (0, arrow_schema(columns))
 
 
 def test_batches_go_through_arrow_ipc_as_spark_sends_them(twin: Decoder) -> None:
@@ -219,4 +219,4 @@ def test_nbytes_counts_topic_key_value_and_headers_and_a_fixed_cost(twin: Decode
     fixed = ROW_COST + len("größe".encode())
     with_headers = decode(twin, batch(records), topic="größe")
     assert with_headers.nbytes == 2 * fixed + 8 + 2 * HEADER_COST + 5 + len("\ufffd".encode())
-    assert decode(twin, batch(records), topic="größe", include_headers=False).nbytes == 2 * fixed + 8
+    assert decode(twin, batch(records), topic="größe", columns=USUAL).nbytes == 2 * fixed + 8

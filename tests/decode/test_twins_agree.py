@@ -12,6 +12,7 @@ from record_bytes import CODECS, CONTROL, GZIP, LOG_APPEND, LZ4, SNAPPY, Rec, ba
 
 from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor.decode import Decoder, load
+from spark_kafka_group.schema import EVERY, USUAL
 
 PYTHON, C = load("python"), load("c")
 LIMIT = 100_000
@@ -21,6 +22,7 @@ MANY = settings(SETTINGS, max_examples=500)
 targets = st.sampled_from([1, 100, 300, 1000])
 """For bytes of an Arrow batch: it ends after each row, or after some."""
 twins = st.sampled_from([PYTHON, C])
+some_columns = st.lists(st.sampled_from(EVERY), min_size=1, unique=True).map(tuple)
 small = st.binary(max_size=20)
 blob = st.one_of(st.none(), small, st.builds(bytes, st.integers(0, 300)))
 records = st.builds(
@@ -126,11 +128,11 @@ def test_what_is_written_is_read_back(
     if not headers:
         for row in expected:
             del row["headers"]
-    outcome = both(data, start, end, include_headers=headers)
+    outcome = both(data, start, end, columns=EVERY if headers else USUAL)
     assert (outcome.error, outcome.stopped_at) == (None, len(data))
     assert outcome.rows == expected
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
-    assert decode_in_steps(twin, data, target, start, end, include_headers=headers) == outcome
+    assert decode_in_steps(twin, data, target, start, end, columns=EVERY if headers else USUAL) == outcome
 
 
 @st.composite
@@ -168,10 +170,23 @@ def mutated(draw: st.DrawFn) -> bytes:
 def test_mutated_bytes_give_the_same_rows_and_the_same_error(
     data: bytes, start: int, headers: bool, crcs: bool, target: int, twin: Decoder
 ) -> None:
-    options = {"include_headers": headers, "check_crcs": crcs, "unpacked_limit": LIMIT}
+    options = {"columns": EVERY if headers else USUAL, "check_crcs": crcs, "unpacked_limit": LIMIT}
     whole = both(data, start, 2**63 - 1, **options)
     assert decode_in_steps(twin, data, target, start, 2**63 - 1, **options) == whole
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
+
+
+@MANY
+@given(mutated(), st.integers(0, 5), some_columns, targets, twins)
+def test_rows_of_some_columns_are_those_of_all_without_the_other_columns(
+    data: bytes, start: int, columns: tuple[str, ...], target: int, twin: Decoder
+) -> None:
+    every = decode(twin, data, start, columns=EVERY if "headers" in columns else USUAL, unpacked_limit=LIMIT)
+    some = both(data, start, 2**63 - 1, columns=columns, unpacked_limit=LIMIT)
+    assert (some.error, some.stopped_at) == (every.error, every.stopped_at)
+    assert some.rows == [{name: row[name] for name in columns} for row in every.rows]
+    assert some.nbytes <= every.nbytes
+    assert decode_in_steps(twin, data, target, start, 2**63 - 1, columns=columns, unpacked_limit=LIMIT) == some
 
 
 @SETTINGS
@@ -179,5 +194,5 @@ def test_mutated_bytes_give_the_same_rows_and_the_same_error(
 def test_any_bytes_give_the_same_rows_and_the_same_error(data: bytes, headers: bool) -> None:
     framed = struct.pack(">qiib", 5, 9 + 40 + len(data), 0, 2) + bytes(44) + data
     for tried in (data, with_right_crcs(framed)):
-        both(tried, 0, 2**63 - 1, include_headers=headers, unpacked_limit=LIMIT)
+        both(tried, 0, 2**63 - 1, columns=EVERY if headers else USUAL, unpacked_limit=LIMIT)
         assert scanned(PYTHON, tried, 0) == scanned(C, tried, 0)

@@ -15,7 +15,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 ROOT = Path(__file__).parents[2]
-SOON_S = 10
+SOON_S = 30
 """A member that does not leave stays for its session timeout of 45 s; a busy machine may take seconds over leaving."""
 
 
@@ -126,7 +126,7 @@ def test_ctrl_c_in_a_program_that_handles_it_leaves_the_query_alone_and_in_one_t
     program.wait_for((tmp_path / "as usual").exists)
     os.killpg(program.process.pid, signal.SIGINT)
     assert program.ends() != 0
-    wait_until(gone(kafka, group), within=5)
+    wait_until(gone(kafka, group), within=30)
     assert "StreamingQueryException" not in program.log.read_text()
 
 
@@ -142,7 +142,8 @@ def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path,
     program = start_program(
         [
             Path(sys.executable).with_name("spark-submit"),
-            "--master", "local[2]", "--conf", "spark.ui.enabled=false", ROOT / "jobs/stream_to_parquet.py",
+            "--master", "local[2]", "--conf", "spark.ui.enabled=false",
+            "--properties-file", ROOT / "conf/spark-defaults.conf", ROOT / "jobs/stream_to_parquet.py",
             "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
             "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--trigger", "200 milliseconds",
         ]
@@ -153,7 +154,7 @@ def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path,
     send(program.process.pid, number)
     wait_until(gone(kafka, group), within=SOON_S)
     assert program.ends() == 128 + number
-    assert re.sub("^batch .*\n", "", program.log.read_text()[len(before) :]) == f"stopped; left group {group}\n"
+    assert re.sub("(?m)^batch .*\n", "", program.log.read_text()[len(before) :]) == f"stopped; left group {group}\n"
 
 
 def test_the_jvm_killed_alone_leaves(kafka, group, running):
@@ -170,6 +171,15 @@ def test_the_reader_process_leaves_when_it_gets_sigterm_even_twice(kafka, group,
     # Spark may start another reader for a query that goes on; it is a member with another member id.
     wait_until(lambda: before not in [member["member_id"] for member in members(kafka, group)], within=SOON_S)
 
+    def seen():
+        """Whether Spark knows: in a trigger it says why, between two it finds a broken pipe."""
+        another = set(running.readers()) - {reader}
+        return "user_classes.Terminated" in running.log.read_text() or running.process.poll() is not None or another
+
+    wait_until(seen, within=60)
+    # The program, which handles no error of its query, may print a traceback of its own.
+    assert "python_streaming_source_runner.py" not in running.log.read_text()
+
 
 def test_stopping_with_a_dead_broker_is_bounded_by_the_request_timeout_and_twice_is_harmless(tmp_path, group):
     from spark_kafka_group.driver.stream import StreamDriver
@@ -184,7 +194,7 @@ def test_stopping_with_a_dead_broker_is_bounded_by_the_request_timeout_and_twice
         began = time.monotonic()
         driver.stop()
         driver.stop()
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20
 
 
 def test_a_query_stops_with_a_dead_broker(spark, group, tmp_path):

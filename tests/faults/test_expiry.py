@@ -42,7 +42,7 @@ def test_offsets_that_the_broker_lets_expire_come_back_from_the_checkpoint(kafka
     driver.stop()
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
     commit_again_for_a_moment(kafka, settings)
-    wait_until(lambda: committed(kafka, group) == {}, within=15)
+    wait_until(lambda: committed(kafka, group) == {}, within=30)
     produce(kafka, topic, numbered(20, 2))
     again = StreamDriver(settings)
     following = again.latest_offset(end, None)

@@ -173,10 +173,10 @@ def _save(folder: Path, data: bytes) -> Path:
 
 def _how_it_ended(code: int, errors: str) -> str:
     signs = ("SUMMARY:", "runtime error:", "hard rss limit", "AddressSanitizer:", "Error")
-    told = [line for sign in signs for line in errors.splitlines() if sign in line]
+    result = [line for sign in signs for line in errors.splitlines() if sign in line]
     if code == -27:
         return "hangs"
-    return f"ends with {code}, {told[0] if told else errors.strip()[-300:]}"
+    return f"ends with {code}, {result[0] if result else errors.strip()[-300:]}"
 
 
 def parts(shares: dict[str, int], seconds: float) -> list[tuple[str, int, float]]:

@@ -17,6 +17,7 @@ from spark_kafka_group.errors import ReadError
 from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import load
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.schema import EVERY
 
 LIMIT = 1 << 22
 """Most bytes that a record batch may unpack to here; the real limit is 100 MiB."""
@@ -113,9 +114,7 @@ def run(name: bytes) -> None:
     if name.decode() in TOGETHER:
         _look_for_batches(memoryview(data))
         return
-    builder = load("c").RecordBatchBuilder(
-        include_headers=True, check_crcs=True, unpacked_limit=LIMIT, target_bytes=1 << 22
-    )
+    builder = load("c").RecordBatchBuilder(columns=EVERY, check_crcs=True, unpacked_limit=LIMIT, target_bytes=1 << 22)
     position = 0
     with contextlib.suppress(ReadError):
         while position < len(data):

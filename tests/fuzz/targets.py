@@ -20,6 +20,7 @@ import large
 import mutate
 import twins
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
+from kafka.util import ensure_valid_topic_name
 from twins import DisagreementError
 
 from spark_kafka_group import commit_metadata, error_headers, offsets_topic
@@ -182,12 +183,18 @@ def _subscription(data: bytes) -> None:
     named = members._subscribed(data)
     if named is not None and not all(isinstance(topic, str) for topic in named):
         raise DisagreementError(f"{named} are no topics")
-    told = may_raise(ConsumerProtocolSubscription.decode, *member_metadata.UNREADABLE)(data)
+    result = may_raise(ConsumerProtocolSubscription.decode, *member_metadata.UNREADABLE)(data)
     member_metadata._sticky(data)
-    if told is not None:
+    if result is not None:
         for strategy in ("sticky", "cooperative-sticky"):
-            member_metadata.decode(strategy, told)
-        member_metadata.topics_of(told)
+            member_metadata.decode(strategy, result)
+        member_metadata.topics_of(result)
+    usable = member_metadata.usable(data)
+    if (usable is None) is not (result is None):
+        raise DisagreementError("a subscription is usable if, and only if, it can be read")
+    if usable is not None:
+        for topic in ConsumerProtocolSubscription.decode(usable).topics:
+            ensure_valid_topic_name(topic)
 
 
 def _commit_metadata(data: bytes) -> None:
@@ -211,7 +218,12 @@ def _commit_metadata(data: bytes) -> None:
 
 IMPORTING = re.compile(r"rebalanceListener|interceptors|partition\.assignment\.strategy", re.IGNORECASE)
 READING = re.compile(r"\.location|\.url|pauseFile|eventLog", re.IGNORECASE)
-SECRETS = {field.metadata["name"] for _, field in DECLARED.values() if field.metadata["secret"]}
+SECRETS = {
+    field.metadata["name"]
+    for _, field in DECLARED.values()
+    # Spark redacts the path of a store, and an error names it: a path is no password.
+    if field.metadata["secret"] and not field.metadata["name"].endswith(".location")
+}
 
 
 def _options(data: bytes) -> None:

@@ -16,6 +16,7 @@ from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.decode import Decoder, load
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.schema import EVERY, USUAL
 
 TP = TopicPartition("orders", 3)
 LARGEST = 1 << 15
@@ -54,12 +55,12 @@ def decoded(data: bytes) -> None:
     start = min(base + skipped, MOST)
     end = min(start + wanted, MOST) if wanted else MOST
     options = {
-        "include_headers": bool(flags & HEADERS), "check_crcs": bool(flags & CRCS), "unpacked_limit": LARGEST,
+        "columns": EVERY if flags & HEADERS else USUAL, "check_crcs": bool(flags & CRCS), "unpacked_limit": LARGEST,
         "target_bytes": target or 1 << 26,
     }  # fmt: skip
     aborted = [(producer, start) for producer in writer.PRODUCERS] if flags & ABORTED else None
-    told = list(_steps(load("python"), log, start, end, aborted, options))
-    for mine, its in zip(told, _steps(load("c"), log, start, end, aborted, options), strict=True):
+    result = list(_steps(load("python"), log, start, end, aborted, options))
+    for mine, its in zip(result, _steps(load("c"), log, start, end, aborted, options), strict=True):
         if mine[1:] != its[1:]:
             raise DisagreementError(f"python ends with {mine[1:]} and c with {its[1:]}")
         if not mine[0].equals(its[0]):
@@ -142,9 +143,7 @@ def _scanned(twin: Decoder, view: memoryview, position: int) -> object:
 
 def _intact(tp: TopicPartition, batch: memoryview) -> bool:
     """As ``executor.search`` has it."""
-    builder = load("c").RecordBatchBuilder(
-        include_headers=False, check_crcs=True, unpacked_limit=LARGEST, target_bytes=LARGEST
-    )
+    builder = load("c").RecordBatchBuilder(columns=USUAL, check_crcs=True, unpacked_limit=LARGEST, target_bytes=LARGEST)
     position = 0
     try:
         while position < len(batch):

@@ -56,10 +56,10 @@ COUNTED = [
 
 
 def test_the_headers_of_connect_are_utf8_texts():
-    told = headers("connect", due_ms=1_700_000_060_000)
-    assert told[:3] == OWN
-    assert told[-3:] == COUNTED
-    [*texts, (last, trace)] = told[3:-3]
+    result = headers("connect", due_ms=1_700_000_060_000)
+    assert result[:3] == OWN
+    assert result[-3:] == COUNTED
+    [*texts, (last, trace)] = result[3:-3]
     assert texts == [
         ("__connect.errors.topic", b"orders"),
         ("__connect.errors.partition", b"3"),
@@ -77,9 +77,9 @@ def test_the_headers_of_connect_are_utf8_texts():
 
 
 def test_the_headers_of_spring_have_big_endian_integers():
-    told = headers("spring")
-    assert told[-2:] == COUNTED[:2]  # a dead letter is not tried again
-    [*values, (last, trace)] = told[3:-2]
+    result = headers("spring")
+    assert result[-2:] == COUNTED[:2]  # a dead letter is not tried again
+    [*values, (last, trace)] = result[3:-2]
     assert values == [
         ("kafka_dlt-original-topic", b"orders"),
         ("kafka_dlt-original-partition", struct.pack(">i", 3)),
@@ -108,16 +108,16 @@ def test_the_headers_of_kip_1191_are_those_of_brokers():
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_hops_replace_headers_count_attempts_and_keep_where_the_record_came_from(dialect):
-    told, lengths = OWN, []
+    result, lengths = OWN, []
     for hop in range(1, 6):
-        assert attempts_made(told) == hop - 1
+        assert attempts_made(result) == hop - 1
         here = ORIGIN if hop == 1 else Origin(f"orders-retry-{hop}", 1, hop, 1, 1)
-        assert origin_of(told, here) == ORIGIN
-        told = handed_on(told, dialect, origin_of(told, here), failure(), READER, hop, None)
-        lengths.append(len(told))
+        assert origin_of(result, here) == ORIGIN
+        result = handed_on(result, dialect, origin_of(result, here), failure(), READER, hop, None)
+        lengths.append(len(result))
     assert len(set(lengths)) == 1
-    assert without(told) == OWN
-    assert exception_of(told) == (None if dialect == "kip1191" else "ValueError")
+    assert without(result) == OWN
+    assert exception_of(result) == (None if dialect == "kip1191" else "ValueError")
 
 
 def test_an_attempt_in_one_byte_is_read_as_older_springs_wrote_it_and_nonsense_as_none():
@@ -201,8 +201,8 @@ def test_no_headers_stop_those_that_read_them_or_hand_on_what_they_say(sent):
     assert exception_of(sent) is None or exception_of(sent).isprintable()
     handler_of(sent)
     for dialect in DIALECTS:
-        told = handed_on(sent, dialect, origin, failure(), READER, attempts_made(sent) + 1, 0)
-        read = origin_of(told, HERE)
+        result = handed_on(sent, dialect, origin, failure(), READER, attempts_made(sent) + 1, 0)
+        read = origin_of(result, HERE)
         assert (read.topic, read.partition, read.offset) == (origin.topic, origin.partition, origin.offset)
 
 
@@ -215,9 +215,9 @@ def test_an_exception_that_is_no_name_is_not_said():
 
 
 def test_the_beginning_of_a_long_message_is_kept():
-    told = Failure.of(ValueError("begins" + "x" * 3 * MOST_TEXT))
-    assert len(told.message) == MOST_TEXT
-    assert told.message.startswith("begins")
+    result = Failure.of(ValueError("begins" + "x" * 3 * MOST_TEXT))
+    assert len(result.message) == MOST_TEXT
+    assert result.message.startswith("begins")
 
 
 def test_the_end_of_a_long_trace_is_kept():
@@ -229,8 +229,8 @@ def test_the_end_of_a_long_trace_is_kept():
     try:
         deep(50)
     except ValueError as error:
-        told = Failure.of(error)
-    assert len(told.trace) == MOST_TEXT
+        result = Failure.of(error)
+    assert len(result.trace) == MOST_TEXT
 
 
 def test_topics_have_spring_s_names():
@@ -269,8 +269,8 @@ def test_an_exception_whose_text_raises_is_a_failure_all_the_same():
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_an_exception_whose_names_are_no_text_is_named_as_far_as_they_are(dialect):
     kind = type("Declined", (Exception,), {"__qualname__": "De\udc80clined", "__module__": "shop"})
-    told = Failure.of(kind("no\udc80"))
+    result = Failure.of(kind("no\udc80"))
     said = handed_on(
-        [], dialect, ORIGIN, Failure(told.exception, told.message, told.trace, kind.__qualname__), READER, 1, None
+        [], dialect, ORIGIN, Failure(result.exception, result.message, result.trace, kind.__qualname__), READER, 1, None
     )
     assert exception_of(said) == (None if dialect == "kip1191" else "shop.De?clined")

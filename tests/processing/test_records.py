@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from spark_kafka_group.processing.latency import Latencies, middle_us
 from spark_kafka_group.processing.record import Record, records_of
-from spark_kafka_group.schema import arrow_schema
+from spark_kafka_group.schema import EVERY, USUAL, arrow_schema
 
 ROWS = [
     (None, b"v", "t", 1, 5, 1_700_000_000_123_000, 0, None),
@@ -18,16 +18,16 @@ RECORDS = [
 ]
 
 
-def batch(include_headers=True):
-    schema = arrow_schema(include_headers)
-    columns = [pa.array(column, field.type) for column, field in zip(zip(*ROWS, strict=True), schema, strict=False)]
-    return pa.RecordBatch.from_arrays(columns[: len(schema)], schema=schema)
+def batch(columns=EVERY):
+    schema = arrow_schema(columns)
+    arrays = [pa.array(column, field.type) for column, field in zip(zip(*ROWS, strict=True), schema, strict=False)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def test_rows_become_records_whatever_is_null():
     assert list(records_of(batch())) == RECORDS
     assert list(records_of(batch().slice(1))) == RECORDS[1:]
-    assert list(records_of(batch(include_headers=False))) == [r._replace(headers=()) for r in RECORDS]
+    assert list(records_of(batch(columns=USUAL))) == [r._replace(headers=()) for r in RECORDS]
 
 
 def test_columns_may_have_another_order_and_more_may_be_there():

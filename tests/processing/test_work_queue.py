@@ -46,9 +46,9 @@ class Elsewhere:
 
 
 def work(handler, of, hand_on=None, **more):
-    told = settings_of(**more)
-    queue = WorkQueue(told, hand_on or Elsewhere())
-    workers = workers_for(queue, handler, told.threads, told.stall_timeout_ms)
+    result = settings_of(**more)
+    queue = WorkQueue(result, hand_on or Elsewhere())
+    workers = workers_for(queue, handler, result.threads, result.stall_timeout_ms)
     with workers.running():
         queue.put(of)
     return queue, workers
@@ -283,8 +283,8 @@ def test_whatever_fails_how_often_each_record_ends_once(ordering, threads, size,
         ({"ordering": "random"}, "ordering must be one of partition, key, unordered"),
         ({"error_headers": "mine"}, "error_headers must be one of connect, kip1191, spring"),
         ({"backoff": Backoff(10, 1)}, "retry_backoff_ms must be"),
-        ({"retry_topics": (1000, 1000)}, "each once"),
-        ({"fatal": (ValueError("x"),)}, "fatal has classes of exceptions"),
+        ({"retry_topics": (1000, 1000)}, "must be different delays"),
+        ({"fatal": (ValueError("x"),)}, "fatal must have classes of exceptions"),
         ({"dead_letter_topic": "dlt"}, "need options"),
     ],
 )

@@ -10,9 +10,9 @@ KEY_PASSWORD = "key-s3cret"
 
 def run(*command, given=None):
     """Run a tool; returns its output."""
-    told = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
-    assert told.returncode == 0, told.stdout + told.stderr
-    return told.stdout
+    done = subprocess.run(command, input=given, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 class Authority:

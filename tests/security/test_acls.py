@@ -82,7 +82,7 @@ def test_who_may_only_look_may_plan_from_the_groups_offsets_and_use_the_tools(
     more = {"startingOffsets": "group"}
     ((only,),) = plan(Options.parse(given(kafka, records, group, user) | more))
     assert (only.start, only.end) == (4, 10)
-    for rights, command, code, told in (
+    for rights, command, code, message in (
         ((READ, TOPIC, records), "describe", 0, records),
         ((DESCRIBE, TOPIC, records), "describe", 1, f"the ACL operation Read on Topic {records}"),
         ((READ, TOPIC, "__consumer_offsets"), "offsets", 0, records),
@@ -93,11 +93,11 @@ def test_who_may_only_look_may_plan_from_the_groups_offsets_and_use_the_tools(
         file.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}")
         to = ["--bootstrap-server", kafka.servers_of("SASL"), "--group", group, "--command-config", str(file)]
         assert main([command, *to]) == code
-        assert told in "".join(capsys.readouterr())
+        assert message in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(
-    ("rights", "error", "told"),
+    ("rights", "error", "message"),
     [
         (
             [(READ, TOPIC)],
@@ -109,12 +109,14 @@ def test_who_may_only_look_may_plan_from_the_groups_offsets_and_use_the_tools(
     ],
     ids=["no group", "describe group", "no topic"],
 )
-def test_a_right_that_is_missing_is_named_before_the_first_batch(kafka, records, group, user_with, rights, error, told):
+def test_a_right_that_is_missing_is_named_before_the_first_batch(
+    kafka, records, group, user_with, rights, error, message
+):
     resources = {TOPIC: records, GROUP: group}
     user = user_with(*[(operation, kind, resources[kind]) for operation, kind in rights])
     driver = StreamDriver(Options.parse(given(kafka, records, group, user)))
     try:
-        with pytest.raises(error, match=told.format(group=group, topic=records)):
+        with pytest.raises(error, match=message.format(group=group, topic=records)):
             driver.latest_offset(driver.initial_offset(), None)
     finally:
         driver.stop()
@@ -124,12 +126,12 @@ def test_a_topic_that_may_only_be_described_is_neither_read_nor_committed(kafka,
     user = user_with((DESCRIBE, TOPIC, records), (READ, GROUP, group))
     parsed = Options.parse(given(kafka, records, group, user))
     driver = StreamDriver(parsed)
-    told = f"the ACL operation Read on Topic {records}"
+    message = f"the ACL operation Read on Topic {records}"
     try:
         end = driver.latest_offset(driver.initial_offset(), None)
-        with pytest.raises(ReadError, match=f"TopicAuthorizationFailedError: this user needs {told}"):
+        with pytest.raises(ReadError, match=f"TopicAuthorizationFailedError: this user needs {message}"):
             list(read(ReadTask((OffsetRange(TopicPartition(records, 0), 0, 10),)), parsed))
-        with pytest.raises(CommitError, match=told):
+        with pytest.raises(CommitError, match=message):
             driver.latest_offset(end, None)
     finally:
         driver.stop()
@@ -198,7 +200,7 @@ TOPIC_DESCRIBED = "TopicAuthorizationFailedError: this user needs the ACL operat
 
 
 @pytest.mark.parametrize(
-    ("rights", "told"),
+    ("rights", "message"),
     [
         ([(READ, TOPIC)], NO_GROUP),
         ([(READ, TOPIC), (DESCRIBE, GROUP)], GROUP_DESCRIBED),
@@ -209,19 +211,19 @@ TOPIC_DESCRIBED = "TopicAuthorizationFailedError: this user needs the ACL operat
 )
 @pytest.mark.parametrize("way", WAYS)
 def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
-    kafka, records, group, user_with, runs, way, rights, told
+    kafka, records, group, user_with, runs, way, rights, message
 ):
     resources = {TOPIC: records, GROUP: group}
     user = user_with(*[(operation, kind, resources[kind]) for operation, kind in rights])
-    if way == "subscribePattern" and told is NO_TOPIC:
+    if way == "subscribePattern" and message is NO_TOPIC:
         assert runs(way, user) == [], "what it may not describe is not found, without an error"
         return
-    with pytest.raises((GroupKafkaError, PythonException), match=told.format(group=group, topic=records)):
+    with pytest.raises((GroupKafkaError, PythonException), match=message.format(group=group, topic=records)):
         runs(way, user)
     assert committed(kafka, group) == {}
 
 
-def test_who_may_not_write_to_a_topic_is_told_and_write_is_all_it_takes(kafka, user_with):
+def test_who_may_not_write_to_a_topic_gets_an_error_and_write_is_all_it_takes(kafka, user_with):
     topic, other = kafka.create_topic(name("written")), kafka.create_topic(name("other"))
     for rights, allowed in (
         ([(DESCRIBE, TOPIC, topic)], False),

@@ -165,7 +165,7 @@ def test_a_token_in_a_file_is_looked_at_for_each_connection(kafka, records, grou
     works(options(kafka, "SASL", records, group, **more), group)
 
 
-def test_an_executors_connection_is_made_anew_before_its_authentication_is_over(kafka, records, authority, caplog):
+def test_an_executors_connection_is_replaced_before_its_authentication_is_over(kafka, records, authority, caplog):
     trust = {"ssl_truststore_location": authority.certificate}
     parsed = Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256)))
     brokers = brokers_for(parsed)

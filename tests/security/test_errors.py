@@ -69,7 +69,7 @@ NAMES = (
 
 @pytest.mark.parametrize("case", NAMES)
 def test_what_cannot_pass_ends_at_once_and_says_what_to_change(kafka, records, group, cases, case, caplog):
-    listener, protocol, more, told = cases[case]
+    listener, protocol, more, result = cases[case]
     within_ms = 1_000 if case in PASSING else 30_000
     given = options(
         kafka, listener, records, group, security_protocol=protocol, request_timeout_ms=str(within_ms), **more
@@ -85,7 +85,7 @@ def test_what_cannot_pass_ends_at_once_and_says_what_to_change(kafka, records, g
     try:
         for call in calls:
             before = time.monotonic()
-            with pytest.raises(expected, match=told) as raised:
+            with pytest.raises(expected, match=result) as raised:
                 call()
             assert (
                 time.monotonic() - before < 20

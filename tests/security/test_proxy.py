@@ -57,7 +57,9 @@ def test_a_proxy_that_refuses_or_is_gone_is_named_without_its_password(kafka, re
         parsed = Options.parse(plaintext(kafka, records) | quick | {"kafka.proxy.url": url})
         try:
             for call in (lambda: GroupClient(parsed, group), lambda: list(read(task, parsed))):
-                with pytest.raises(BrokerTimeoutError, match=r"through kafka.proxy.url: .*ECONNREFUSED") as raised:
+                # On a busy machine the last attempt may end before the proxy's answer.
+                reasons = "through kafka.proxy.url: .*(ECONNREFUSED|timed out)"
+                with pytest.raises(BrokerTimeoutError, match=reasons) as raised:
                     call()
                 assert wrong not in str(raised.value)
         finally:

@@ -81,10 +81,10 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
             [sys.executable, str(program), str(given), str(out)], stdout=stdout, stderr=stderr, env=environment,
             cwd=tmp_path, timeout=280, check=False,
         ).returncode  # fmt: skip
-    told = (out / "stderr").read_text()
-    assert code == 0, told[-3000:]
+    output = (out / "stderr").read_text()
+    assert code == 0, output[-3000:]
     assert "rows: 30 30" in (out / "stdout").read_text()
-    assert "SaslAuthenticateRequest(hidden)" in told, "the reader process does log at DEBUG"
+    assert "SaslAuthenticateRequest(hidden)" in output, "the reader process does log at DEBUG"
     files = [path for path in out.rglob("*") if path.is_file()]
     assert {"events", "checkpoint"} <= {path.relative_to(out).parts[0] for path in files}
     assert "groupkafka" in "".join(path.read_text() for path in files if "events" in path.parts)

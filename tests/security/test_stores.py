@@ -35,7 +35,9 @@ def test_passwords_and_kinds_of_stores(authority, stranger, tmp_path):
     assert "needs kafka.ssl.key.password" in problem(keystore_location=encrypted)
     assert "kafka.ssl.key.password is wrong" in problem(keystore_location=encrypted, key_password="wr0ng")
     assert "is PEM, which has none" in problem(truststore_location=authority.certificate, truststore_password="wr0ng")
-    assert "there have to be a private key" in problem(keystore_location=authority.certificate)
+    assert "a private key (-----BEGIN PRIVATE KEY-----) and the chain" in problem(
+        keystore_location=authority.certificate
+    )
     mixed = tmp_path / "mixed.pem"
     mixed.write_text(Path(stranger.path("client.key")).read_text() + Path(authority.path("client.crt")).read_text())
     assert "is not that of the first certificate" in problem(keystore_location=str(mixed))
@@ -45,8 +47,8 @@ def test_passwords_and_kinds_of_stores(authority, stranger, tmp_path):
 
 
 def test_a_jks_store_is_refused_with_the_line_that_converts_it(authority):
-    told = problem(truststore_location=authority.truststore("JKS"), truststore_password=STORE_PASSWORD)
-    line = re.search(r"keytool .*", told)[0]
+    result = problem(truststore_location=authority.truststore("JKS"), truststore_password=STORE_PASSWORD)
+    line = re.search(r"keytool .*", result)[0]
     run(*shlex.split(line), given=f"{STORE_PASSWORD}\n{STORE_PASSWORD}\n{STORE_PASSWORD}\n")
     target = shlex.split(line)[shlex.split(line).index("-destkeystore") + 1]
     more = {"kafka.ssl.truststore.location": target, "kafka.ssl.truststore.password": STORE_PASSWORD}
@@ -115,8 +117,8 @@ def test_jaas_is_read_as_kafka_reads_it(tmp_path):
         jars,
     ]
     env = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
-    told = subprocess.run(
+    done = subprocess.run(
         [*command, str(source), *CONFIGURATIONS], capture_output=True, env=env, check=True, timeout=60
     )
-    java = told.stdout.decode().splitlines()
+    java = done.stdout.decode().splitlines()
     assert [ours(text) for text in CONFIGURATIONS] == java

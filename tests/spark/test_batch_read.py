@@ -7,6 +7,8 @@ from chispa import assert_df_equality
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from support import Record, commit_for, committed, members, name, numbered, options, produce, topic_with
 
+from spark_kafka_group import read_where
+
 READS_ONLY = r'groupkafka reads only: write with format\("kafka"\)'
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
@@ -54,6 +56,33 @@ def test_rows_equal_what_was_produced_with_every_codec(spark, kafka, codec, deco
     produce(kafka, topic, records, codec, linger_ms=20)
     df = read(spark, options(kafka, topic, includeHeaders="true", decoder=decoder))
     assert_rows(spark, df, topic, records, include_headers=True)
+
+
+@pytest.mark.parametrize("decoder", ["c", "python"])
+@pytest.mark.parametrize(
+    "columns", ["value,offset", "offset", "headers,key", "timestampType,timestamp,partition,topic", "value"]
+)
+def test_named_columns_have_the_values_that_they_have_among_all(spark, kafka, columns, decoder):
+    topic = topic_with(kafka, [Record(n % 3, b"k%d" % n, b"v%d" % n, (("h", b"%d" % n),)) for n in range(30)])
+    every = read(spark, options(kafka, topic, includeHeaders="true", decoder=decoder))
+    named = read(spark, options(kafka, topic, columns=columns, decoder=decoder))
+    assert named.columns == columns.split(",")
+    assert_df_equality(named, every.select(*named.columns), ignore_row_order=True, ignore_nullable=True)
+
+
+def test_named_columns_can_be_filtered_and_counted(spark, kafka):
+    topic = topic_with(kafka, numbered(30, 3))
+    settings = options(kafka, topic, columns="partition,offset")
+    assert read(spark, settings).count() == 30
+    assert read(spark, settings).where("partition = 1 and offset >= 4").count() == 6
+    assert read_where(spark, settings, "partition = 1 and offset >= 4").columns == ["partition", "offset"]
+    headers = read(spark, options(kafka, topic, columns="value", includeHeaders="true"))
+    assert headers.columns == ["value", "headers"]
+
+
+def test_a_name_that_is_no_column_is_an_error_that_lists_the_columns(spark, kafka):
+    with pytest.raises(AnalysisException, match=r"columns \(vlaue,key\) has 'vlaue', which is no column: take some of"):
+        read(spark, options(kafka, "any", columns="vlaue,key"))
 
 
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
@@ -133,7 +162,8 @@ def test_records_that_are_gone_are_an_error_that_names_what_there_is(spark, kafk
     topic = topic_with(kafka, numbered(100, 1), partitions=1)
     ends = {"startingOffsets": json.dumps({topic: {"0": 200}}), "endingOffsets": json.dumps({topic: {"0": 300}})}
     with pytest.raises(
-        PySparkException, match=rf"COULD_NOT_READ_OFFSET_RANGE\] {topic}-0: the read is to end at 300, the log at 100"
+        PySparkException,
+        match=rf"COULD_NOT_READ_OFFSET_RANGE\] {topic}-0: the read must end at 300, and the log ends at 100",
     ):
         read(spark, options(kafka, topic) | ends).count()
 
@@ -174,6 +204,21 @@ def test_a_table_is_an_error_that_names_the_view_and_the_view_is_read(spark, kaf
         assert spark.table("orders_of_kafka").count() == 10
     finally:
         spark.catalog.dropTempView("orders_of_kafka")
+
+
+def test_a_table_that_has_columns_is_read_with_options_of_the_read_alone(spark, kafka):
+    topic = topic_with(kafka, numbered(10, 2), partitions=2)
+    columns = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+    settings = f"`kafka.bootstrap.servers` = '{kafka.bootstrap_servers}', subscribe = '{topic}'"
+    spark.sql(f"CREATE TABLE orders_with_columns ({columns}, timestampType int) USING groupkafka")
+    try:
+        assert spark.sql(f"SELECT * FROM orders_with_columns WITH ({settings})").count() == 10
+        assert spark.read.options(**options(kafka, topic)).table("orders_with_columns").count() == 10
+        with pytest.raises(PySparkException, match=r"the source has no options\. .* WITH \(") as raised:
+            spark.table("orders_with_columns").count()
+        assert "Traceback" not in str(raised.value)
+    finally:
+        spark.sql("DROP TABLE orders_with_columns")
 
 
 def test_a_broker_that_does_not_answer_is_an_error_within_the_request_timeout(spark):

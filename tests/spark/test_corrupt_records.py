@@ -85,10 +85,10 @@ def task(broken, monkeypatch, caplog):
                 rows += [(row["offset"], int(row["value"])) for row in batch.to_pylist()]
         except (CorruptRecordError, BrokerError) as raised:
             error = raised
-        told = [record.args[0] for record in caplog.records if record.getMessage().find("left out, as") > 0]
+        logged = [record.args[0] for record in caplog.records if record.getMessage().find("left out, as") > 0]
         assert all(offset == value for offset, value in rows)
         return SimpleNamespace(
-            rows=[offset for offset, _ in rows], left_out=[(t.first, t.following - 1) for t in told], error=error
+            rows=[offset for offset, _ in rows], left_out=[(t.first, t.following - 1) for t in logged], error=error
         )
 
     yield run

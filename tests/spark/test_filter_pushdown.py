@@ -176,8 +176,8 @@ def test_with_the_option_spark_pushes_the_filters_of_a_query_and_shows_them(spar
     df.explain("formatted")
     shown = capsys.readouterr().out
     pushed = next(line for line in shown.splitlines() if line.startswith("PushedFilters"))
-    told = [f"EqualTo(topic,{topic})", "EqualTo(partition,1)", "GreaterThanOrEqual(offset,90)", "IsNotNull(offset)"]
-    assert all(one in pushed for one in told), pushed
+    result = [f"EqualTo(topic,{topic})", "EqualTo(partition,1)", "GreaterThanOrEqual(offset,90)", "IsNotNull(offset)"]
+    assert all(one in pushed for one in result), pushed
     assert "timestamp" not in pushed  # it narrows as well, but is evaluated on the rows
     assert re.search(r"Condition : .*timestamp.* >= 2020-01-01", shown)
     without = load(spark, options(kafka, topic)).where(condition)
@@ -200,7 +200,10 @@ def test_spark_gives_what_one_query_narrowed_to_the_next_one_so_the_option_is_of
 
 def test_group_batch_refuses_the_option_as_it_commits_what_an_action_may_not_have_read(spark, kafka, group):
     settings = options(kafka, "t", group, pushDownPredicate="true")
-    with pytest.raises(OptionError, match="pushDownPredicate is not for group_batch"), group_batch(spark, settings):
+    with (
+        pytest.raises(OptionError, match="pushDownPredicate cannot be used with group_batch"),
+        group_batch(spark, settings),
+    ):
         pass
 
 
@@ -214,8 +217,8 @@ def test_several_threads_may_narrow_reads_of_one_session_and_its_setting_stays_a
 
     with caplog.at_level(logging.INFO, "spark_kafka_group"), ThreadPoolExecutor(8) as pool:
         list(pool.map(reads, conditions))
-    told = [f"where {condition}: reads {topic}-1[{90 + n},100)" for n, condition in enumerate(conditions)]
-    assert sorted(m for m in caplog.messages if m.startswith("where")) == sorted(told * 2)
+    result = [f"where {condition}: reads {topic}-1[{90 + n},100)" for n, condition in enumerate(conditions)]
+    assert sorted(m for m in caplog.messages if m.startswith("where")) == sorted(result * 2)
     assert spark.conf.get(FILTER_PUSHDOWN) == "false"
 
 
@@ -229,7 +232,7 @@ def test_a_condition_that_sparks_python_half_fails_at_narrows_nothing_and_what_t
         assert read_where(spark, settings, "timestamp <= '9999-12-31 23:59:59' and offset >= 5").count() == 15
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-    assert "everything is read: Spark cannot narrow" in caplog.text
+    assert "does not narrow the read, as Spark cannot plan it" in caplog.text
     assert "OverflowError: date value out of range" in caplog.text
     with pytest.raises(PySparkException, match="subscribe names none, which the cluster does not have"):
         read_where(spark, settings | {"subscribe": "none"}, "offset >= 5")

@@ -116,9 +116,9 @@ def test_a_group_that_stands_behind_the_end_of_a_log_is_a_loss_and_goes_on_at_th
     settings = options(kafka, topic, group, startingOffsets="group")
     commit_for(kafka, group, {(topic, 0): 60, (topic, 1): 5})
     with ThreadPoolExecutor() as pool:  # each doubts for seconds what it sees
-        told = pool.submit(batch_read.plan, Options.parse(settings))
+        result = pool.submit(batch_read.plan, Options.parse(settings))
         with group_batch(spark, settings | {"failOnDataLoss": "false"}) as read:
             assert read.df.count() == read.records == 5
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
     with pytest.raises(DataLossError, match=f"{topic}-0.* is 60, .* ends at 10.*Set failOnDataLoss=false"):
-        told.result()
+        result.result()

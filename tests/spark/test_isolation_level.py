@@ -64,7 +64,7 @@ def test_a_stream_shows_what_its_level_says_and_commits_batches_without_rows(
 
 
 def test_batch_reads_as_in_sparks_own_suite(spark, kafka, topic, writer):
-    def read(level, **more):  # each time anew: Spark asks a Python source once where a DataFrame ends
+    def read(level, **more):  # with a load() of its own: Spark asks a Python source once where a DataFrame ends
         settings = options(kafka, topic, **{"kafka.isolation.level": level}, **more)
         return values(spark.read.format("groupkafka").options(**settings).load())
 

@@ -36,14 +36,14 @@ def installed(job, *arguments, **environment):
 
 
 def ended(command, code=0, **environment):
-    told = subprocess.run(
+    done = subprocess.run(
         [str(part) for part in command],
         cwd=tempfile.gettempdir(), capture_output=True, text=True, check=False, timeout=240,
         env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
     )  # fmt: skip
-    assert told.returncode == code, told.stdout + told.stderr
-    assert "BrokenPipeError" not in told.stderr
-    return told
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "BrokenPipeError" not in done.stderr
+    return done
 
 
 @pytest.fixture
@@ -71,15 +71,15 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
         "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", "--available-now",
         "--option", "maxOffsetsPerTrigger=150",
     ]  # fmt: skip
-    told = submit("stream_to_parquet.py", *arguments, SPARK_KAFKA_GROUP_LOGGING=str(ROOT / "conf/logging.ini"))
-    lines = re.findall(r"^batch +(\d+)  generation +(\d+)  records +(\d+) .* lag +(\d+)$", told.stdout, re.MULTILINE)
+    message = submit("stream_to_parquet.py", *arguments, SPARK_KAFKA_GROUP_LOGGING=str(ROOT / "conf/logging.ini"))
+    lines = re.findall(r"^batch +(\d+)  generation +(\d+)  records +(\d+) .* lag +(\d+)$", message.stdout, re.MULTILINE)
     assert [(batch, records, lag) for batch, _, records, lag in lines] == [
         ("0", "150", "150"),
         ("1", "150", "0"),
     ]
     # One line a generation, one a planned batch, one a commit.
     for words in ("leader of 1 member", "planned batch 1, 150 records", f"committed {topic}-0=50"):
-        assert words in told.stderr
+        assert words in message.stderr
     assert values(spark, tmp_path / "out") == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
     produce(kafka, topic, numbered(30, 3, first=300))
@@ -90,14 +90,16 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
 def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
-    told = installed("drain", *arguments, "--output", tmp_path / "out")
-    assert "30 records in" in told.stdout
+    result = installed("drain", *arguments, "--output", tmp_path / "out")
+    assert "30 records in" in result.stdout
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
     assert members(kafka, group) == []
     produce(kafka, topic, numbered(30, 3, first=30))
     run("drain", *arguments, "--output", tmp_path / "out")
     assert values(spark, tmp_path / "out") == list(range(60))
-    assert "nothing to read" in run("drain", *arguments, "--output", tmp_path / "out")
+    with_a_bar = run("drain", *arguments, "--output", tmp_path / "out", "--progress")
+    assert "nothing to read" in with_a_bar
+    assert f"{topic}-0: " not in with_a_bar  # it would be on the line of the bar
 
 
 def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(spark, kafka, group, tmp_path, run):
@@ -123,36 +125,36 @@ def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(spa
 
 def test_the_jobs_say_how_to_call_them():
     for job in ("stream_to_parquet.py", "drain.py", "process.py", "replay_dead_letters.py"):
-        told = subprocess.run(
+        done = subprocess.run(
             [sys.executable, ROOT / "jobs" / job, "--help"], capture_output=True, text=True, check=True
         )
-        assert "--bootstrap-servers" in told.stdout
+        assert "--bootstrap-servers" in done.stdout
 
 
 def test_an_error_of_a_query_is_the_job_s_last_line(tmp_path):
-    told = submit(
+    result = submit(
         "stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", name("g"), "--topics", "t",
         "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", code=1,
         JAVA_TOOL_OPTIONS="",
     )  # fmt: skip
     sentence = "connecting to 127.0.0.1:1: 127.0.0.1:1: no broker listens there (ECONNREFUSED). Correct kafka.bootstrap"
-    assert told.stdout.startswith(sentence)  # spark-submit prints there whatever the program prints
-    assert told.stdout.count("\n") == 1
-    of_spark = told.stderr.splitlines()
+    assert result.stdout.startswith(sentence)  # spark-submit prints there whatever the program prints
+    assert result.stdout.count("\n") == 1
+    of_spark = result.stderr.splitlines()
     assert not any(line.startswith(("Traceback", "\tat ")) for line in of_spark)
     assert len(of_spark) < 20
 
 
 def test_a_wrong_option_ends_a_job_before_spark_starts(tmp_path):
-    told = subprocess.run(
+    done = subprocess.run(
         [
             sys.executable, ROOT / "jobs/stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", "g",
             "--topics", "t", "--output", "/nowhere", "--checkpoint", "/nowhere", "--option", "maxOffsetPerTrigger=1",
         ],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (told.returncode, told.stdout) == (1, "")
-    assert told.stderr == "option maxOffsetPerTrigger is not known; the nearest is maxOffsetsPerTrigger\n"
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "option maxOffsetPerTrigger is not known; the nearest is maxOffsetsPerTrigger\n"
 
 
 ASKS = f"""
@@ -160,26 +162,26 @@ from spark_kafka_group import submit
 
 def asks():
     spark = submit.session("asks")
-    print("told:", spark.sparkContext.getConf().get("{SOCKETS}"), spark.sparkContext.master)
+    print("settings:", spark.sparkContext.getConf().get("{SOCKETS}"), spark.sparkContext.master)
     jvm = spark.sparkContext._jvm
     spark.stop()
     return jvm
 
-asks().java.lang.System.clearProperty("{SOCKETS}")  # as where spark-submit was not told
+asks().java.lang.System.clearProperty("{SOCKETS}")  # as where spark-submit did not set it
 asks()
 """
 
 
-def test_jobs_use_unix_domain_sockets_unless_told_otherwise(tmp_path):
+def test_jobs_use_unix_domain_sockets_unless_they_are_set(tmp_path):
     settings = tmp_path / "defaults.conf"
     settings.write_text(f"spark.ui.enabled false\n{SOCKETS} false\n")
     script = tmp_path / "asks.py"
     script.write_text(ASKS)
-    told = subprocess.run(
+    done = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), "--master", "local[1]", "--properties-file", settings, script],
         capture_output=True, text=True, check=False, timeout=120, env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON},
     )  # fmt: skip
-    assert re.findall("^told: (.*)$", told.stdout, re.MULTILINE) == ["false local[1]", "true local[1]"], told
+    assert re.findall("^settings: (.*)$", done.stdout, re.MULTILINE) == ["false local[1]", "true local[1]"], done
 
 
 SHOP = """

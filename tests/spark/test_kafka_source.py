@@ -26,8 +26,8 @@ class KafkaSource:
 
     def run(self, settings, place, counted=False):
         """Read all records up to now; returns the error, or None."""
-        told = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out", "counted": counted}
-        self._process.stdin.write(json.dumps(told) + "\n")
+        result = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out", "counted": counted}
+        self._process.stdin.write(json.dumps(result) + "\n")
         return json.loads(self._process.stdout.readline())
 
     def close(self):

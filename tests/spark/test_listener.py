@@ -87,6 +87,12 @@ def test_a_query_that_is_stopped_right_after_a_batch_is_committed(spark, kafka, 
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
+def test_a_listener_that_never_listened_is_closed_without_an_error(spark):
+    listener = GroupKafkaListener(spark)
+    listener.close()
+    assert THREAD not in threads()
+
+
 def test_while_triggers_are_far_apart_the_batch_is_committed_as_the_member(spark, kafka, group, start):
     topic = topic_with(kafka, numbered(30, 3))
     with GroupKafkaListener(spark) as listener:
@@ -204,7 +210,7 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warn
 
     with said(caplog) as texts, Late(spark, after_ms=LATER):
         start(options(kafka, topic, group), ONCE).awaitTermination()
-    # One ahead of the batch, one set back into it, one where the batch began, and one of which nobody spoke.
+    # One ahead of the batch, one set back into it, one where the batch began, and one that no event names.
     assert committed(kafka, group) == theirs | {(topic, 2): 10, (topic, 3): 10}
     (warning,) = [text for text in texts() if "not committed" in text]
     assert f"another program has committed meanwhile: {topic}-0=15 {topic}-1=5." in warning
@@ -297,7 +303,7 @@ class TestNonMemberCommitter:
 
     def test_when_the_member_has_left_and_others_are_there_it_is_an_error(self, topic, member, outside):
         tp = TopicPartition(topic, 1)
-        with pytest.raises(CommitError, match=r"others are in it \(theirs\)"):
+        with pytest.raises(CommitError, match=r"which has other members \(theirs\)"):
             outside.commit([tp], always({tp: 7}), "note", 1, "ours")
 
     def test_without_members_it_is_taken_without_one(self, kafka, group, topic, outside):
@@ -327,7 +333,7 @@ class TestLacking:
     TP = TopicPartition("orders", 0)
 
     @pytest.mark.parametrize(
-        ("group", "told"),
+        ("group", "message"),
         [
             (None, True),
             (Committed(10, commit_note("me", 4)), True),
@@ -342,15 +348,15 @@ class TestLacking:
             (Committed(5, adopting_note("you", 3, 0, commit_note("me", 3, 1))), False),
             (Committed(10, adopting_note("you", 9, 9, commit_note("me", 3, 1))), True),
             (Committed(30, ""), False),
-            # What the query has told since: it was made to begin before, or its batch gave way and was resumed.
+            # What the query has reported since: it was made to begin before, or its batch gave way and was resumed.
             (Committed(5, commit_note("me", 4, 3)), False),
             (Committed(10, commit_note("me", 5, 3)), False),
             (Committed(10, commit_note("me", 5, 1)), True),
         ],
     )
-    def test_by_offset_and_writer(self, group, told):
+    def test_by_offset_and_writer(self, group, message):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))
-        assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if told else {})
+        assert batch.lacking({} if group is None else {self.TP: group}) == ({self.TP: 20} if message else {})
 
     def test_what_the_batch_went_without_is_left(self):
         batch = Succeeded(None, GroupOffset({self.TP: 20}, "me", 4, batch=2), (OffsetRange(self.TP, 10, 20),))

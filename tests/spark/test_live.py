@@ -12,7 +12,8 @@ import pytest
 from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch, submit
-from spark_kafka_group.live import bar, watch
+from spark_kafka_group.live import RowCounts, bar, watch
+from spark_kafka_group.live.watch import note
 from spark_kafka_group.testing import wait_until
 
 
@@ -132,6 +133,37 @@ def test_ctrl_c_ends_the_view_and_not_the_query(kafka, group, terminal, query_of
     assert "300/300" in terminal.text
     produce(kafka, topic, numbered(30, 3))
     wait_until(lambda: sum(p.numInputRows for p in query.recentProgress) == 330, within=60)
+
+
+def test_a_notebooks_bar_is_as_full_as_its_numbers_say():
+    made = pytest.importorskip("tqdm.notebook").tqdm(display=False)
+    drawn = bar.Bar(made)
+    (widget,) = [part for part in made.container.children if hasattr(part, "max")]
+    for rows, lag in ((0, 0), (30, 70), (100, 20)):
+        drawn.show(RowCounts(rows, lag), "")
+        assert (widget.value, widget.max, widget.layout.width) == ((rows, rows + lag, None) if lag else (0, 1, "20px"))
+    drawn.close()
+
+
+def test_a_view_of_some_seconds_ends_and_the_query_goes_on(kafka, group, terminal, query_of, capsys):
+    topic = topic_with(kafka, numbered(300, 3))
+    query = query_of(options(kafka, topic, group), processingTime="1 hour")
+    wait_until(lambda: query.recentProgress, within=60)
+    for _ in range(2):  # the cell runs again
+        before = len(terminal.text)
+        watch(query, seconds=0.1)
+        assert re.search(r"query: 100%\|.*\| 300/300 \[.*, lag 0\]", terminal.text[before:])
+        assert capsys.readouterr().out == "the view has ended; the query goes on: query.stop() stops it\n"
+    assert query.isActive
+    assert note(query, RowCounts()) == ""  # the lag is not known before the first micro-batch has ended
+    assert note(query, RowCounts(1)) == "lag 0"
+
+
+def test_a_batch_without_new_records_says_so(spark, kafka, group, terminal):
+    topic = topic_with(kafka, [], partitions=1)
+    with group_batch(spark, options(kafka, topic, group, startingOffsets="group"), progress=True) as batch:
+        assert batch.records == 0
+    assert "no new records]" in terminal.text
 
 
 def test_an_error_of_the_query_is_that_of_the_view(kafka, group, no_terminal, query_of):

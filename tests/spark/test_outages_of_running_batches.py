@@ -28,9 +28,9 @@ def lonely():
 def status_of(pid):
     """The system's state of a process; empty after its end."""
     with contextlib.suppress(OSError):
-        told = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
-        told["forked"] = b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        return told
+        output = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
+        output["forked"] = b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        return output
     return {}
 
 
@@ -46,7 +46,9 @@ def workers():
         above = list(ancestors(pid))
         return everyone[pid].get("forked") and everyone[above[0]].get("forked") and str(os.getpid()) in above
 
-    return {pid: int(told["voluntary_ctxt_switches"]) for pid, told in everyone.items() if told and is_ours(pid)}
+    return {
+        pid: int(message["voluntary_ctxt_switches"]) for pid, message in everyone.items() if message and is_ours(pid)
+    }
 
 
 @pytest.mark.soak
@@ -130,8 +132,8 @@ def test_a_record_processor_outlives_an_outage_between_two_hand_offs_and_stops_d
     running = spark.sparkContext.statusTracker()
 
     def counts():
-        told = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
-        return [(count.records, count.dead, count.stalled) for count in told]
+        result = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
+        return [(count.records, count.dead, count.stalled) for count in result]
 
     try:
         wait_until(asked.exists, within=60)

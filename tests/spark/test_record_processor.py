@@ -87,13 +87,13 @@ def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, 
         ordering="key", max_local_retries=1, retry_backoff_ms=(1, 2), dead_letter_topic="{topic}-dlt",
         options=options(kafka, topic, group),
     )  # fmt: skip
-    told = stream(processor, topic, maxOffsetsPerTrigger="1000")
+    result = stream(processor, topic, maxOffsetsPerTrigger="1000")
     poison = 2 * poison_per_mille
-    assert [t.records for t in told] == [1000, 1000]
-    assert all(t.records == t.done + t.retried + t.dead for t in told)
-    assert (sum(t.done for t in told), sum(t.dead for t in told)) == (2000 - poison, poison)
-    assert sum(t.tries_again for t in told) == poison
-    assert all(t.latency_p50_ms <= t.latency_p99_ms and 0 < t.most_in_flight <= 3200 for t in told)
+    assert [t.records for t in result] == [1000, 1000]
+    assert all(t.records == t.done + t.retried + t.dead for t in result)
+    assert (sum(t.done for t in result), sum(t.dead for t in result)) == (2000 - poison, poison)
+    assert sum(t.tries_again for t in result) == poison
+    assert all(t.latency_p50_ms <= t.latency_p99_ms and 0 < t.most_in_flight <= 3200 for t in result)
     seen = handled(tmp_path, topic)
     assert seen == {n: 2 if n % 1000 < poison_per_mille else 1 for n in range(2000)}
     dead = everything_in(kafka, f"{topic}-dlt")
@@ -122,8 +122,8 @@ def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, 
         stream(failing, topic)
     assert set(committed(kafka, group).values()) <= {0}
     (tmp_path / "b").mkdir()
-    [told] = stream(RecordProcessor(noted_in(tmp_path / "b")), topic)
-    assert told.done == 300
+    [result] = stream(RecordProcessor(noted_in(tmp_path / "b")), topic)
+    assert result.done == 300
     assert handled(tmp_path / "b", topic) == dict.fromkeys(range(300), 1)
 
 
@@ -156,8 +156,8 @@ def test_a_handler_that_ends_its_process_stops_the_query_and_the_next_one_reads_
     with pytest.raises(PySparkException):
         stream(processor, topic)
     assert set(committed(kafka, group).values()) <= {0}
-    [told] = stream(processor, topic)
-    assert told.done == 200
+    [result] = stream(processor, topic)
+    assert result.done == 200
     assert set(handled(tmp_path, topic)) == set(range(200))
     assert sum(committed(kafka, group).values()) == 200
 
@@ -177,10 +177,10 @@ def test_handlers_that_hang_are_given_up_and_their_records_are_dead_letters(kafk
         dead_letter_topic="{topic}-dlt", options=options(kafka, topic, group),
     )  # fmt: skip
     try:
-        [told] = stream(processor, topic)
+        [result] = stream(processor, topic)
     finally:
         (tmp_path / "over").touch()  # those that were abandoned end as well
-    assert (told.records, told.done, told.dead, told.stalled) == (100, 98, 2, 4)
+    assert (result.records, result.done, result.dead, result.stalled) == (100, 98, 2, 4)
     assert handled(tmp_path, topic) == {n: 2 if n in (7, 58) else 1 for n in range(100)}
     letters = everything_in(kafka, f"{topic}-dlt")
     assert sorted(letter.value for letter in letters) == [b"v58", b"v7"]
@@ -212,8 +212,8 @@ def test_a_batch_read_is_handled_and_committed_by_group_batch(spark, kafka, grou
 
     noted = noted_in(tmp_path)
     with group_batch(spark, options(kafka, topic, group)) as batch:
-        told = RecordProcessor(handler, ordering="unordered", threads=50).run(batch.df.where("partition < 2"))
-    assert (told.records, told.done) == (334, 334)
+        result = RecordProcessor(handler, ordering="unordered", threads=50).run(batch.df.where("partition < 2"))
+    assert (result.records, result.done) == (334, 334)
     assert handled(tmp_path, topic) == {n: 1 for n in range(500) if n % 3 < 2}
     assert sum(committed(kafka, group).values()) == 500
     assert RecordProcessor(handler).run(batch.df.where("false")) == Processed(0, 0, 0, 0, 0, 0, 0, 0.0, None, None)
@@ -265,10 +265,14 @@ def test_the_listener_has_what_handlers_did_and_shows_it_to_prometheus(spark, ka
         wait_until(lambda: done() == 297, within=60)
         produce(kafka, topic, numbered(300, 3, first=300))
         wait_until(lambda: done() == 594, within=60)
-        [told] = listener.metrics()["handling"]
-        assert (told["records-dead-total"], told["records-retried-total"], told["handler-retries-total"]) == (6, 0, 6)
-        assert 0 < told["records-in-flight-max"] <= 300
-        assert told["handler-latency-p50"] <= told["handler-latency-p99"]
+        [result] = listener.metrics()["handling"]
+        assert (result["records-dead-total"], result["records-retried-total"], result["handler-retries-total"]) == (
+            6,
+            0,
+            6,
+        )
+        assert 0 < result["records-in-flight-max"] <= 300
+        assert result["handler-latency-p50"] <= result["handler-latency-p99"]
         shown = urllib.request.urlopen(f"http://127.0.0.1:{listener.prometheus_port}/metrics").read().decode()
         assert re.search(
             rf'kafka_consumer_records_dead_total{{group="{group}",query="handling",source="0"}} 6.0', shown
@@ -315,11 +319,11 @@ def test_a_record_that_fails_comes_back_from_its_retry_topics_when_it_is_due(spa
             assert float(age_ms) >= int(read_from.rpartition("-")[2])
     [dead] = everything_in(kafka, f"{topic}-dlt")
     assert (dead.key, dead.value, dead.partition) == (b"k27", b"v27", 0)
-    told = dict(dead.headers)
-    assert told["kafka_dlt-original-topic"] == topic.encode()
-    assert told["retry_topic-attempts"] == b"\0\0\0\4"
+    result = dict(dead.headers)
+    assert result["kafka_dlt-original-topic"] == topic.encode()
+    assert result["retry_topic-attempts"] == b"\0\0\0\4"
     processed = [Processed.of(p.observedMetrics["processing"]) for p in query.recentProgress if p.numInputRows]
     assert sum(t.records for t in processed) == sum(t.done + t.retried + t.dead for t in processed) == 65
     assert (sum(t.retried for t in processed), sum(t.dead for t in processed)) == (5, 1)
-    with pytest.raises(OptionError, match="the query has to read the topics that failed records go to"):
+    with pytest.raises(OptionError, match="the query must read the topics that failed records go to"):
         RecordProcessor(handler, retry_topics=[300], options=settings)

@@ -11,7 +11,6 @@ from support import (
     commit_for,
     committed,
     members,
-    name,
     numbered,
     options,
     produce,
@@ -114,7 +113,7 @@ def test_a_topic_that_goes_quiet_is_committed_within_two_triggers(kafka, group, 
     topic = topic_with(kafka, numbered(10, 1), partitions=1)
     query = sink.start(options(kafka, topic, group), {"processingTime": "3 seconds"})
     wait_until(lambda: sink.values() == list(range(10)), within=30)
-    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=6)
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=30)
     query.stop()
 
 
@@ -259,6 +258,17 @@ def test_headers_with_include_headers(spark, kafka, group, sink):
     assert [(h.key, h.value) for h in row.headers] == [("h", bytearray(b"x")), ("h", bytearray())]
 
 
+def test_a_query_has_the_columns_that_it_names_in_their_order(spark, kafka, group, sink):
+    topic = topic_with(kafka, numbered(30, 3))
+    sink.run(options(kafka, topic, group, columns="offset, VALUE"))
+    df = spark.read.parquet(f"{sink.directory}/out")
+    assert df.columns == ["offset", "value", "batch"]
+    assert sorted((row.offset, bytes(row.value)) for row in df.collect()) == sorted(
+        (n // 3, record.value) for n, record in enumerate(numbered(30, 3))
+    )
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+
 def test_a_limit_is_shared_so_that_small_partitions_do_not_starve(kafka, group, sink):
     from support import Record
 
@@ -385,9 +395,9 @@ class TestPositions:
 
 
 def test_an_end_of_a_partition_that_is_not_there_is_refused_when_the_stream_starts(kafka, group, sink):
-    topic = name("never-made")
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
     with pytest.raises(
         (PySparkException, StreamingQueryException),
-        match=f"{topic}-0, which the cluster does not have",
+        match=f"{topic}-7, which the cluster does not have",
     ):
-        sink.run(options(kafka, topic, group, endingOffsets=json.dumps({topic: {"0": 5}})))
+        sink.run(options(kafka, topic, group, endingOffsets=json.dumps({topic: {"0": 3, "7": 5}})))

@@ -47,8 +47,8 @@ def wait_for_look(query, topic, ends):
     """Until a trigger has seen these ends of the logs."""
 
     def seen():
-        told = query.lastProgress and query.lastProgress.sources[0].latestOffset
-        return query.exception() or (told and json.loads(told)[topic] == ends)
+        result = query.lastProgress and query.lastProgress.sources[0].latestOffset
+        return query.exception() or (result and json.loads(result)[topic] == ends)
 
     assert wait_until(seen, within=60) is True
 
@@ -124,8 +124,8 @@ def test_starts_and_ends_by_timestamp_of_a_pattern_and_of_partitions_named(spark
     }
     cases = [(pattern | at_one_time, [1, 11, 101, 111]), (named | at_times, [0, 11, 111])]
     for settings, expected in cases:
-        told = {option: str(value) for option, value in settings.items()}
-        query, batches = run(load(spark.readStream, told))
+        message = {option: str(value) for option, value in settings.items()}
+        query, batches = run(load(spark.readStream, message))
         query.awaitTermination()
         assert values(batches) == expected
-        assert values([load(spark.read, told).collect()]) == expected
+        assert values([load(spark.read, message).collect()]) == expected

@@ -28,7 +28,7 @@ class Told:
 
 
 @pytest.fixture
-def told(spark, tmp_path):
+def listener(spark, tmp_path):
     """A rebalance listener that is shipped as users ship theirs: the option's text, and the arguments of its calls."""
     module, path = name("told").replace("-", "_"), tmp_path / "told"
     (tmp_path / f"{module}.py").write_text(LISTENER.format(path=str(path)))
@@ -41,9 +41,9 @@ def told(spark, tmp_path):
 
 
 def test_a_rebalance_listener_a_strategy_paused_partitions_and_what_wins_a_conflict(
-    spark, kafka, group, run, told, tmp_path
+    spark, kafka, group, run, listener, tmp_path
 ):
-    named, calls = told
+    named, calls = listener
     pause = tmp_path / "pause.json"
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     pause.write_text(json.dumps({topic: [1]}))

@@ -44,7 +44,7 @@ def another_python3(tmp_path):
 def test_each_use_of_the_package_says_in_one_sentence_that_workers_cannot_find_it(another_python3):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     path = os.pathsep.join([str(another_python3), os.environ["PATH"]])
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, cwd=another_python3,
         env=kept | {"PATH": path, "SPARK_LOCAL_IP": "127.0.0.1"},
     ).stdout  # fmt: skip
@@ -52,7 +52,31 @@ def test_each_use_of_the_package_says_in_one_sentence_that_workers_cannot_find_i
         "Spark starts python3 for its workers, which cannot import spark_kafka_group: set the environment variable "
         f"PYSPARK_PYTHON to a Python that can, as {sys.executable}, before the SparkSession is made"
     )
-    assert told.splitlines() == [sentence] * 6
+    assert output.splitlines() == [sentence] * 6
+
+
+INTERRUPTED = """
+from pyspark.sql import SparkSession
+from spark_kafka_group import submit
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with submit.orderly("g"):
+    print("the block has begun")
+"""
+
+
+def test_ctrl_c_while_spark_starts_its_first_python_ends_the_program_with_one_line(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nkill -INT "$PROGRAM"\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["sh", "-c", 'PROGRAM=$$ exec "$@"', "sh", sys.executable, "-c", INTERRUPTED],
+        capture_output=True, text=True, check=False,
+        env=os.environ | {"PYSPARK_PYTHON": str(python), "SPARK_LOCAL_IP": "127.0.0.1"},
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (130, ""), done.stderr
+    assert done.stderr.endswith("stopped; left group g\n")
+    assert "Traceback" not in done.stderr
 
 
 def test_workers_that_find_the_package_are_not_complained_about(spark):

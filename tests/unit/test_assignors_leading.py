@@ -42,7 +42,7 @@ def joined(name, *topics, strategy="range", static=None, owned=(), generation=-1
     )
 
 
-def told(assignor):
+def claim_sent(assignor):
     """The metadata that the member of `assignor` sends when it joins."""
     return decode(assignor.name, ConsumerProtocolSubscription.decode(assignor.metadata({"t"}).encode()))
 
@@ -58,14 +58,14 @@ class TestJoining:
     @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
     def test_sticky_members_claim_what_they_were_assigned_last(self, strategy):
         assignor = after_assignment(strategy, T0, T1)
-        assert told(assignor) == Claim(frozenset({T0, T1}), 7)
+        assert claim_sent(assignor) == Claim(frozenset({T0, T1}), 7)
         assert assignor.claimed == {T0, T1}
 
     @pytest.mark.parametrize("strategy", ["sticky", "cooperative-sticky"])
     def test_after_forgetting_they_claim_nothing(self, strategy):
         assignor = after_assignment(strategy, T0)
         assignor.forget()
-        assert told(assignor) == Claim()
+        assert claim_sent(assignor) == Claim()
         assert assignor.claimed == frozenset()
 
     @pytest.mark.parametrize("strategy", ["range", "roundrobin"])
@@ -130,17 +130,17 @@ class TestLeading:
 @pytest.mark.parametrize(
     ("result", "what"),
     [
-        ({"nobody": []}, "gave partitions to 'nobody', which is not a member of the group"),
-        ({"a": [T0], "b": [T0]}, "gave t-0 twice: to a and to b"),
-        ({"a": [T0, T0]}, "gave t-0 twice: to a and to a"),
-        ({"b": [TopicPartition("u", 0)]}, "gave u-0 to b, which does not subscribe to u"),
-        ({"a": [TopicPartition("t", 2)]}, "gave t-2 to a: that partition does not exist"),
-        ({"a": [TopicPartition("x", 0)]}, "gave x-0 to a: that partition does not exist"),
+        ({"nobody": []}, "assigned partitions to 'nobody', which is not a member of the group"),
+        ({"a": [T0], "b": [T0]}, "assigned t-0 twice: to a and to b"),
+        ({"a": [T0, T0]}, "assigned t-0 twice: to a and to a"),
+        ({"b": [TopicPartition("u", 0)]}, "assigned u-0 to b, which does not subscribe to u"),
+        ({"a": [TopicPartition("t", 2)]}, "assigned t-2 to a: that partition does not exist"),
+        ({"a": [TopicPartition("x", 0)]}, "assigned x-0 to a: that partition does not exist"),
         ({"a": [TopicPartition(["t"], 0)]}, "that partition does not exist"),
-        ({"a": ["t-0"]}, "did not give TopicPartitions for each member id: TypeError"),
-        ({"a": None}, "did not give TopicPartitions for each member id: TypeError"),
-        (None, "did not give TopicPartitions for each member id: AttributeError"),
-        (KeyError("t"), "did not give TopicPartitions for each member id: KeyError: 't'"),
+        ({"a": ["t-0"]}, "did not return TopicPartitions for each member id: TypeError"),
+        ({"a": None}, "did not return TopicPartitions for each member id: TypeError"),
+        (None, "did not return TopicPartitions for each member id: AttributeError"),
+        (KeyError("t"), "did not return TopicPartitions for each member id: KeyError: 't'"),
     ],
 )
 def test_a_strategy_with_an_impossible_assignment_stops_the_query(result, what):

@@ -31,9 +31,9 @@ def said(caplog):
 
 
 def test_a_missing_topic_is_named_after_ten_minutes_and_then_after_twice_as_long_each_time(said):
-    told = "group billing: still no topic ordersss: create it, or correct its name"
+    message = "group billing: still no topic ordersss: create it, or correct its name"
     named = said(Subscription(("orders", "ordersss")), 150, [TopicPartition("orders", 0)])
-    assert named == {10: [told], 30: [told], 70: [told], 150: [told]}
+    assert named == {10: [message], 30: [message], 70: [message], 150: [message]}
 
 
 def test_it_is_named_once_a_day_at_least(said):
@@ -42,9 +42,9 @@ def test_it_is_named_once_a_day_at_least(said):
 
 
 def test_an_empty_topic_is_named_too(said):
-    told = "group billing: still no record in topic ordersss: is its name right?"
+    message = "group billing: still no record in topic ordersss: is its name right?"
     known = [TopicPartition("ordersss", 0), TopicPartition("ordersss", 1)]
-    assert said(Subscription(("ordersss",)), 10, known, dict.fromkeys(known, 0)) == {10: [told]}
+    assert said(Subscription(("ordersss",)), 10, known, dict.fromkeys(known, 0)) == {10: [message]}
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_retry_topic_may_be_missing_or_empty(said):
 
 
 def test_a_pattern_that_finds_nothing_is_named(said):
-    told = "group billing: still no topic that subscribePattern (ordersss.*) finds"
-    assert said(Subscription(pattern="ordersss.*"), 10) == {10: [told]}
+    message = "group billing: still no topic that subscribePattern (ordersss.*) finds"
+    assert said(Subscription(pattern="ordersss.*"), 10) == {10: [message]}
 
 
 def test_a_topic_that_came_and_went_is_waited_for_again(caplog):

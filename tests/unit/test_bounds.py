@@ -95,4 +95,4 @@ def test_a_smallest_batch_above_the_largest_is_refused_with_both_numbers():
 @pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
 def test_a_batch_read_ignores_limits_of_streams_and_says_so(name, caplog):
     check_for_batch(parse(**{name: "5"}))
-    assert f"{name} is for streams" in caplog.text
+    assert f"{name} has no effect in a batch read" in caplog.text

@@ -15,20 +15,20 @@ def build(tmp_path, **environment):
     """Build a wheel from a copy of the sources; returns pip's result and the names in the wheel."""
     tree = copy_of_sources(tmp_path)
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    told = subprocess.run(
+    done = subprocess.run(
         [*pip, "-w", str(tmp_path), str(tree)],
         capture_output=True, text=True, check=False, env=os.environ | environment,
     )  # fmt: skip
     wheels = list(tmp_path.glob("*.whl"))
-    return told, zipfile.ZipFile(wheels[0]).namelist() if wheels else []
+    return done, zipfile.ZipFile(wheels[0]).namelist() if wheels else []
 
 
 @pytest.fixture(scope="module")
 def pure_python(tmp_path_factory):
     """A wheel without the extension: the archive and its names."""
     directory = tmp_path_factory.mktemp("pure")
-    told, names = build(directory, SPARK_KAFKA_GROUP_NO_EXTENSION="1", CC="false")
-    assert told.returncode == 0, told.stderr
+    result, names = build(directory, SPARK_KAFKA_GROUP_NO_EXTENSION="1", CC="false")
+    assert result.returncode == 0, result.stderr
     with zipfile.ZipFile(*directory.glob("*.whl")) as archive:
         yield archive, names
 
@@ -44,7 +44,8 @@ def test_without_the_extension_the_wheel_is_pure_python(pure_python):
 def test_the_wheel_has_the_programs_the_settings_and_the_console_command(pure_python):
     archive, names = pure_python
     for folder in ("jobs", "conf"):
-        inside = {f"spark_kafka_group/{folder}/{file.name}" for file in (ROOT / folder).iterdir() if file.is_file()}
+        files = [file for file in (ROOT / folder).rglob("*") if file.is_file() and file.suffix != ".pyc"]
+        inside = {f"spark_kafka_group/{file.relative_to(ROOT)}" for file in files}
         assert inside
         assert inside <= set(names)
     assert archive.getinfo("spark_kafka_group/conf/python-unzipped").external_attr >> 16 & 0o111
@@ -54,10 +55,10 @@ def test_the_wheel_has_the_programs_the_settings_and_the_console_command(pure_py
 
 @pytest.mark.parametrize("compiler", ["false", "no-such-compiler"])
 def test_a_compiler_that_fails_fails_the_build_and_its_last_line_has_the_ways_out(tmp_path, compiler):
-    told, names = build(tmp_path, CC=compiler)
-    assert told.returncode != 0
-    assert compiler in told.stderr
+    result, names = build(tmp_path, CC=compiler)
+    assert result.returncode != 0
+    assert compiler in result.stderr
     assert names == []
-    *_, last = told.stderr.partition("[end of output]")[0].strip().splitlines()
+    *_, last = result.stderr.partition("[end of output]")[0].strip().splitlines()
     assert "install a C compiler" in last
     assert "set the environment variable SPARK_KAFKA_GROUP_NO_EXTENSION=1" in last

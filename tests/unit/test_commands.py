@@ -25,7 +25,8 @@ def test_the_programs_are_listed_with_their_purpose_and_the_files_of_settings(ca
 
 
 @pytest.mark.parametrize(
-    "name", ["stream-to-parquet", "stream_to_parquet.py", "spark-defaults.conf", "python-unzipped"]
+    "name",
+    ["stream-to-parquet", "stream_to_parquet.py", "spark-defaults.conf", "python-unzipped", "groupkafka.rules.yml"],
 )
 def test_a_path_is_printed_alone_for_spark_submit(capsys, name):
     (path,) = shown(capsys, "jobs", "--path", name).splitlines()
@@ -44,6 +45,14 @@ def test_a_path_is_printed_alone_for_spark_submit(capsys, name):
 def test_a_program_that_is_not_there_is_an_error_that_names_those_that_are(capsys, arguments, problem):
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"python -m spark_kafka_group jobs: {problem}")
+
+
+@pytest.mark.parametrize("command", ["", "offsets", "describe", "top", "reset", "verify", "plot", "jobs"])
+def test_help_fits_80_columns(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*command.split(), "--help"])
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
 
 
 def test_an_installed_command_names_itself(capsys, monkeypatch):

@@ -1,6 +1,8 @@
 """Programs in a `submit.orderly` block end with one line and the exit code of shells. Without Spark: quick."""
 
 import json
+import os
+import pty
 import subprocess
 import sys
 
@@ -41,8 +43,8 @@ for arguments in json.loads(sys.argv[1]):
         program(*arguments)
         sys.exit()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    told = [os.pread(file, 10_000, 0).decode().splitlines() for file in (out, err)]
-    ends[" ".join(arguments)] = [code, *told]
+    printed = [os.pread(file, 10_000, 0).decode().splitlines() for file in (out, err)]
+    ends[" ".join(arguments)] = [code, *printed]
 print(json.dumps(ends))
 """
 ENDS = {
@@ -60,13 +62,33 @@ BUG = "bug billing"
 def ended():
     """Exit code and lines of each program."""
     programs = json.dumps([how.split() for how in (*ENDS, BUG)])
-    told = subprocess.run([sys.executable, "-c", PROGRAM, programs], capture_output=True, text=True, check=True)
-    return json.loads(told.stdout)
+    done = subprocess.run([sys.executable, "-c", PROGRAM, programs], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("how", ENDS)
 def test_a_program_ends_with_one_line_and_the_exit_code_of_shells(ended, how):
     assert ended[how] == ENDS[how]
+
+
+def test_on_a_terminal_the_line_takes_the_place_of_a_bar_of_spark():
+    program = """
+import os, signal, sys
+from spark_kafka_group import submit
+with submit.orderly("billing"):
+    print("[Stage 0:>      (0 + 1) / 1]", end="", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+"""
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm"}
+    try:
+        ended = subprocess.run([sys.executable, "-c", program], stderr=theirs, env=environment, check=False)
+        assert ended.returncode == 130
+        assert os.read(ours, 10_000).decode() == ("[Stage 0:>      (0 + 1) / 1]\r\x1b[Kstopped; left group billing\r\n")
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_an_error_that_is_not_known_has_its_traceback_and_its_sentence_last(ended):

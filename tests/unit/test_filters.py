@@ -170,8 +170,8 @@ def test_filters_do_not_cross_to_executors():
 
 
 def test_filters_in_a_line_of_the_log():
-    told = [describe(f) for f in (Not(EqualTo(TOPIC, "t")), IsNull(OFFSET), In(PARTITION, [1]), In(OFFSET, [1] * 9))]
-    assert told == ["Not(EqualTo(topic, t))", "IsNull(offset)", "In(partition, [1])", "In(offset, 9 values)"]
+    result = [describe(f) for f in (Not(EqualTo(TOPIC, "t")), IsNull(OFFSET), In(PARTITION, [1]), In(OFFSET, [1] * 9))]
+    assert result == ["Not(EqualTo(topic, t))", "IsNull(offset)", "In(partition, [1])", "In(offset, 9 values)"]
 
 
 # Brute force: SQL's three values of logic over rows, written down once more.

@@ -93,10 +93,10 @@ def test_every_option_takes_a_hostile_text_or_says_in_one_sentence_what_is_wrong
             del given["subscribe"]
         if option.startswith("kafka.s"):
             given |= {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
-        told = problem_with(given | {option: text})
-        assert len(told) < 5_000
-        assert told.isprintable()
-        assert "codec" not in told
+        result = problem_with(given | {option: text})
+        assert len(result) < 5_000
+        assert result.isprintable()
+        assert "codec" not in result
 
 
 def test_a_name_that_brokers_get_has_an_end():
@@ -123,15 +123,15 @@ def test_values_are_text_as_spark_makes_it():
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("kafka." + "x" * 1_000_000, "is not known: no option has so long a name"),
         ("kafka.ssl.key.pasword=hush-7f3a", "^option kafka.ssl.key.pasword is not known; the nearest is kafka"),
         ("-----BEGIN PRIVATE KEY-----\nhush-7f3a", "option without a name is not known"),
     ],
 )  # fmt: skip
-def test_an_options_name_is_shown_as_far_as_it_is_one(name, told):
-    with pytest.raises(OptionError, match=told) as raised:
+def test_an_options_name_is_shown_as_far_as_it_is_one(name, message):
+    with pytest.raises(OptionError, match=message) as raised:
         Options.parse({"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", name: "x"})
     assert len(str(raised.value)) < 5_000
     assert "hush-7f3a" not in str(raised.value)
@@ -151,7 +151,7 @@ def test_a_pause_file_that_cannot_be_read_is_a_warning_and_what_it_said_stays(tm
     file.write_text(text)
     assert paused.partitions() == {TopicPartition("t", 1)}
     assert "pauseFile" in caplog.text
-    assert "paused stay t-1" in caplog.text
+    assert "these partitions stay paused: t-1" in caplog.text
 
 
 @hostile
@@ -328,7 +328,7 @@ def test_a_hook_that_ends_the_program_is_an_error_in_the_log(module, caplog):
     given = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "interceptors": f"{named}:Mine"}
     Hooks(Options.parse(given), metrics).committed({}, None)
     assert metrics.hook_errors == 1
-    assert "Mine.on_commit of the user's own raised; the query goes on" in caplog.text
+    assert "Mine.on_commit of your own code raised an error; the query goes on" in caplog.text
 
 
 # Terminals
@@ -400,10 +400,10 @@ def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():
     member = describe.MemberRow(EVIL, EVIL, EVIL, EVIL, (TopicPartition(EVIL, 0),))
     row = describe.PartitionRow(TopicPartition(EVIL, 0), 1, 2, 1, 0.5, None, member, None)
     report = describe.GroupReport(EVIL, EVIL, Node(1, EVIL, 2), 1, EVIL, (member,), (row,))
-    shown = describe._as_text(report)
+    shown = describe.as_text(report)
     assert all(line.isprintable() for line in shown.split("\n"))
     assert shown.count(SHOWN) == 11
-    group, first, partition = map(json.loads, describe._as_json(report).splitlines())
+    group, first, partition = map(json.loads, describe.as_json(report).splitlines())
     assert (group["state"], first["client_id"], partition["consumer_id"]) == (EVIL, EVIL, EVIL)
 
 
@@ -416,18 +416,18 @@ def test_log_lines_of_the_tools_steer_no_terminal(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("group", "told"),
+    ("group", "message"),
     [
         ("\udcff", "must be text in the terminal's encoding"),
         ("a" * 40_000, "at most 32000 bytes"),
         ("", "not be empty"),
     ],
 )
-def test_a_group_that_no_broker_can_have_is_an_argument_that_is_wrong(capsys, group, told):
+def test_a_group_that_no_broker_can_have_is_an_argument_that_is_wrong(capsys, group, message):
     for command in ("describe", "offsets"):
         with pytest.raises(SystemExit):
             main([command, "--bootstrap-server", "localhost:1", "--group", group])
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "99999"])

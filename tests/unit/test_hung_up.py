@@ -1,7 +1,9 @@
-"""A worker whose connection Spark has closed ends without a traceback; other errors keep theirs."""
+"""A process whose connection Spark has closed ends without a traceback; other errors keep theirs."""
 
 import subprocess
 import sys
+
+import pytest
 
 DAEMON = """
 import importlib.util, sys, traceback
@@ -23,3 +25,21 @@ def test_a_daemon_s_worker_prints_no_broken_pipe_and_every_other_error():
     printed = subprocess.run([sys.executable, "-c", DAEMON], capture_output=True, text=True, check=True).stderr
     assert printed.count("Traceback") == 1
     assert printed.endswith("ValueError: else\n")
+
+
+READER = """
+import importlib.util
+from spark_kafka_group.executor.hung_up import READER, end_quietly
+
+__spec__ = importlib.util.find_spec(READER)
+end_quietly()
+raise """
+
+
+@pytest.mark.parametrize(
+    ("error", "last_lines"), [("BrokenPipeError()", []), ("ValueError('else')", ["ValueError: else"])]
+)
+def test_a_reader_s_process_prints_no_broken_pipe_and_every_other_error(error, last_lines):
+    ended = subprocess.run([sys.executable, "-c", READER + error], capture_output=True, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines()[-1:] == last_lines

@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
     "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "timing",
-    "user_classes", "workers_python",
+    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
+    "timing", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "printable": set(),
@@ -32,12 +32,23 @@ ALLOWED = {
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
     "option": {"json_text", "offsets"},
     "security": {"errors", "files", "json_text", "option", "user_classes"},
-    "options": {"assignors", "errors", "json_text", "offsets", "option", "retry_topics", "security", "user_classes"},
+    "options": {
+        "assignors",
+        "errors",
+        "json_text",
+        "offsets",
+        "option",
+        "retry_topics",
+        "schema",
+        "security",
+        "user_classes",
+    },
     "outage_message": set(),
     "schema": set(),
     "commit_metadata": {"json_text"},
     "offsets_topic": {"offsets"},
     "task": {"offsets"},
+    "text_table": {"printable"},
     "timing": set(),
     "wire": VALUES | {"offsets_topic"},
     "driver": VALUES | {"wire"},
@@ -48,12 +59,14 @@ ALLOWED = {
     "metrics": {"errors", "json_text", "offsets"},
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"metrics", "wire"},
-    "tools": VALUES | {"wire", "offsets_topic", "live"},
-    "explore": VALUES | {"executor", "wire", "tools"},
+    "sampling": VALUES | {"executor", "wire"},
+    "tools": VALUES | {"wire", "offsets_topic", "live", "sampling"},
+    "top": VALUES | {"tools", "wire"},
+    "explore": VALUES | {"executor", "wire", "sampling", "tools"},
     "submit": {"tools"},
     "replay": {"processing"},
     "pictures": VALUES | {"metrics", "tools"},
-    "__main__": {"errors", "pictures", "printable", "tools"},
+    "__main__": {"errors", "pictures", "printable", "tools", "top"},
     "__init__": VALUES | {"source", "batch", "listener", "processing"},
     "testing": {"offsets_topic"},
 }
@@ -152,7 +165,7 @@ reader = pickle.loads(bytes.fromhex(sys.argv[1]))
 assert list(reader.read(source.ReadTask(()))) == []
 from spark_kafka_group.executor import decode
 builder = decode.load("c").RecordBatchBuilder(
-    include_headers=True, check_crcs=False, unpacked_limit=1, target_bytes=1
+    columns=("value",), check_crcs=False, unpacked_limit=1, target_bytes=1
 )
 message = bytes(8) + b"\\0\\0\\0\\x0f" + bytes(6) + b"\\xff\\xff\\xff\\xff" + b"\\0\\0\\0\\1v"
 builder.append("t", 0, message, 0, 0, 1)
@@ -175,8 +188,8 @@ OF_ITS_WIRE = {
 def test_a_worker_imports_nothing_but_what_reading_needs():
     source = GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     pickled = pickle.dumps(source.streamReader(None)).hex()
-    told = subprocess.run([sys.executable, "-c", READING, pickled], capture_output=True, text=True, check=True).stdout
-    unpickled, read = (set(line.split()) for line in told.splitlines())
+    output = subprocess.run([sys.executable, "-c", READING, pickled], capture_output=True, text=True, check=True).stdout
+    unpickled, read = (set(line.split()) for line in output.splitlines())
     assert "spark_kafka_group.source" in unpickled
     assert not [name for name in unpickled if name.split(".")[0] == "kafka"]
     own = [name.split(".") for name in read if name.startswith("spark_kafka_group.")]

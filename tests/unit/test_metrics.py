@@ -11,6 +11,7 @@ from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.metrics.group_metrics import (
     METRICS,
     PARTITION_METRICS,
+    EndedBatches,
     ListenersCommits,
     handled,
     metrics_of,
@@ -33,9 +34,9 @@ def progress(starts, positions, ends, committed=None, since_ms=None):
 
 def test_offsets_behind_latest_are_of_the_partitions_that_have_a_position():
     shown = progress({ONE: 0, TWO: 0}, {ONE: 1, TWO: 2}, {ONE: 3, TWO: 6}).to_json()["@group"]
-    told = [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")]
-    assert told == [2, 4, 3.0]
-    assert isinstance(told[2], float)
+    result = [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")]
+    assert result == [2, 4, 3.0]
+    assert isinstance(result[2], float)
     shown = progress({}, {}, {}).to_json()["@group"]
     assert [shown[f"{which}OffsetsBehindLatest"] for which in ("min", "max", "avg")] == [0, 0, 0.0]
 
@@ -156,9 +157,21 @@ class TestMetricsOf:
     def test_of_a_replayed_batch_nothing_is_known_but_the_listeners_commits(self):
         one = metrics_of("q", {}, ListenersCommits(1), NOW_MS)
         assert {name: value for name, value in one.values.items() if value is not None} == {
-            "commit-total": 1, "failed-commit-total": 0,
+            "commit-total": 1, "failed-commit-total": 0, "records-consumed-total": 0,
         }  # fmt: skip
         assert one.partitions == {}
+
+    def test_micro_batches_that_have_ended_are_counted_with_their_rows(self, latest):
+        before = metrics_of("q", latest, ListenersCommits(), NOW_MS)
+        assert (before["records-consumed-total"], before["batch-duration"]) == (0, None)
+        ended = EndedBatches().then(500, 90).then(20, 40)
+        one = metrics_of("q", latest, ListenersCommits(), NOW_MS, batches=ended)
+        assert (one["records-consumed-total"], one["batch-duration"]) == (520, 40)
+
+    def test_brokers_are_away_for_as_long_as_the_last_trigger_says(self, latest):
+        assert metrics_of("q", latest, ListenersCommits(), NOW_MS)["brokers-away-seconds"] == 0
+        latest["@group"]["brokersAway"] = {"sinceMs": NOW_MS - 9000, "attempts": 3}
+        assert metrics_of("q", latest, ListenersCommits(), NOW_MS + 500)["brokers-away-seconds"] == 9.0
 
 
 def test_names_are_legal_for_prometheus_and_each_has_its_own():
@@ -186,9 +199,9 @@ def test_what_handlers_did_is_added_up_and_latencies_are_the_last_batch_s():
         "records": 10, "done": 7, "retried": 2, "dead": 1, "triesAgain": 5, "stalled": 0, "mostInFlight": 9,
         "oldestCellMs": 12.5, "latencyMs": [1.0, 9.0],
     }  # fmt: skip
-    told = handled(handled(handled({}, none), first), first | {"mostInFlight": 3, "latencyMs": [2.0, 3.0]})
-    assert handled(told, none) == told
-    one = metrics_of("q", {}, ListenersCommits(), NOW_MS, told)
+    result = handled(handled(handled({}, none), first), first | {"mostInFlight": 3, "latencyMs": [2.0, 3.0]})
+    assert handled(result, none) == result
+    one = metrics_of("q", {}, ListenersCommits(), NOW_MS, result)
     assert [one[f"records-{what}-total"] for what in ("done", "retried", "dead")] == [14, 4, 2]
     assert (one["handler-retries-total"], one["handlers-stalled-total"]) == (10, 0)
     assert (one["records-in-flight-max"], one["oldest-cell-age-max"]) == (3, 12.5)

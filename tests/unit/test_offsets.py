@@ -60,7 +60,7 @@ def test_a_partition_that_was_lost_is_not_part_of_the_batch():
 
 
 def test_a_batch_without_a_start_is_refused():
-    with pytest.raises(OffsetFormatError, match="orders-1: the checkpoint tells where the batch ends but not where"):
+    with pytest.raises(OffsetFormatError, match="orders-1: the checkpoint says where the batch ends but not where"):
         GroupOffset({ORDERS_1: 3}, "r", 1).ranges(GroupOffset())
 
 
@@ -97,6 +97,7 @@ def test_an_offset_of_a_newer_version_is_refused_and_named():
         {"@group": 1},
         {"@group": {"reader": "r"}},
         {"@group": {"reader": "r", "generation": 1, "extra": 1}},
+        {"@group": {"reader": "r", "generation": 1, "batch": -13}},
         {"@group": {"reader": "r", "generation": 1, "from": {"orders": 1}}},
     ],
 )
@@ -106,5 +107,5 @@ def test_anything_else_is_refused(broken):
 
 
 def test_the_error_names_what_was_read():
-    with pytest.raises(OffsetFormatError, match="startingOffsets: orders-0 has 'x'"):
+    with pytest.raises(OffsetFormatError, match="startingOffsets: 'x' is not an offset of orders-0"):
         positions_from_json({"orders": {"0": "x"}}, "startingOffsets")

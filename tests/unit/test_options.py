@@ -57,15 +57,17 @@ def test_a_missing_required_option_is_named():
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({}, "none is"),
         ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern is"),
         ({"subscribePattern": "b", "assign": '{"a": [0]}'}, "subscribePattern and assign is"),
     ],
 )
-def test_one_of_the_three_ways_to_subscribe_must_be_given(given, told):
-    with pytest.raises(OptionError, match=f"exactly one of subscribe, subscribePattern, assign must be given; {told}"):
+def test_one_of_the_three_ways_to_subscribe_must_be_given(given, message):
+    with pytest.raises(
+        OptionError, match=f"exactly one of subscribe, subscribePattern, assign must be given; {message}"
+    ):
         Options.parse({"kafka.bootstrap.servers": "localhost:9092"} | given)
 
 
@@ -173,6 +175,8 @@ def test_a_setting_without_meaning_here_is_refused_with_the_reason(name):
         ("maxOffsetsPerTrigger", "0", "must be between 1"),
         ("maxOffsetsPerTrigger", "many", "must be a whole number"),
         ("includeHeaders", "yes", "must be true or false"),
+        ("columns", "value,,key", "has an empty name: look for a stray comma"),
+        ("columns", "value,size", "has 'size', which is no column: take some of key, value, topic, partition, offset"),
         ("generation", "always", "must be one of auto, batch, stable"),
         ("recordsPerTask", "0", "must be between 1"),
         ("maxTasks", "0", "must be between 1"),
@@ -222,9 +226,9 @@ def test_options_that_contradict_each_other_are_refused_with_both_values(changes
         ({"startingOffsets": "group"}, "needs kafka.group.id"),
         ({"startingOffsets": "latest"}, "empty batch"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
-        ({"onOffsetConflict": "group"}, "onOffsetConflict is for streams"),
-        ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is for streams"),
-        ({"retryTopics": "60000"}, "retryTopics is for streams"),
+        ({"onOffsetConflict": "group"}, "onOffsetConflict is an option of streams"),
+        ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is an option of streams"),
+        ({"retryTopics": "60000"}, "retryTopics is an option of streams"),
     ],
 )
 def test_a_batch_read_refuses_options_for_streams(changes, message):

@@ -43,21 +43,21 @@ def test_options_come_from_a_file_and_those_of_the_command_line_go_before(file):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (f"{HUSH}\n", "client.properties:1: this line is not name=value"),
         (f"\n{HUSH}=\n", "client.properties:2: the setting of this line is not supported: remove it"),
         ("security.protocol=SSL\n", "client.properties:1: security.protocol is not supported"),
         ("maxTask=3\n", "client.properties:1: maxTask is not supported"),
         ("\udcff", "it is not text in UTF-8"),
-        (r"maxTasks=\ud83d", r"client.properties:1: a \\u escape there is half a character"),
-        (r"maxTasks=\u12", r"client.properties:1: a \\u there has no four digits after it"),
+        (r"maxTasks=\ud83d", r"client.properties:1: a \\u escape there is a surrogate without its pair"),
+        (r"maxTasks=\u12", r"client.properties:1: a \\u there is not followed by four hexadecimal digits"),
     ],
 )
-def test_a_file_that_is_not_as_it_has_to_be_ends_the_program_without_what_stands_there(tmp_path, text, told):
+def test_a_file_that_is_not_as_it_has_to_be_ends_the_program_without_what_stands_there(tmp_path, text, message):
     path = tmp_path / "client.properties"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(SystemExit, match=f"--options-file: .*{told}") as raised:
+    with pytest.raises(SystemExit, match=f"--options-file: .*{message}") as raised:
         options("--options-file", path)
     assert HUSH not in str(raised.value)
 
@@ -105,7 +105,7 @@ def test_a_pipe_is_read_as_that_of_a_shell_for_a_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda path: path.mkdir(), "Is a directory"),
         (lambda path: path.touch(0) or os.truncate(path, 2**30), "it has more than 4194304 bytes"),
@@ -113,8 +113,8 @@ def test_a_pipe_is_read_as_that_of_a_shell_for_a_command(tmp_path):
         (os.mkfifo, "it is a pipe into which nothing was written for 0.1 s"),
     ],
 )
-def test_a_file_that_is_none_is_said(tmp_path, monkeypatch, make, told):
+def test_a_file_that_is_none_is_said(tmp_path, monkeypatch, make, message):
     monkeypatch.setattr(files, "PIPE_S", 0.1)
     make(tmp_path / "file")
-    with pytest.raises(SystemExit, match=f"--options-file: .* cannot be read: {told}"):
+    with pytest.raises(SystemExit, match=f"--options-file: .* cannot be read: {message}"):
         options("--options-file", tmp_path / "file")

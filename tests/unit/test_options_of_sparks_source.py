@@ -55,7 +55,7 @@ def test_a_delay_is_written_as_spark_writes_it(text, ms):
 
 @pytest.mark.parametrize("load", [load_stream, load_batch])
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({}, "subscribe, subscribePattern, assign"),
         ({"subscribe": "t", "subscribePattern": "t.*"}, "exactly one"),
@@ -67,8 +67,8 @@ def test_a_delay_is_written_as_spark_writes_it(text, ms):
         ({"subscribePattern": " "}, "subscribePattern"),
     ],
 )
-def test_what_is_read_must_be_said_in_one_of_three_ways(load, options, told):
-    with pytest.raises(OptionError, match=told):
+def test_what_is_read_must_be_said_in_one_of_three_ways(load, options, message):
+    with pytest.raises(OptionError, match=message):
         load(SERVERS | options)
 
 
@@ -157,7 +157,7 @@ def test_one_timestamp_wins_over_one_for_each_partition_and_both_over_offsets(si
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"startingOffsets": "latest"}, "startingOffsets .*latest"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "startingOffsets .*t-0"),
@@ -165,8 +165,8 @@ def test_one_timestamp_wins_over_one_for_each_partition_and_both_over_offsets(si
         ({"endingOffsets": '{"t": {"0": -2}}'}, "endingOffsets .*t-0"),
     ],
 )
-def test_a_batch_read_neither_starts_at_latest_nor_ends_at_earliest(options, told):
-    with pytest.raises(OptionError, match=told):
+def test_a_batch_read_neither_starts_at_latest_nor_ends_at_earliest(options, message):
+    with pytest.raises(OptionError, match=message):
         load_batch(TOPIC | options)
 
 

@@ -17,6 +17,7 @@ from spark_kafka_group import pictures
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.pictures import canvas
 from spark_kafka_group.pictures.absences import absences
 from spark_kafka_group.pictures.canvas import MOST_NAMED
 from spark_kafka_group.pictures.label_text import ids, label
@@ -322,7 +323,23 @@ def test_names_are_neither_mathematics_nor_control_characters(script):
     assert all(text.count("$") == text.count(r"\$") for text in texts)
 
 
-def test_a_label_is_short_and_ids_are_told_apart():
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (12.5, "12.5"),
+        (999, "999"),
+        (999_999, "1 M"),
+        (250_000, "250 k"),
+        (-2_500_000, "-2.5 M"),
+        (9e18, "9 E"),
+    ],
+)
+def test_numbers_on_pictures_have_three_digits_at_most(value, text):
+    assert canvas.short(value) == text
+
+
+def test_a_label_is_short_and_ids_stay_different():
     assert label("billing") == "billing"
     assert label("_x") == " _x"
     assert len(label("x" * 100)) < 30

@@ -18,9 +18,27 @@ from spark_kafka_group.driver import process
 
 SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
 process.TOUCH_AGAIN_S = process.SESSION_CHECK_S = 0.05
-process.prepare()
+process.prepare(stop=lambda: None)
 signal.pause()
 """
+FINALIZER = READER.replace(
+    "signal.pause()",
+    """
+import os
+
+process.AGAIN_AFTER_S = 0.05
+
+class Finalized:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        sum(range(1000))
+
+Finalized()
+print("goes on", flush=True)
+while True:
+    signal.pause()
+""",
+)
 LONG_AGO = 1_000_000_000
 
 
@@ -48,3 +66,20 @@ def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_pro
     folder.parent.rmdir()
     directory.rmdir()
     assert reader.wait(60) == 128 + signal.SIGTERM
+
+
+def test_a_signal_that_a_finalizer_has_swallowed_is_not_the_last_one_that_counts(tmp_path):
+    command = [sys.executable, "-c", FINALIZER, tmp_path]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
+        assert reader.stdout.readline() == "goes on\n"
+
+        def ends():
+            reader.send_signal(signal.SIGTERM)
+            return reader.poll() is not None
+
+        try:
+            wait_until(ends, within=60)
+        finally:
+            reader.kill()
+        assert "Exception ignored in" in reader.stderr.read()
+        assert reader.wait() == 128 + signal.SIGTERM

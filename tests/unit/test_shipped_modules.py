@@ -16,7 +16,7 @@ sys.path[1:1] = [str(files / "of-the-query"), str(files / "of-the-query" / "pack
 try:
     import loose
 except ImportError:
-    process.prepare()
+    process.prepare(stop=lambda: None)
     import loose, packed
     print(loose.__file__, packed.__file__)
 """

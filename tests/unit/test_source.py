@@ -46,8 +46,8 @@ print(os.environ == before)
 
 
 def test_an_import_starts_nothing_and_changes_no_variable():
-    told = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
-    assert told.stdout == "True\n"
+    done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"
 
 
 def test_a_read_error_keeps_its_facts_when_it_is_pickled():

@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[2]
 
 def ended(program):
     """The last line that a program writes as it fails."""
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert told.returncode == 1, told.stdout
-    return told.stderr.splitlines()[-1]
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout
+    return done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("version", ["3.5.6", "4.1.1", "5.0.0"])
@@ -28,7 +28,7 @@ def test_another_spark_is_named_in_one_sentence_when_the_package_is_imported(ver
 
 def test_the_error_of_a_python_without_spark_names_the_package_to_install():
     line = ended("import sys; sys.modules['pyspark'] = None; import spark_kafka_group")
-    assert line.endswith("needs pyspark, which is not there: pip install 'pyspark>=4.2,<5'")
+    assert line.endswith("needs pyspark, which is not installed: pip install 'pyspark>=4.2,<5'")
 
 
 def test_the_source_that_spark_finds_by_itself_says_the_same_when_it_is_used():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from spark_kafka_group.testing import produce
 from spark_kafka_group.testing.__main__ import SOME_DOWN, main
 from spark_kafka_group.testing.download import CACHE, cache_directory, jars, once
 
@@ -17,10 +18,10 @@ def no_cache(monkeypatch, tmp_path):
 
 def test_a_home_that_cannot_be_written_is_named_with_the_variable_for_another_place(no_cache, capsys):
     assert main(["start"]) == SOME_DOWN
-    told = capsys.readouterr().err
-    assert told.startswith(f"the folder {no_cache} cannot be written (Not a directory): name another one in ")
-    assert told.count("\n") == 1
-    assert CACHE in told
+    output = capsys.readouterr().err
+    assert output.startswith(f"the folder {no_cache} cannot be written (Not a directory): name another one in ")
+    assert output.count("\n") == 1
+    assert CACHE in output
 
 
 def test_so_it_is_where_a_program_starts_the_broker(no_cache):
@@ -47,3 +48,13 @@ def test_records_that_no_broker_takes_are_an_error(tmp_path, capsys):
     arguments = ["produce", "--topic", "orders", "--bootstrap-server", "127.0.0.1:x"]
     assert main(["--state", str(tmp_path), *arguments]) == SOME_DOWN
     assert capsys.readouterr().err.startswith("127.0.0.1:x takes no records for topic orders: ")
+
+
+def test_a_broker_that_does_not_answer_is_an_error_soon(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(produce, "REACHED_WITHIN_MS", 200)
+    arguments = ["produce", "--topic", "orders", "--bootstrap-server", "127.0.0.1:1"]
+    assert main(["--state", str(tmp_path), *arguments]) == SOME_DOWN
+    assert capsys.readouterr().err == (
+        "no broker answers at 127.0.0.1:1: name another one with --bootstrap-servers, or start one: "
+        "python -m spark_kafka_group.testing start\n"
+    )

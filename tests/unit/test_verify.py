@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import os
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -349,7 +351,7 @@ class Simulation:
         if self.owned:
             member = self.rng.choice(sorted(self.owned))
             if self.rng.random() < 0.5:
-                self.commit(member, told=self.rng.random() < 0.5)
+                self.commit(member, written=self.rng.random() < 0.5)
             self.planned.pop(member, None)
             self.rebalance(set(self.owned) - {member})
 
@@ -393,14 +395,14 @@ class Simulation:
         if self.planned:
             self.commit(self.rng.choice(sorted(self.planned)))
 
-    def commit(self, member, told=True):
+    def commit(self, member, written=True):
         ranges = self.planned.pop(member, None)
         if ranges is None:
             return
         ends = {tp: end for tp, _, end in ranges}
         self.committed |= ends
         self.position[member] |= ends
-        if told:
+        if written:
             offsets = {f"t{tp.partition}": end for tp, end in ends.items()}
             self.script.committed(member, self.generation, self.batch[member], **offsets)
             self.batch[member] += 1
@@ -576,8 +578,8 @@ def test_the_command_prints_a_summary_and_ends_with_0(tmp_path, capsys):
     )
     summary, verdict = out[1:]
     assert summary == (
-        "20 events of 2 members in 1 groups: 3 generations, 2 partitions, 6 batches, 42 records committed, "
-        "1 ranges with 8 records in doubt"
+        "20 events of 2 members in 1 group: 3 generations, 2 partitions, 6 batches, 42 records committed, "
+        "1 range with 8 records in doubt"
     )
     assert verdict == "no violations"
 
@@ -599,7 +601,7 @@ def test_the_command_prints_what_is_unseen_unless_all_members_wrote(tmp_path, ca
     out = capsys.readouterr().out.splitlines()
     lines = f"{path}:3, {path}:7, {path}:8"
     assert out[0] == f"unseen: the reader of orders-1[5,9), if there was one, wrote no events ({lines})"
-    assert out[1].endswith("0 records in doubt, 1 with 4 unseen")
+    assert out[1].endswith(" records committed, 1 range with 4 records unseen")
     assert out[2] == "no violations"
     assert main(["verify", "--json", str(path)]) == 0
     unseen, summary = map(json.loads, capsys.readouterr().out.splitlines())
@@ -656,7 +658,16 @@ def test_any_other_line_that_is_no_event_is_an_error_that_names_it(tmp_path, cap
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path, capsys):
     assert main(["verify", str(tmp_path / "nowhere")]) == 1
-    assert "nowhere cannot be read" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("nowhere cannot be read: No such file or directory\n")
+
+
+@pytest.mark.parametrize("kind", ["device", "pipe", "folder"])
+def test_what_may_have_no_end_is_refused(tmp_path, capsys, kind):
+    path = {"device": Path("/dev/zero"), "pipe": tmp_path / "pipe", "folder": tmp_path}[kind]
+    if kind == "pipe":
+        os.mkfifo(path)
+    assert main(["verify", str(path)]) == 1
+    assert f"{path} cannot be read: it is no regular file. Write the events into one\n" in capsys.readouterr().err
 
 
 def test_reports_are_values():

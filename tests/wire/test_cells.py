@@ -89,7 +89,7 @@ def test_the_coordinator_is_looked_up_and_asked_again(broker, client, request_, 
 def test_heartbeats_go_on_and_nothing_is_rejoined(broker, beating, request_, error):
     before = beating.current()
     script(broker, request_, error, times=2)
-    wait_until(lambda: len(broker.received(HEARTBEAT)) >= 4, within=5)
+    wait_until(lambda: len(broker.received(HEARTBEAT)) >= 4, within=30)
     beating.check_not_fenced()
     assert not beating.rejoin_needed()
     assert beating.current() == before
@@ -111,7 +111,7 @@ def test_a_coordinator_that_moves_keeps_member_and_generation(broker, client, re
 def test_heartbeats_follow_a_coordinator_that_moves(broker, beating):
     before = beating.current()
     broker.move_coordinator()
-    wait_until(lambda: len(broker.received(FIND)) == 1 and len(broker.received(HEARTBEAT)) >= 3, within=5)
+    wait_until(lambda: len(broker.received(FIND)) == 1 and len(broker.received(HEARTBEAT)) >= 3, within=30)
     assert joins(broker) == []
     assert beating.current() == before
     assert not beating.rejoin_needed()
@@ -162,7 +162,7 @@ def test_brokers_that_are_away_for_a_moment_make_a_join_wait_and_no_error(broker
     broker.go_away()
     assert [client.join_within(250) for _ in range(8)] == [None] * 8
     broker.come_back()
-    assert wait_until(lambda: client.join_within(250), within=10).member_id == "member-1"
+    assert wait_until(lambda: client.join_within(250), within=30).member_id == "member-1"
 
 
 @cells(Reaction.REJOIN, of=(JOIN, SYNC), but="MEMBER_ID_REQUIRED")
@@ -185,7 +185,7 @@ def test_a_new_dynamic_member_joins_again_with_the_id_it_is_given(broker, client
 def test_a_heartbeat_that_says_so_makes_the_next_join_one_of_the_same_member(broker, beating, request_, error):
     before = beating.current()
     script(broker, request_, error)
-    wait_until(beating.rejoin_needed, within=5)
+    wait_until(beating.rejoin_needed, within=30)
     assert not beating.lost()
     joined = beating.join()
     assert joins(broker) == [before.member_id]
@@ -219,7 +219,7 @@ def test_a_commit_that_comes_too_late_is_logged_and_the_next_join_is_one_of_the_
 @cells(Reaction.RETAKE, Reaction.JOIN_AS_NEW, of=(HEARTBEAT,))
 def test_after_a_heartbeat_that_tells_of_the_loss_no_commit_is_sent(broker, beating, request_, error):
     script(broker, request_, error)
-    wait_until(beating.lost, within=5)
+    wait_until(beating.lost, within=30)
     with pytest.raises(MembershipLostError, match="generation 1 of group billing is over"):
         ask(beating, COMMIT)
     assert broker.received(COMMIT) == []
@@ -247,13 +247,15 @@ def test_a_member_that_was_replaced_hears_of_it_by_heartbeats(broker, beating, r
     def fenced():
         try:
             beating.check_not_fenced()
-        except FencedError as told:
-            return str(told)
+        except FencedError as fence:
+            return str(fence)
         return None
 
-    told = wait_until(fenced, within=5)
-    assert told.startswith(f"heartbeats of group billing: {error}: another process has joined")
-    assert all(words in told for words in ("(billing-1)", "the same checkpoint", "Run one query for each checkpoint"))
+    message = wait_until(fenced, within=30)
+    assert message.startswith(f"heartbeats of group billing: {error}: another process has joined")
+    assert all(
+        words in message for words in ("(billing-1)", "the same checkpoint", "Run one query for each checkpoint")
+    )
     assert len(broker.received(HEARTBEAT)) == 1
 
 
@@ -280,8 +282,8 @@ def test_a_group_that_will_not_have_it_says_why(broker, client_of, request_, err
 def test_a_coordinator_that_may_not_be_looked_up_stops_whatever_needed_it(broker, client_of, request_, error):
     client = client_of()
     broker.answer(FIND, error)
-    told = f"looking up the coordinator of group billing: {error}: .* Describe .* on Group billing"
-    with pytest.raises(MembershipError, match=told):
+    message = f"looking up the coordinator of group billing: {error}: .* Describe .* on Group billing"
+    with pytest.raises(MembershipError, match=message):
         client.join()
     client.join()
     script(broker, FIND, error)
@@ -300,14 +302,14 @@ def test_heartbeats_that_are_refused_are_said_at_the_next_trigger_as_long_as_the
     def refused():
         try:
             beating.check_not_fenced()
-        except MembershipError as told:
-            return str(told)
+        except MembershipError as refusal:
+            return str(refusal)
         return None
 
-    assert wait_until(refused, within=5).startswith(f"heartbeats of group billing: {error}: ")
+    assert wait_until(refused, within=30).startswith(f"heartbeats of group billing: {error}: ")
     assert "billing" in refused().partition(error)[2]
     broker.behave()
-    wait_until(lambda: refused() is None, within=5)
+    wait_until(lambda: refused() is None, within=30)
     assert not beating.rejoin_needed()
 
 
@@ -409,7 +411,7 @@ def test_else_it_is_an_error_by_its_name_and_only_for_once(broker, client, reque
 @cells(Reaction.NOT_SENT, of=(HEARTBEAT,))
 def test_what_no_broker_answers_a_heartbeat_stops_no_heartbeats(broker, beating, request_, error):
     script(broker, request_, error)
-    wait_until(lambda: len(broker.received(HEARTBEAT)) >= 3, within=5)
+    wait_until(lambda: len(broker.received(HEARTBEAT)) >= 3, within=30)
     beating.check_not_fenced()
 
 

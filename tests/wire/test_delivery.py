@@ -63,7 +63,7 @@ def test_records_find_brokers_that_are_all_back_at_other_addresses(broker, sent)
     assert broker.written == {ORDERS: 1}
 
 
-def test_a_producer_id_is_asked_for_again_where_nobody_answers(broker, sent):
+def test_a_producer_id_is_asked_for_again_where_no_broker_answers(broker, sent):
     broker.takes_s["InitProducerId"] = 3.0
     settled = sent()
     with pytest.raises(TimeoutError):

@@ -28,9 +28,9 @@ class Anywhere:
 def test_a_request_is_what_kafka_python_reads_as_these_positions(version, of_several, correlation_id):
     requests = FetchRequests(Options.parse(options(Anywhere, "t")).fetching, "me", version)
     for wanted in of_several:
-        told = bytes(requests.encoded(wanted, correlation_id))
-        assert int.from_bytes(told[:4]) == len(told) - 4
-        found = FetchRequest.decode(told[4:], version=version, header=True)
+        result = bytes(requests.encoded(wanted, correlation_id))
+        assert int.from_bytes(result[:4]) == len(result) - 4
+        found = FetchRequest.decode(result[4:], version=version, header=True)
         assert found.header.correlation_id == correlation_id
         assert (found.max_wait_ms, found.max_bytes) == (500, 52_428_800)
         told_of = [(t.topic, p.partition, p.fetch_offset) for t in found.topics for p in t.partitions]

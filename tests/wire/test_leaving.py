@@ -25,10 +25,10 @@ def test_a_member_leaves_although_it_has_just_heard_that_its_coordinator_is_none
 
 
 def test_who_leaves_when_no_broker_can_be_reached_is_not_held_up(broker, client_of, caplog):
-    client = client_of(**{"kafka.request.timeout.ms": "30000", "kafka.default.api.timeout.ms": "30000"})
+    client = client_of(**{"kafka.request.timeout.ms": "120000", "kafka.default.api.timeout.ms": "120000"})
     client.join()
     broker.go_away()
     began = time.monotonic()
     client.leave()
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
     assert "could not leave, the session will time out: no broker can be reached: 127.0.0.1:" in caplog.text

@@ -42,7 +42,7 @@ def test_an_error_that_no_table_lists_does_what_its_class_says(request_):
         if name not in listed:
             retriable = issubclass(error, kafka_errors.RetriableError)
             assert (reaction_to(error("why"), request_) in RETRIED) == retriable, name
-    assert reaction_to(kafka_errors.KafkaConnectionError("lost"), request_) in RETRIED  # that nobody has answered
+    assert reaction_to(kafka_errors.KafkaConnectionError("lost"), request_) in RETRIED  # that no broker has answered
     assert reaction_to(None, request_) is Reaction.FATAL
 
 

@@ -45,7 +45,7 @@ class Pretender(ScriptedBroker):
         """How often the client's proof has come."""
         with self._lock:
             sent = [bytes(m.auth_bytes) for m in self._received if m.name == "SaslAuthenticateRequest"]
-        assert sent, "nobody has authenticated"
+        assert sent, "no client has authenticated"
         return sum(b",p=" in message for message in sent)
 
 

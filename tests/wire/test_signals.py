@@ -83,6 +83,19 @@ def test_handlers_are_back_afterwards_and_run_once(number):
     assert signal.getsignal(number) is before
 
 
+def comes_as_a_call_fails(number):
+    with put_off(lambda: None):
+        signal.raise_signal(number)
+        raise ConnectionError
+
+
+def test_a_signal_that_comes_as_a_call_fails_is_not_lost(number):
+    before = signal.getsignal(number)
+    with pytest.raises(EndedError):
+        comes_as_a_call_fails(number)
+    assert signal.getsignal(number) is before
+
+
 def test_signals_that_are_ignored_stay_ignored():
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:

@@ -88,7 +88,7 @@ def test_a_response_that_does_not_begin_or_stops_half_way_is_overdue(broker, sen
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"nothing has come for 0\.3 s"):
         connection.receive()
-    assert PATIENCE_S <= time.monotonic() - began < 10 * PATIENCE_S
+    assert PATIENCE_S <= time.monotonic() - began < 100 * PATIENCE_S
 
 
 def test_patience_with_a_broker_that_is_slow_lasts_as_long_as_it_is(broker):
@@ -111,7 +111,7 @@ def test_a_response_of_which_a_byte_comes_now_and_then_ends_with_the_request_tim
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"bytes have come within kafka.request.timeout.ms .500.: .*fetch.max.bytes"):
         connection.receive()
-    assert 0.5 <= time.monotonic() - began < 5
+    assert 0.5 <= time.monotonic() - began < 30
 
 
 def test_after_a_response_that_just_made_it_the_next_one_has_all_its_time(hurried):
@@ -139,7 +139,7 @@ def test_a_request_that_is_taken_a_little_at_a_time_ends_with_the_request_timeou
     began = time.monotonic()
     with pytest.raises(TimeoutError, match="bytes of a request are not taken"):
         connection.send({TopicPartition("orders", number): 5 for number in range(20_000)})
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     ended.set()
     thread.join()
 

@@ -3,6 +3,7 @@
 import itertools
 import logging
 import math
+import re
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import manager, wrong_addresses
@@ -64,7 +66,7 @@ def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind
         BrokerError, match=r"kafka.invalid: this name has no address \(.*Correct kafka.bootstrap"
     ) as raised:
         kind(parsed(servers, **{"kafka.request.timeout.ms": "30000"}))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     assert not isinstance(raised.value, BrokerTimeoutError)
     assert [line.count("this name has no address") for line in lines(caplog, "spark_kafka_group")] == [
         servers.count(",") + 1
@@ -83,7 +85,7 @@ def test_addresses_that_refuse_connections_are_an_error_soon(hasty, kind):
         BrokerError, match=rf"connecting to .*{NOWHERE}: no broker listens there .*Correct kafka.bootstrap.*start the"
     ) as raised:
         kind(parsed(f"{NOWHERE},{NO_NAME}", **{"kafka.request.timeout.ms": "30000"}))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     assert not isinstance(raised.value, BrokerTimeoutError)
     assert "kafka.invalid: this name has no address" in str(raised.value)
 
@@ -133,6 +135,38 @@ def test_addresses_are_tried_as_long_as_one_of_them_may_be_a_brokers(hasty, monk
             LogClient(parsed(servers, **SILENT_SOON))
 
 
+def test_an_address_that_stays_silent_is_named_once_with_the_settings_that_may_be_wrong(hasty):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(BrokerTimeoutError) as raised:
+            LogClient(parsed(address, **SILENT_SOON))
+    said = re.sub(r"\d+ ms", "N ms", str(raised.value))
+    assert said == (
+        f"connecting to {address}: no answer within kafka.request.timeout.ms: {address}: Request timed out after N ms "
+        "(are host and port right in kafka.bootstrap.servers, does a firewall let them pass, and is it a listener "
+        "for kafka.security.protocol PLAINTEXT?)"
+    )
+
+
+def test_a_command_names_its_own_arguments(capsys, tmp_path):
+    config = tmp_path / "client.properties"
+    config.write_text("request.timeout.ms=1500\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["describe", "--bootstrap-server", address, "--command-config", str(config)]) == 1
+        said = capsys.readouterr().err
+    assert "check --bootstrap-server, or raise request.timeout.ms in --command-config" in said
+    assert "for security.protocol PLAINTEXT?" in said
+    assert "kafka." not in said
+
+
+def test_a_command_says_where_its_settings_are():
+    error = BrokerError("a TLS listener: set kafka.security.protocol to SSL, or correct kafka.bootstrap.servers")
+    assert as_given(error) == (
+        "a TLS listener: set security.protocol in --command-config to SSL, or correct --bootstrap-server"
+    )
+
+
 def test_an_address_that_takes_a_connection_is_wrong_no_more():
     wrong, address = wrong_addresses.WrongAddresses(reached_before=False), ("127.0.0.1", 1)
     assert wrong.problem(address, OSError("ECONNREFUSED"))
@@ -141,7 +175,7 @@ def test_an_address_that_takes_a_connection_is_wrong_no_more():
     assert wrong.until(0, [address]) == math.inf
 
 
-def test_a_port_on_which_nobody_listens_is_named_at_once_and_once(caplog):
+def test_a_port_without_a_listener_is_named_at_once_and_once(caplog):
     with pytest.raises(
         BrokerTimeoutError, match=rf"no answer within kafka.request.timeout.ms.*{NOWHERE}.*\(ECONNREFUSED\)$"
     ):
@@ -169,10 +203,10 @@ def test_an_outage_is_two_lines_one_at_its_beginning_and_one_at_its_end(broker, 
     end = driver.latest_offset(driver.initial_offset(), LIMIT)
     assert lines(caplog, "") == []
     broker.go_away()
-    wait_until(lambda: len(attempts(caplog)) >= 5, within=10)
+    wait_until(lambda: len(attempts(caplog)) >= 5, within=60)
     broker.come_back()
-    wait_until(lambda: driver.latest_offset(end, LIMIT) != end, within=15)
-    began, ended = wait_until(lambda: len(found := lines(caplog, "spark_kafka_group")) > 1 and found, within=10)
+    wait_until(lambda: driver.latest_offset(end, LIMIT) != end, within=60)
+    began, ended = wait_until(lambda: len(found := lines(caplog, "spark_kafka_group")) > 1 and found, within=60)
     assert "no broker can be reached: 127.0.0.1:" in began
     assert "brokers can be reached again, after" in ended
     assert lines(caplog, "kafka") == []

@@ -19,7 +19,7 @@ from spark_kafka_group.driver.reporting.backlog_ages import BacklogAges
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 
 ENDS_HOLD_S = 1.0
-"""So long ends of logs are good enough where they leave a batch all it may have."""
+"""How long ends of logs are good enough, if they leave a batch all offsets that it may have."""
 
 
 class Backlog:
@@ -111,7 +111,7 @@ class Backlog:
         self._retry_delays.forget(tps)
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """These topics were recreated."""
+        """Forget these topics, which were recreated."""
         self.bounds.forget_topics(topics)
 
     def close(self) -> None:

@@ -55,11 +55,11 @@ class EndBounds:
         self._stops |= looked_up(client, wanted, timeless=None)
 
     def forget_topics(self, topics: Collection[str]) -> None:
-        """These topics were recreated: their old offsets mean other records."""
+        """Forget these topics, which were recreated: their old offsets mean other records."""
         self._stops = {tp: stop for tp, stop in self._stops.items() if tp.topic not in topics}
 
     def bounded(self, tp: TopicPartition, begin: int, end: int) -> int:
-        """`end`, or where reading ends before it; never before `begin`."""
+        """`end`, or the bound before it; never before `begin`."""
         bounds = [end]
         if tp in self._stops:
             bounds.append(self._stops[tp])

@@ -19,24 +19,24 @@ from spark_kafka_group.wire import Brokers, FetchConnection, readable
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 1.0
-"""So often ends are looked up all the same: news that no fetch brings are known this late at most."""
+"""How often ends are looked up in any case: at the latest then, changes are known that no fetch shows."""
 
 AGAIN_AFTER_ERROR_S = 1.0
-"""Brokers that cannot be watched are asked for ends at each trigger meanwhile."""
+"""How long brokers that cannot be watched are asked for ends at each trigger instead."""
 
 POLLING_S = 0.03
-"""Spark that comes back so soon does nothing but ask. Else another source of the query has records, or the trigger is a
-slow one, and waiting would hold them up."""
+"""If Spark comes back within this time, it only asks for new data. Otherwise another source of the query has records,
+or the trigger interval is long, and waiting would hold them up."""
 
 PATIENCE_S = 0.05
-"""So long a trigger waits for the first record when Spark does nothing but ask: it then asks less often."""
+"""How long a trigger waits for the first record while Spark only asks for new data: it then asks less often."""
 
 LEAST_PATIENCE_S = 0.005
-"""So long it waits in any case: a record that was just acknowledged, of which the broker is about to say so, is not
-missed. To ask for ends takes as long."""
+"""How long a trigger waits in any case, so that it does not miss a record that was just acknowledged. Asking for ends
+takes as long."""
 
 OVERDUE_S = 1.0
-"""An answer that is so late is not waited for any longer."""
+"""How late an answer may be; after that it is not waited for."""
 
 
 class LongPoll:
@@ -155,6 +155,6 @@ class LongPoll:
             self._brokers.drop(node_id)
 
     def _give_up(self, error: Exception) -> None:
-        log.info("logs cannot be watched for now: %s", error)
+        log.info("waiting for new records is not possible for now: %s", error)
         self._not_before = self._clock() + AGAIN_AFTER_ERROR_S
         self.close()

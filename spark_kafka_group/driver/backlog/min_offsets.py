@@ -27,5 +27,5 @@ class MinOffsets:
         return offsets > 0 and self._clock() - self._last_batch >= self._max_delay_s
 
     def planned(self) -> None:
-        """A batch was planned just now."""
+        """Note that a batch was planned just now."""
         self._last_batch = self._clock()

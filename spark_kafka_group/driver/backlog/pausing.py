@@ -31,7 +31,7 @@ class PausedPartitions:
         self._named: frozenset[TopicPartition] = frozenset()
 
     def partitions(self) -> frozenset[TopicPartition]:
-        """Those paused now."""
+        """The partitions that are paused now."""
         if self._path is not None:
             self._look(self._path)
         return self._always | self._named
@@ -50,7 +50,7 @@ class PausedPartitions:
         try:
             named = parsing.partitions(raw.decode())
         except ValueError as error:
-            log.warning("pauseFile (%s) %s; paused stay %s", path, error, _listed(self._named))
+            log.warning("pauseFile (%s) %s; these partitions stay paused: %s", path, error, _listed(self._named))
             return
         if named != self._named:
             log.info("paused by %s: %s", path, _listed(named))

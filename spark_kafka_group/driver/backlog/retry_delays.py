@@ -89,7 +89,7 @@ class RetryDelays:
         return [self._cut(r) for r in ranges]
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
-        """These are to be looked up again: positions were moved, or logs are others than before."""
+        """Look these partitions up again: their positions were moved, or their logs were replaced."""
         self._known = {tp: known for tp, known in self._known.items() if tp not in tps}
 
     def passed(self) -> bool:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 CHECK_MS = 500
-"""A heartbeat announces a rebalance; so much longer the rebalance may wait for this member."""
+"""How long a rebalance may wait for this member after the heartbeat that announces it."""
 
 
 class BetweenTriggers:

@@ -111,8 +111,8 @@ class ManualAssignment:
         members = self.client.live_members()
         if members:
             raise MembershipError(
-                f"group {self._group_id} has members ({', '.join(sorted(members))}) and assign commits without being "
-                f"one, which Kafka refuses: take another kafka.group.id, or subscribe instead of assign"
+                f"group {self._group_id} has members ({', '.join(sorted(members))}), so Kafka refuses the commits of a "
+                f"query with assign, which is no member: take another kafka.group.id, or subscribe instead of assign"
             )
         committed = self.client.committed(self.generation.assignment)
         for tp, group in sorted(committed.items()):

@@ -17,6 +17,16 @@ from spark_kafka_group.wire import Generation, GroupClient
 
 log = logging.getLogger(__name__)
 
+BROKER_ASSIGNS = (
+    "the broker assigns the partitions, as a member has Kafka's newer protocol (group.protocol=consumer). Until the "
+    "last member of this kind has left, kafka.partition.assignment.strategy and generation have no effect, and the "
+    "number of a generation is the epoch of this member"
+)
+MEMBERS_ASSIGN = (
+    "no member has Kafka's newer protocol any more: a member assigns the partitions, by "
+    "kafka.partition.assignment.strategy"
+)
+
 
 class Member:
     """This driver's place in the group.
@@ -80,9 +90,8 @@ class Member:
         return can and (not self.generation.alone or self.hears_of_rebalance())
 
     def may_be_joined(self) -> bool:
-        """Whether others may get partitions before a batch that is planned now has been committed.
-
-        They are members, or may join together with the generation of the batch: no heartbeat excludes that.
+        """Whether others may get partitions before a batch that is planned now has been committed. They are members, or
+        may join together with the generation of the batch, which no heartbeat announces.
         """
         return not self.generation.alone or self._begins_generation()
 
@@ -91,7 +100,7 @@ class Member:
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member, and the group asks nothing of it.
+        """Whether this driver is a member, and no rebalance is under way.
 
         Raises
         ------
@@ -173,8 +182,8 @@ class Member:
             self._lost = True
             self._metrics.lost += 1
             log.warning(
-                "group %s: generation %d: membership was lost; joining as new. Others may have read %s from the last "
-                "commit on",
+                "group %s: generation %d: membership was lost; joining as a new member. Other members may have read %s "
+                "from the last commit on",
                 self._group_id, before.id, _listed(before.assignment),
             )  # fmt: skip
             self._events.lost(before.id, before.assignment)
@@ -189,15 +198,19 @@ class Member:
         """Start a new generation for a batch if option ``generation`` says so and the current one already had one.
 
         1. This member, alone in the group, asks to join again. 2. Another one joins before the coordinator has
-        answered. 3. The new generation has both, and this member has lost partitions: the listener is called.
+        answered. 3. The new generation has both, and this member has lost partitions: that is a rebalance, and the
+        listener is called.
         """
         if not self._begins_generation():
             return Joined.SAME
-        before = self.generation
+        before, asked_s = self.generation, time.monotonic()
         self.client.request_rejoin()
         joined = self.client.join()
         self._enter(joined)
         if joined.assignment != before.assignment:
+            settled_s = time.monotonic()
+            self._metrics.rebalances += 1
+            self._metrics.rebalance.record((settled_s - asked_s) * 1000, settled_s)
             self._hooks.partitions_revoked(before.assignment)
             self._hooks.partitions_assigned(joined.assignment)
         return Joined.NEW_GENERATION
@@ -209,11 +222,16 @@ class Member:
 
     def _begins_generation(self) -> bool:
         policy = self._options.group.generation
+        if self.generation.by_broker:  # it begins none for a member whose subscription has not changed
+            return False
         return self._used and (policy == "batch" or (policy == "auto" and self.generation.alone))
 
     def _enter(self, joined: Generation) -> None:
-        if self._generation is None or joined.id != self._generation.id:
+        before = self._generation
+        if before is None or joined.id != before.id:
             self._used = False
+        if joined.by_broker != (before is not None and before.by_broker):
+            log.warning("group %s: %s", self._group_id, BROKER_ASSIGNS if joined.by_broker else MEMBERS_ASSIGN)
         self._generation = joined
         self._events.assigned(joined.id, joined.assignment)
         log.info(
@@ -228,7 +246,7 @@ class Member:
         )
 
     def check_may_commit(self) -> None:
-        """A member may: the group fences those that may not."""
+        """A member may commit: the group fences others."""
 
     def stop(self) -> None:
         """Leave the group and close connections; a static member under a name of the user's own stays, as in Kafka.

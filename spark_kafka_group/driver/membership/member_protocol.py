@@ -66,7 +66,7 @@ class Membership(Protocol):
         """Whether :meth:`ensure` would have something to do."""
 
     def undisturbed(self) -> bool:
-        """Whether this driver is a member, and the group asks nothing of it."""
+        """Whether this driver is a member, and no rebalance is under way."""
 
     def check_may_commit(self) -> None:
         """Refuse, before the first commit, a group in which others would overwrite it.

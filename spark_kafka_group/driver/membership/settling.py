@@ -11,7 +11,7 @@ from spark_kafka_group.driver.positions.handing_over import hand_over
 from spark_kafka_group.driver.query import Query
 
 SIBLING_SLACK_MS = 2_000
-"""So much longer than until the next heartbeat a source waits for others of its query, which may be waiting for it."""
+"""A source waits for others of its query until the next heartbeat and this much longer: they may wait for it."""
 SHARE_PAUSE_S = 0.05
 
 

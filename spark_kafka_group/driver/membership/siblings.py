@@ -47,7 +47,7 @@ class Siblings:
         try:
             self._enter(subscription)
         except OSError as error:
-            log.warning("group %s: other sources of this application are not seen: %s", group_id, error)
+            log.warning("group %s: other sources of this application cannot be detected: %s", group_id, error)
             self.close()
 
     def any(self) -> bool:
@@ -59,7 +59,7 @@ class Siblings:
         return frozenset(other["reader"] for other in self._others() if not _shared(self._subscription, other))
 
     def close(self) -> None:
-        """Be no longer seen. Harmless when repeated."""
+        """Remove this source's file. Harmless when repeated."""
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
@@ -85,8 +85,8 @@ class Siblings:
                 log.warning(
                     "group %s: two sources of this Spark application, %s and %s, subscribe to %s: the group deals the "
                     "partitions between them, so each reads only a part. That is right for queries that share the "
-                    "work; a self-join, or queries that are each to read everything, need a kafka.group.id of their "
-                    "own for each source, or none",
+                    "work. For a self-join, or for queries that each read everything, give each source a "
+                    "kafka.group.id of its own, or none",
                     self._group_id, printable(other["reader"]), printable(self._reader), printable(", ".join(shared)),
                 )  # fmt: skip
 

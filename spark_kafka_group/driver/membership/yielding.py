@@ -92,8 +92,8 @@ class YieldedBatch:
         """
         if not self._note_without(batch, owned, generation):
             raise CommitError(
-                f"group {self._committer.group_id}: batch {batch.end.batch} has to yield to a rebalance, and that "
-                f"could not be committed. Start the query again: it reads this batch first"
+                f"group {self._committer.group_id}: batch {batch.end.batch} must yield to a rebalance, and the commit "
+                f"that records this failed. Start the query again: it reads this batch first"
             )
         return self._reduced(batch, batch.reads_from.keys(), batch.generation)
 

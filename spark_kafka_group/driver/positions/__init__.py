@@ -1,1 +1,1 @@
-"""Where a query stands in each partition, who is right about that, and changes of its logs and topics."""
+"""The positions of a query in its partitions, by checkpoint or group, and changes of its logs and topics."""

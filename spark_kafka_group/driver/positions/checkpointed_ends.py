@@ -28,11 +28,11 @@ class CheckpointedEnds:
         self._gaps = False
 
     def planned(self, start: GroupOffset) -> None:
-        """A batch from `start` has been planned."""
+        """Note that a batch from `start` has been planned."""
         self._unconfirmed = start
 
     def committed(self, end: GroupOffset) -> None:
-        """Spark has called ``commit(end)``."""
+        """Note that Spark has called ``commit(end)``."""
         if end == self._unconfirmed:
             self._unconfirmed = None
 
@@ -40,7 +40,9 @@ class CheckpointedEnds:
         """Those of `begin` that the end of a batch after `start` has to keep, as they may not be in `start`."""
         if self._unconfirmed is not None:
             if self._unconfirmed.positions and not self._gaps:
-                log.info("Spark keeps only some ends of batches (asyncProgressTrackingEnabled): each keeps its starts")
+                log.info(
+                    "Spark keeps only some ends of batches (asyncProgressTrackingEnabled): each end now has its starts"
+                )
                 self._gaps = True
             return dict(begin)
         if self._gaps:

@@ -43,7 +43,7 @@ def looked_up(
     if without and timeless == "error":
         raise OptionError(
             f"no record of {', '.join(map(str, sorted(without)))} is as new as timestamp {times[min(without)]}: give "
-            f"an earlier one, or set startingOffsetsByTimestampStrategy=latest to start at the end of such partitions"
+            f"an earlier one, or set startingOffsetsByTimestampStrategy=latest to start these partitions at their ends"
         )
     latest = _at(positions, LATEST) | (without if timeless == "latest" else set())
     named = {tp: p for tp, p in positions.items() if isinstance(p, int) and p not in (EARLIEST, LATEST)}
@@ -61,10 +61,10 @@ def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:
     1. A leader is elected, or a broker starts. 2. It answers before it knows how far its log is committed (KIP-207), or
     which topics exist: a log seems to end before a position. 3. A moment later it knows.
     """
-    found = look()
+    result = look()
     for _ in range(LOOKUPS - 1):
-        if good(found):
+        if good(result):
             break
         time.sleep(PAUSE_S)
-        found = look()
-    return found
+        result = look()
+    return result

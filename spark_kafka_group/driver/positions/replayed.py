@@ -38,10 +38,10 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
     unowned = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
     foreign = by_others(committed, query.reader, end.batch)
     moved = {r.tp for r in ranges if r.tp in foreign and foreign[r.tp].offset != r.start}
-    for tps, why in ((moved, "others have gone on"), (unowned - moved, "this query does not own them any more")):
+    for tps, why in ((moved, "other members have read on"), (unowned - moved, "this query does not own them any more")):
         if tps:
             log.warning(
-                "group %s: rows of %s come again, as the checkpoint says, and are not committed: %s",
+                "group %s: rows of %s are read again, as the checkpoint requires, and are not committed: %s",
                 query.group_id, " ".join(map(str, sorted(tps))), why,
             )  # fmt: skip
     return frozenset(unowned | moved)
@@ -61,7 +61,7 @@ def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset
         elif r.tp.topic in recreated:
             query.losses.report("PARTITION_OFFSET_CHANGED", void_offset(r.tp, r.start), r.size)
         elif r.tp in deleted:
-            query.losses.report("PARTITIONS_DELETED", f"{r} is to be read again, and {r.tp} was deleted", r.size)
+            query.losses.report("PARTITIONS_DELETED", f"{r} must be read again, and {r.tp} was deleted", r.size)
         else:
             left.append(r)
     return left

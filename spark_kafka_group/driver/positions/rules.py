@@ -1,4 +1,4 @@
-"""Where to start reading a partition: the checkpoint, the group and the options, and who of them is right.
+"""Where to start reading a partition: by the checkpoint, the group or the options, and which of them is right.
 
 Values in, values out: the ends of a log appear as EARLIEST and LATEST, times as AtTime, to be looked up by the caller.
 """
@@ -202,8 +202,8 @@ def restarted(
         starts[tp] = _resolved(checkpoint, tp, group, policy, own)
     if conflicts and policy == "fail":
         raise OffsetConflictError(
-            f"onOffsetConflict is fail, and {'; '.join(sorted(conflicts))}. Set it to checkpoint or group to say "
-            f"who is right, or to auto to go on from what was written last"
+            f"onOffsetConflict is fail, and {'; '.join(sorted(conflicts))}. Set it to checkpoint or group to choose "
+            f"one of the two, or to auto to take the one that was written last"
         )
     return starts
 

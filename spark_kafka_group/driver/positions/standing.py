@@ -123,14 +123,14 @@ class Standing:
         return {tp for tp in self.known - self.recreated_unowned if tp.topic not in self.recreated}
 
     def prove(self, end: GroupOffset, owned: Collection[TopicPartition]) -> None:
-        """The batch that ends at `end` has succeeded, so partitions stand there."""
+        """Move positions to `end`: the batch that ends there has succeeded."""
         stays = {tp: at for tp, at in self.moved.items() if tp in owned and tp not in end.positions}
         self.moved = stays | self.truncated_at
         self.truncated_at = {}
         self.proven = end
 
     def recreate(self, topics: Collection[str], owned: Collection[TopicPartition]) -> None:
-        """These topics were deleted and made again: no position of theirs holds any more."""
+        """Forget all positions in these topics: they were deleted and made again."""
         concerned = {tp for tp in self.kept() if tp.topic in topics}
         self.recreated_unowned |= concerned.difference(owned)
         self.positioned -= concerned.intersection(owned)
@@ -143,7 +143,7 @@ class Standing:
         moved: Mapping[TopicPartition, int],
         newer: Collection[TopicPartition],
     ) -> None:
-        """The group has agreed to these starts, but for partitions with `newer` commits, which are taken again.
+        """Take these starts, to which the group has agreed, except those with `newer` commits: these are decided again.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Standing:
         self.recreated_unowned -= offsets.keys()
 
     def hold(self, generation: int) -> None:
-        """A commit goes out under this generation: it is this process's own, also if no answer comes.
+        """Note that a commit goes out under this generation: it is this process's own, also if no answer comes.
 
         This process has been a member all the time since it took the positions that it has.
         """
@@ -165,7 +165,7 @@ class Standing:
             self.held_generation = generation if held is None else max(held, generation)
 
     def taken(self) -> None:
-        """Positions of all owned partitions have been taken: from now on the query runs."""
+        """Note that positions of all owned partitions have been taken: from now on the query runs."""
         if self.is_restart:
             self.known |= self.existing_at_start
         self.is_new_query = self.is_restart = False

@@ -63,7 +63,7 @@ class Taking:
         self._standing.taken()
 
     def _drop_deleted_moves(self) -> None:
-        """Positions of partitions that are neither owned nor exist are of no use."""
+        """Forget positions of partitions that are neither owned nor exist."""
         moved, owned = self._standing.moved, self._query.generation.assignment
         given_up = topic_changes.existing(self._query, {tp: at for tp, at in moved.items() if tp not in owned})
         self._standing.moved = {tp: at for tp, at in moved.items() if tp in owned} | given_up
@@ -165,7 +165,7 @@ class Taking:
         without = rules.without_offset(starts, committed, self._standing.is_new_query)
         if without:
             log.warning(
-                "group %s: no committed offset for %s, never or not any more: starting there as "
+                "group %s: no committed offset for %s (none was committed, or it has expired): starting where "
                 "kafka.auto.offset.reset says (%s)",
                 self._query.group_id, " ".join(map(str, without)), self._rules.auto_offset_reset,
             )  # fmt: skip
@@ -192,7 +192,7 @@ class Taking:
         offsets: dict[TopicPartition, int],
         committed: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Correct the group where it is wrong, sign what is taken over from others, and take the positions.
+        """Correct the group where it is wrong, put this query's note on offsets of others, and take the positions.
 
         1. Positions of partitions without a commit are noted: only this process knows them. 2. The commits are sent.
         If one fails, partitions stay without a position, and the next trigger decides again, by the group's offsets of

@@ -26,7 +26,7 @@ def by_others(
 
 
 def void_offset(tp: TopicPartition, offset: int) -> str:
-    """The problem with an offset of a recreated topic, in words."""
+    """The text about an offset of a recreated topic."""
     return f"{tp}: offset {offset}: topic {tp.topic} was deleted and made again, so this offset means another record"
 
 
@@ -99,7 +99,7 @@ def check_added(
             if tp.topic in recreated or before <= read:
                 query.losses.report("ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", problem, offsets[tp])
             else:
-                log.warning("%s, or was another member's, which has committed nothing", problem)
+                log.warning("%s, or belonged to another member, which has committed nothing", problem)
 
 
 def check_named(query: Query, starting: Bound) -> None:

@@ -82,12 +82,12 @@ def settled(client: LogClient, positions: Mapping[TopicPartition, int], known: M
     """
 
     def another() -> Look:
-        found = look(client, positions, known)
-        if found.replaced or found.unsettled:
+        looked = look(client, positions, known)
+        if looked.replaced or looked.unsettled:
             client.existing(positions, of_any=True)  # which asks for their leaders, too
-        return found
+        return looked
 
-    return looked_up_until(lambda found: not (found.replaced or found.unsettled), another)
+    return looked_up_until(lambda looked: not (looked.replaced or looked.unsettled), another)
 
 
 def judged(
@@ -154,7 +154,7 @@ class LeaderEpochs:
         committed: Mapping[TopicPartition, Committed],
         recreated: Callable[[TopicPartition], bool],
     ) -> None:
-        """Partitions have got these positions, from the checkpoint, from the group, or from neither.
+        """Set the epochs of new positions, which are from the checkpoint, from the group, or from neither.
 
         Where both agree, the later epoch holds: the member that committed under it was at this position in that log.
 
@@ -175,17 +175,17 @@ class LeaderEpochs:
                 self.known[tp] = max(epochs)
 
 
-def explained(found: Look, tp: TopicPartition, position: int, known: Mapping[TopicPartition, int]) -> tuple[str, int]:
-    """The problem with the log of a suspect partition, in words, and where reading goes on."""
-    end, epoch = found.ends[tp], found.epochs.get(tp)
-    if tp in found.diverged:
-        at = found.diverged[tp]
+def explained(looked: Look, tp: TopicPartition, position: int, known: Mapping[TopicPartition, int]) -> tuple[str, int]:
+    """The text about the log of a suspect partition, and where reading goes on."""
+    end, epoch = looked.ends[tp], looked.epochs.get(tp)
+    if tp in looked.diverged:
+        at = looked.diverged[tp]
         return (
             f"{tp}: records up to offset {position} were read under leader epoch {known[tp]}, and the log has lost "
             f"them from offset {at} on (a broker without replicas lost its power, or an unclean leader election): "
             f"under epoch {epoch} other records take offset {at} and later ones, and the log ends at {end}"
         ), at
-    if tp in found.replaced:
+    if tp in looked.replaced:
         return (
             f"{tp}: records up to offset {position} were read under leader epoch {known[tp]}, and the leader is of "
             f"epoch {epoch} now: the log, which ends at {end}, is another one"

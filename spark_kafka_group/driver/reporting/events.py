@@ -23,27 +23,27 @@ class EventLog:
         self._clock = clock
 
     def assigned(self, generation: int, tps: Collection[TopicPartition]) -> None:
-        """All that is owned in a generation."""
+        """Log all partitions that are owned in a generation."""
         if self._file is not None:
             self._write("assigned", generation, partitions=_numbers(tps))
 
     def revoked(self, generation: int, tps: Collection[TopicPartition]) -> None:
-        """Given back for a rebalance."""
+        """Log partitions that are given back for a rebalance."""
         self._write("revoked", generation, partitions=_numbers(tps))
 
     def lost(self, generation: int, tps: Collection[TopicPartition]) -> None:
-        """Taken away together with membership."""
+        """Log partitions that are lost together with membership."""
         self._write("lost", generation, partitions=_numbers(tps))
 
     def moved(self, generation: int, starts: Mapping[TopicPartition, tuple[int | None, int, str]]) -> None:
-        """Starts that are not the end of the last batch: from, to, and why."""
+        """Log starts that are not the end of the last batch: from, to, and why."""
         positions: dict[str, dict[str, Any]] = {}
         for tp, (before, after, why) in sorted(starts.items()):
             positions.setdefault(tp.topic, {})[str(tp.partition)] = {"from": before, "to": after, "why": why}
         self._write("moved", generation, positions=positions)
 
     def planned(self, generation: int, batch: int, ranges: Collection[OffsetRange], replay: bool) -> None:
-        """A batch that Spark is about to run."""
+        """Log a batch that Spark is about to run."""
         if self._file is None:
             return
         bounds: dict[str, dict[str, list[int]]] = {}
@@ -54,12 +54,13 @@ class EventLog:
     def committed(
         self, generation: int, batch: int, offsets: Mapping[TopicPartition, int], sent: float | None = None
     ) -> None:
-        """The group has these offsets; `sent` is when they were sent, so that commits are in order across members."""
+        """Log offsets that the group has; `sent` is when they were sent, so that commits are in order across
+        members."""
         if self._file is not None:
             self._write("committed", generation, sent, batch=batch, offsets=positions_to_json(offsets))
 
     def close(self, generation: int) -> None:
-        """The query has ended in order. Harmless when repeated."""
+        """Log that the query has ended in order. Harmless when repeated."""
         if self._file is not None:
             self._write("stopped", generation)
             self._file.close()

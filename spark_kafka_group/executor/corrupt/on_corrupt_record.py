@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import BrokerTimeoutError, CorruptRecordError
 from spark_kafka_group.executor import batch_headers, decode
+from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.corrupt.damage import Damage, WayOn
 from spark_kafka_group.executor.corrupt.left_out import LeftOut
 from spark_kafka_group.executor.corrupt.search import Found, LeaderChangedError, Search
 from spark_kafka_group.executor.corrupt.surroundings import Surroundings
-from spark_kafka_group.executor.fetcher import SILENCE, Chunk, Fetcher
+from spark_kafka_group.executor.fetcher import SILENCE, Fetcher
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.reading import DEAD_LETTER, FAIL
@@ -313,8 +314,8 @@ class Remedy:
         if waited_s >= self._waits_s:
             raise BrokerTimeoutError(
                 f"{damage.tp}: offset {damage.first} cannot be read: {damage.error.problem}. For {waited_s:.0f} s "
-                f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for an offset "
-                f"behind it, so it is not known which records can be read there, and none is left out. {SILENCE}"
+                f"(kafkaConsumer.pollTimeoutMs) the broker has sent neither records nor an error for a later offset. "
+                f"So it is unknown which records can be read there, and none is left out. {SILENCE}"
             )
 
     def _go_on_behind(self, chunk: Chunk, batch: batch_headers.Frame) -> None:

@@ -24,11 +24,11 @@ from spark_kafka_group.wire.reactions import LED_BY_ANOTHER, Reaction
 from spark_kafka_group.wire.task_outage import Outage, outlived
 
 WIDE_BYTES = 8 << 20
-"""Bytes of a log to look at: a record batch of usual size, and the log up to the next index entry."""
+"""The bytes of a log to look at: a record batch of usual size, and the log up to the next index entry."""
 ROWS_AT_A_TIME_BYTES = 1 << 20
-"""Bytes of rows at a time, while a record batch is only checked for damage."""
+"""The bytes of rows at a time, while a record batch is only checked for damage."""
 ATTEMPTS = 5
-"""How often a request is sent that gets no answer, or an error that may pass."""
+"""The most attempts of a request that gets no answer, or an error that may pass."""
 
 
 class LeaderChangedError(Exception):
@@ -97,9 +97,9 @@ class Search:
     Parameters
     ----------
     connect
-        Makes them.
+        Makes its connections.
     epochs
-        Of the leaders whose records are looked for; where none is given, any leader's will do.
+        Epochs of the leaders whose records are looked for; a partition without one is read from any leader.
     outage
         Waits for brokers that are away; None where that is an error.
 
@@ -161,7 +161,7 @@ class Search:
     def intact(self, tp: TopicPartition, batch: memoryview) -> bool:
         """Whether a record batch can be read and its checksum is right, asked for or not. No I/O."""
         builder = self._twin.RecordBatchBuilder(
-            include_headers=False, check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=ROWS_AT_A_TIME_BYTES
+            columns=("offset",), check_crcs=True, unpacked_limit=LARGEST_BATCH, target_bytes=ROWS_AT_A_TIME_BYTES
         )
         position = 0
         try:
@@ -203,7 +203,7 @@ class Search:
         return None
 
     def seen(self, tp: TopicPartition, offset: int) -> Seen:
-        """Many bytes of the log, as the broker sends them for an offset; none if it sends none.
+        """A large part of the log, as the broker sends it for an offset; empty if it sends nothing.
 
         Raises
         ------

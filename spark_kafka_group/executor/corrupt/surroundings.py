@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from spark_kafka_group.executor import batch_headers
 from spark_kafka_group.executor.batch_headers import Frame, Scan
+from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.corrupt.damage import Damage
 from spark_kafka_group.executor.corrupt.search import Search, Seen
-from spark_kafka_group.executor.fetcher import Chunk
 from spark_kafka_group.offsets import TopicPartition
 
 

@@ -4,7 +4,9 @@ from spark_kafka_group.executor.decode.contract import Buffer
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 
 class RecordBatchBuilder:
-    def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None: ...
+    def __init__(
+        self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int
+    ) -> None: ...
     @property
     def rows(self) -> int: ...
     @property

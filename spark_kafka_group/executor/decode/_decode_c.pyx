@@ -511,7 +511,8 @@ cdef class RecordBatchBuilder:
     cdef int64_t reached
     cdef int64_t following
     cdef bint usable
-    cdef bint include_headers
+    cdef tuple columns
+    cdef bint has_key, has_value, has_topic, has_partition, has_offset, has_timestamp, has_timestamp_type, has_headers
     cdef int64_t header_limit
     cdef int64_t target_bytes
     cdef int64_t limit
@@ -529,13 +530,21 @@ cdef class RecordBatchBuilder:
     cdef _Fixed partitions, offsets, timestamps, timestamp_types, header_ends
     cdef _Validity with_headers
 
-    def __cinit__(self, *, bint include_headers, bint check_crcs, unpacked_limit, target_bytes):
+    def __cinit__(self, *, tuple columns, bint check_crcs, unpacked_limit, target_bytes):
         if unpacked_limit <= 0 or target_bytes <= 0:
             raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
         self.check_crcs = check_crcs
         self.unpacked_limit = unpacked_limit
         self.header_limit = min(unpacked_limit, INT64_MAX)
-        self.include_headers = include_headers
+        self.columns = columns
+        self.has_key = "key" in columns
+        self.has_value = "value" in columns
+        self.has_topic = "topic" in columns
+        self.has_partition = "partition" in columns
+        self.has_offset = "offset" in columns
+        self.has_timestamp = "timestamp" in columns
+        self.has_timestamp_type = "timestampType" in columns
+        self.has_headers = "headers" in columns
         self.target_bytes = min(target_bytes, INT64_MAX)
         self.limit = contract.BUILDER_LIMIT
         self.topics = TopicColumn()
@@ -552,21 +561,21 @@ cdef class RecordBatchBuilder:
         self._clear()
 
     cdef int _clear(self) except -1:
-        self.keys = _Binary(0, self.likely_key_bytes)
-        self.values = _Binary(0, self.likely_value_bytes)
+        self.keys = _Binary(0, self.likely_key_bytes if self.has_key else 0)
+        self.values = _Binary(0, self.likely_value_bytes if self.has_value else 0)
         self.partitions = _Fixed(4)
         self.offsets = _Fixed(8)
         self.timestamps = _Fixed(8)
         self.timestamp_types = _Fixed(4)
         self.header_room = 0
-        if self.include_headers:
+        if self.has_headers:
             self.header_keys = _Binary(0, FIRST_BYTES)
             self.header_values = _Binary(0, FIRST_BYTES)
             self.with_headers = _Validity()
             self.header_ends = _Fixed(4)
         self.room = 0
         self._make_room(self.likely_rows)
-        if self.include_headers:
+        if self.has_headers:
             self.header_ends.int32[0] = 0
         self.row_count = 0
         self.nbytes = 0
@@ -574,13 +583,19 @@ cdef class RecordBatchBuilder:
         return 0
 
     cdef int _make_room(self, Py_ssize_t rows) except -1:
-        self.keys.make_room(rows)
-        self.values.make_room(rows)
-        self.partitions.make_room(rows)
-        self.offsets.make_room(rows)
-        self.timestamps.make_room(rows)
-        self.timestamp_types.make_room(rows)
-        if self.include_headers:
+        if self.has_key:
+            self.keys.make_room(rows)
+        if self.has_value:
+            self.values.make_room(rows)
+        if self.has_partition:
+            self.partitions.make_room(rows)
+        if self.has_offset:
+            self.offsets.make_room(rows)
+        if self.has_timestamp:
+            self.timestamps.make_room(rows)
+        if self.has_timestamp_type:
+            self.timestamp_types.make_room(rows)
+        if self.has_headers:
             self.with_headers.make_room(rows)
             self.header_ends.make_room(rows + 1)
         self.room = rows
@@ -618,7 +633,7 @@ cdef class RecordBatchBuilder:
             raise problems.halfway(self.topic, self.partition, self.position)
         if not goes_on:
             self.topic = topic
-            self.topic_cost = len(topic.encode())
+            self.topic_cost = len(topic.encode()) if self.has_topic else 0
             self.partition = partition
         self.reached = max(start, self.reached) if goes_on else start
         if not goes_on:
@@ -803,7 +818,7 @@ cdef class RecordBatchBuilder:
         first = cursor.at
         take(&cursor, batch.position)
         while batch.read < batch.count:
-            problem = read_record(&cursor, self.include_headers, self.header_limit, &record)
+            problem = read_record(&cursor, self.has_headers, self.header_limit, &record)
             if not problem and not 0 <= record.offset_delta <= batch.last_offset_delta:
                 problem = OFFSET_DELTA
             timestamp = batch.max_timestamp
@@ -854,19 +869,28 @@ cdef class RecordBatchBuilder:
         """Add a row that was checked in full. If the builder is full, leave it as it is."""
         cdef Py_ssize_t row = self.row_count
         cdef int64_t cost = ROW_COST + self.topic_cost + record.header_cost
-        cost += max(record.key.size, 0) + max(record.value.size, 0)
+        if self.has_key:
+            cost += max(record.key.size, 0)
+        if self.has_value:
+            cost += max(record.value.size, 0)
         if cost > self.limit - self.nbytes:
             return BUILDER_FULL
         self.nbytes += cost
         if row == self.room:
             self._make_room(2 * self.room)
-        self.keys.add(record.key)
-        self.values.add(record.value)
-        self.partitions.int32[row] = self.partition
-        self.offsets.int64[row] = offset
-        self.timestamps.int64[row] = timestamp_ms * 1000
-        self.timestamp_types.int32[row] = timestamp_type
-        if self.include_headers:
+        if self.has_key:
+            self.keys.add(record.key)
+        if self.has_value:
+            self.values.add(record.value)
+        if self.has_partition:
+            self.partitions.int32[row] = self.partition
+        if self.has_offset:
+            self.offsets.int64[row] = offset
+        if self.has_timestamp:
+            self.timestamps.int64[row] = timestamp_ms * 1000
+        if self.has_timestamp_type:
+            self.timestamp_types.int32[row] = timestamp_type
+        if self.has_headers:
             self._add_headers(record)
         self.row_count += 1
         return 0
@@ -903,18 +927,8 @@ cdef class RecordBatchBuilder:
         return batch
 
     cdef object _made(self):
-        schema = arrow_schema(self.include_headers)
-        arrays = [
-            self.keys.array(pa.binary()),
-            self.values.array(pa.binary()),
-            self.topics.build(self.runs),
-            self._fixed("partition", self.partitions),
-            self._fixed("offset", self.offsets),
-            self._fixed("timestamp", self.timestamps),
-            self._fixed("timestampType", self.timestamp_types),
-        ]
-        if self.include_headers:
-            arrays.append(self._headers(schema.field("headers").type))
+        schema = arrow_schema(self.columns)
+        arrays = [self._array(field.name, field.type) for field in schema]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         if self.row_count:
             self.likely_rows = self.row_count + self.row_count // 8 + 8
@@ -922,8 +936,24 @@ cdef class RecordBatchBuilder:
             self.likely_value_bytes = self.values.data.size + self.values.data.size // 8 + 8
         return batch
 
-    cdef object _fixed(self, str name, _Fixed column):
-        kind = arrow_schema(self.include_headers).field(name).type
+    cdef object _array(self, str name, kind):
+        cdef _Fixed column
+        if name == "key":
+            return self.keys.array(kind)
+        if name == "value":
+            return self.values.array(kind)
+        if name == "topic":
+            return self.topics.build(self.runs)
+        if name == "headers":
+            return self._headers(kind)
+        if name == "partition":
+            column = self.partitions
+        elif name == "offset":
+            column = self.offsets
+        elif name == "timestamp":
+            column = self.timestamps
+        else:
+            column = self.timestamp_types
         return pa.Array.from_buffers(kind, self.row_count, [None, column.memory.buffer], 0)
 
     cdef object _headers(self, kind):

@@ -264,12 +264,14 @@ def _unpacked(codec: int, data: memoryview, base_offset: int, limit: int) -> mem
 class RecordBatchBuilder:
     """Rows as Python lists."""
 
-    def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None:
+    def __init__(self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None:
         if unpacked_limit <= 0 or target_bytes <= 0:
             raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
         self.check_crcs = check_crcs
         self.unpacked_limit = unpacked_limit
-        self._include_headers = include_headers
+        self._columns = columns
+        self._with_key, self._with_value = "key" in columns, "value" in columns
+        self._with_headers = "headers" in columns
         self._target_bytes = target_bytes
         self._limit = contract.BUILDER_LIMIT
         self._topics = TopicColumn()
@@ -323,7 +325,8 @@ class RecordBatchBuilder:
         if self._rest is not None and not goes_on:
             raise problems.halfway(self._topic, self._partition, self.position)
         if not goes_on:
-            self._topic, self._topic_cost, self._partition = topic, len(topic.encode()), partition
+            self._topic, self._partition = topic, partition
+            self._topic_cost = len(topic.encode()) if "topic" in self._columns else 0
         self._reached = max(start, self._reached) if goes_on else start
         self._following = self._following if goes_on else -1
         self.position = position
@@ -442,7 +445,7 @@ class RecordBatchBuilder:
 
     def _read(self, batch: _Batch, cursor: _Cursor) -> _Record:
         try:
-            record = _read_record(cursor, self.unpacked_limit if self._include_headers else None)
+            record = _read_record(cursor, self.unpacked_limit if self._with_headers else None)
             if not 0 <= record.offset_delta <= batch.last_offset_delta:
                 raise _BadRecordError(problems.OFFSET_DELTA)
         except _BadRecordError as bad:
@@ -486,6 +489,8 @@ class RecordBatchBuilder:
         headers: list[Header],
         header_cost: int,
     ) -> None:
+        key = key if self._with_key else None
+        value = value if self._with_value else None
         cost = ROW_COST + self._topic_cost + len(key or b"") + len(value or b"") + header_cost
         if self.nbytes + cost > self._limit:
             raise problems.builder_full(self._topic, self._partition, offset)
@@ -508,7 +513,7 @@ class RecordBatchBuilder:
         return batch
 
     def _made(self) -> pa.RecordBatch:
-        schema = arrow_schema(self._include_headers)
+        schema = arrow_schema(self._columns)
         columns = {
             "key": self._keys,
             "value": self._values,

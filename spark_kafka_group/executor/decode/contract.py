@@ -44,12 +44,13 @@ class RecordBatchBuilder(Protocol):
 
     Parameters
     ----------
-    include_headers
-        Whether the batch has the ``headers`` column; without it headers are not even parsed.
+    columns
+        The batch's columns, in order. No other column is built; without ``headers`` headers are not even parsed. Bytes
+        that are no record are found whatever the columns.
     check_crcs
         Whether CRCs are checked (``kafka.check.crcs``).
     unpacked_limit
-        Most bytes that one compressed record batch may unpack to, and most that `nbytes` may count for the headers of
+        The most bytes that one compressed record batch may unpack to, and that `nbytes` may count for the headers of
         one record.
     target_bytes
         :meth:`append` stops after the row that brings :attr:`nbytes` to this.
@@ -60,7 +61,9 @@ class RecordBatchBuilder(Protocol):
         When `unpacked_limit` or `target_bytes` is not positive.
     """
 
-    def __init__(self, *, include_headers: bool, check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None: ...
+    def __init__(
+        self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int
+    ) -> None: ...
 
     @property
     def rows(self) -> int:
@@ -68,7 +71,7 @@ class RecordBatchBuilder(Protocol):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held: topic, key, value and header data, ROW_COST per row, HEADER_COST per header."""
+        """Bytes held: topic, key, value and header data of the columns, ROW_COST per row, HEADER_COST per header."""
 
     @property
     def position(self) -> int:
@@ -153,7 +156,7 @@ class RecordBatchBuilder(Protocol):
         """Add a row of the partition that :meth:`append` is at; for ``legacy`` only."""
 
     def finish(self) -> pa.RecordBatch:
-        """The rows held, with exactly ``schema.arrow_schema(include_headers)``; the builder is empty afterwards.
+        """The rows held, with exactly ``schema.arrow_schema(columns)``; the builder is empty afterwards.
 
         As in Spark's kafka source a record without headers has null headers. Bytes of a header's key that are not UTF-8
         become U+FFFD. A record of message format v0 has timestamp -1 ms and timestampType -1.

@@ -39,5 +39,5 @@ class AbortedTransactions:
         return producer_id in self._aborting
 
     def ended(self, producer_id: int) -> None:
-        """An ABORT marker: the producer's next records belong to another transaction."""
+        """Note an ABORT marker: the producer's next records belong to another transaction."""
         self._aborting.discard(producer_id)

@@ -66,7 +66,7 @@ def magic(base_offset: int, value: int) -> str:
 
 
 def last_offset_delta(base_offset: int, value: int) -> str:
-    return f"the batch at offset {base_offset} gives its last offset as that plus {value}"
+    return f"the batch at offset {base_offset} gives its last offset as {base_offset} + {value}"
 
 
 def last_offset(base_offset: int) -> str:

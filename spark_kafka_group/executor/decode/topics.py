@@ -34,7 +34,7 @@ class TopicColumn:
 
 
 def _repeated(topic: str, rows: int) -> pa.Array:
-    """So many times the same string, from plain buffers: a value that pyarrow converts makes it import pandas."""
+    """The same string `rows` times, from plain buffers: a value that pyarrow converts makes it import pandas."""
     text = topic.encode()
     ends = array("i", range(0, (rows + 1) * len(text), len(text)))
     return pa.Array.from_buffers(pa.string(), rows, [None, pa.py_buffer(ends), pa.py_buffer(text * rows)])

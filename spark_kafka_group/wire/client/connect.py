@@ -114,7 +114,7 @@ def _out_of_time(
     if last:
         answered = answers.last.error if answers is not None and answers.last is not None else None
         return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
-    why = str(error) if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
+    why = error.args[0] if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
     return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
 
 
@@ -171,7 +171,7 @@ def connected(
     Parameters
     ----------
     speaks
-        Whether it logs by itself that no broker can be reached.
+        Whether it logs that no broker can be reached.
     reached_before
         As of :class:`Manager`.
 

@@ -157,7 +157,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         except kafka_errors.KafkaTimeoutError as error:
             if self._last_failure is None:
                 raise
-            raise kafka_errors.KafkaTimeoutError(f"{error.args[0]}: {self._last_failure}") from error
+            raise kafka_errors.KafkaTimeoutError(self._last_failure) from error
         finally:
             self._bootstrap = None
             if not late.is_done:
@@ -178,7 +178,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         began_s, ends_s = self._bootstrap
         until = min(ends_s, self._wrong.until(began_s, self._bootstrap_addresses()))
         left = "" if until == math.inf else f" for {max(0.0, until - time.monotonic()):.0f} s"
-        return f"Attempts go on{left}: are host and port right in kafka.bootstrap.servers?"
+        return f"Attempts go on{left}: are host and port right?"
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         by = time.monotonic() + TCP_CONNECT_S
@@ -270,7 +270,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         conn.init_future.add_callback(reached)
 
 
-def _check_version(conn: Any, where: str) -> None:
+def _check_version(conn: Any, address: str) -> None:
     """Have `conn` not be made to a broker that cannot be read from."""
     ask = conn._get_api_versions
 
@@ -278,7 +278,7 @@ def _check_version(conn: Any, where: str) -> None:
         await ask(timeout_at)
         problem = why_not(conn.broker_version_data)
         if problem is not None:
-            raise UnsupportedError(f"{where}: {problem}")
+            raise UnsupportedError(f"{address}: {problem}")
 
     conn._get_api_versions = checked
 

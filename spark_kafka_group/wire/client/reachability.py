@@ -21,7 +21,7 @@ class Reach:
     who
         The client, for the text.
     speaks
-        False where the caller warns, and for a second client of a query, which meets the same outage.
+        False if the caller warns, or for a second client of a query, which has the same outage.
 
     Attributes
     ----------

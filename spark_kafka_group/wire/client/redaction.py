@@ -1,4 +1,4 @@
-"""Keeps credentials out of kafka-python's log: at DEBUG it prints every request, also those that authenticate."""
+"""Keeps credentials out of kafka-python's log: at DEBUG it prints every request, those that authenticate included."""
 
 from __future__ import annotations
 

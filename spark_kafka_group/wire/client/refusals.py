@@ -19,6 +19,7 @@ PROTOCOL = "kafka.security.protocol"
 NO_ADDRESS = "this name has no address"
 NO_LISTENER = "no broker listens there (ECONNREFUSED)"
 CLOSED_IN_HANDSHAKE = "the connection was closed during the TLS handshake"
+TIMED_OUT = "timed out"
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
 """Errors without a listener, so that the listener's protocol is not in question."""
 
@@ -47,14 +48,14 @@ def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
     return MECHANISMS[config["sasl_mechanism"]]
 
 
-def explained(where: str, error: Exception, config: Mapping[str, Any]) -> Any:
+def explained(address: str, error: Exception, config: Mapping[str, Any]) -> Any:
     """The error that ended an attempt to connect, as one that says what to change."""
     cause: Exception = error
     while cause.args and isinstance(cause.args[0], Exception):
         cause = cause.args[0]
     why = _why_refused(cause, config)
     if why is not None:
-        return RefusedError(f"{where}: {why}")
+        return RefusedError(f"{address}: {why}")
     if isinstance(cause, RefusedError):
         return cause
     if isinstance(cause, BrokerError):  # of a source of tokens
@@ -62,8 +63,21 @@ def explained(where: str, error: Exception, config: Mapping[str, Any]) -> Any:
     if isinstance(cause, ssl.SSLEOFError):
         cause = kafka_errors.KafkaConnectionError(CLOSED_IN_HANDSHAKE)
     message = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
-    hint = "" if any(words in str(message) for words in NOT_THERE) else suspicion(config)
-    return kafka_errors.KafkaConnectionError(f"{where}: {message}{hint}")
+    return kafka_errors.KafkaConnectionError(f"{address}: {message}{_hint(str(message), config)}")
+
+
+def _hint(message: str, config: Mapping[str, Any]) -> str:
+    if any(words in message for words in NOT_THERE):
+        return ""
+    return _unanswered(config) if TIMED_OUT in message else suspicion(config)
+
+
+def _unanswered(config: Mapping[str, Any]) -> str:
+    """The likely causes when nothing comes back from an address."""
+    return (
+        f" (are host and port right in kafka.bootstrap.servers, does a firewall let them pass, and is it a listener "
+        f"for {PROTOCOL} {config['security_protocol']}?)"
+    )
 
 
 def suspicion(config: Mapping[str, Any]) -> str:

@@ -30,10 +30,11 @@ offsets.commit.timeout.ms says otherwise. JoinGroup and SyncGroup wait for other
 
 ONE_BROKER_MS, PART_OF_TIMEOUT = 10_000.0, 3
 LONGER, PART_OF_SESSION = 2, 2 / 3
-"""A broker that was given up is waited for so many times as long; for a heartbeat at most this part of a session."""
+"""The factor by which a broker that was given up is waited for longer; and the part of a session that this takes at
+most for a heartbeat."""
 LEAST_HEARTBEAT_MS = 1_000.0
 TCP_CONNECT_S = 5.0
-"""Time for three SYNs: a host that has answered none of them is not there."""
+"""Time for three SYNs: a host that answers none of them is gone."""
 
 
 def patience_ms(request: Any, request_timeout_ms: float, session_timeout_ms: float | None) -> float:

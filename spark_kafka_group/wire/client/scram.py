@@ -1,7 +1,7 @@
 """SCRAM's first message of a server (RFC 5802), looked at before a proof of the password is sent.
 
 The proof is as hard to break as the server says: with one iteration an impostor can try as many
-passwords as it likes. Java's client refuses such a server, kafka-python's does not.
+passwords as it likes. Java's client refuses it, kafka-python's does not.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslBytesRequest
 
 LEAST_ITERATIONS = 4096
-"""As in Kafka, whose brokers keep no password with fewer."""
+"""The least that a server may ask for, as in Kafka: its brokers keep no password with fewer."""
 
 
 def why_not(message: bytes) -> str | None:

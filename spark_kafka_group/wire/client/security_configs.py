@@ -32,23 +32,23 @@ def security_configs(security: Security) -> dict[str, Any]:
     from spark_kafka_group.security.credentials import UserPassword, credentials
     from spark_kafka_group.security.mechanisms import MECHANISMS
 
-    found = credentials(security)
+    known = credentials(security)
     mechanism = MECHANISMS[str(security.sasl_mechanism)]
     configs["sasl_mechanism"] = mechanism.name
     if not security.tls:
         _warn_of_plaintext(mechanism.name, mechanism.seen)
-    if isinstance(found, UserPassword):
-        return configs | mechanism.user(found.username, found.password)
+    if isinstance(known, UserPassword):
+        return configs | mechanism.user(known.username, known.password)
     from spark_kafka_group.wire.client.tokens import tokens_of
 
-    return configs | {"sasl_oauth_token_provider": tokens_of(found)}
+    return configs | {"sasl_oauth_token_provider": tokens_of(known)}
 
 
 @functools.cache
 def _warn_of_plaintext(mechanism: str, seen: str) -> None:
     """Once in a process."""
     log.warning(
-        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: anyone on the way to the brokers %s "
-        "(%s), and all records. Set it to SASL_SSL, with a listener of the brokers that has TLS",
+        "kafka.security.protocol is SASL_PLAINTEXT, which encrypts nothing: anyone on the network path to the brokers "
+        "%s (%s), and all records. Set it to SASL_SSL, and use a listener of the brokers that has TLS",
         seen, mechanism,
     )  # fmt: skip

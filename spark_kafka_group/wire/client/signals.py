@@ -40,6 +40,9 @@ def put_off(wake: Callable[[], None]) -> Iterator[None]:
         for signum, handler in handlers.items():
             restored.callback(signal.signal, signum, handler)
             signal.signal(signum, take_note)
-        yield
-    for number, frame in came:
-        handlers[signal.Signals(number)](number, frame)
+        try:
+            yield
+        finally:
+            restored.close()
+            for number, frame in came:
+                handlers[signal.Signals(number)](number, frame)

@@ -125,11 +125,11 @@ def _connected(address: tuple[str, int], kind: Any, deadline: Deadline) -> socke
     """A connection to the first of a name's addresses that takes one; each has its share of the time left."""
     addresses = _addresses(*address, deadline)
     problem: OSError = OSError("this name has no address")
-    for number, (family, sort, protocol, _, where) in enumerate(addresses):
+    for number, (family, sort, protocol, _, place) in enumerate(addresses):
         sock: socket.socket = kind(family, sort, protocol)
         try:
             sock.settimeout(max(deadline.left_s, 0.001) / (len(addresses) - number))
-            sock.connect(where)
+            sock.connect(place)
         except OSError as error:
             sock.close()
             problem = error

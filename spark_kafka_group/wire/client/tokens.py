@@ -34,7 +34,7 @@ LONGEST_S = 100 * 365 * 86_400
 HANDLER = "kafka.sasl.login.callback.handler.class"
 ENDPOINT = "kafka.sasl.oauthbearer.token.endpoint.url"
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
-"""As in RFC 6750, and as brokers read it."""
+"""The form of a token in RFC 6750, and for brokers."""
 NOT_A_TOKEN = "that is no token: letters, digits and -._~+/, then perhaps = (RFC 6750)"
 WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 
@@ -146,7 +146,7 @@ def _called(name: str, call: Callable[[], Any]) -> Any:
         raise AuthenticationError(f"{name} raised {type(error).__name__}") from None
 
 
-def checked(token: str, where: str) -> str:
+def checked(token: str, origin: str) -> str:
     """A token that can be sent.
 
     Raises
@@ -156,25 +156,25 @@ def checked(token: str, where: str) -> str:
     """
     if TOKEN.fullmatch(token):
         return token
-    raise AuthenticationError(f"{where}: {'the token is empty' if not token else NOT_A_TOKEN}")
+    raise AuthenticationError(f"{origin}: {'the token is empty' if not token else NOT_A_TOKEN}")
 
 
 def _from_file(source: TokenFile) -> Token:
-    where = f"the token in {ENDPOINT} ({source.path})"
+    origin = f"the token in {ENDPOINT} ({source.path})"
     try:
         # A pipe without a writer is not waited for.
         with open(os.open(source.path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise AuthenticationError(f"{where} cannot be read: it is not a file")
+                raise AuthenticationError(f"{origin} cannot be read: it is not a file")
             raw = file.read(LARGEST + 1)
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", "its path cannot be one")
+        why = getattr(error, "strerror", "this is not a valid path")
         raise AuthenticationError(
-            f"{where} cannot be read: {why}. It has to be on the driver and on each executor"
+            f"{origin} cannot be read: {why}. It must be on the driver and on each executor"
         ) from None
     if len(raw) > LARGEST:
-        raise AuthenticationError(f"{where} has more than {LARGEST} bytes: look whether it is the right file")
-    return Token(checked(raw.strip().decode("ascii", "replace"), where), None)
+        raise AuthenticationError(f"{origin} has more than {LARGEST} bytes: check that it is the right file")
+    return Token(checked(raw.strip().decode("ascii", "replace"), origin), None)
 
 
 def _asked_for(source: ClientCredentials) -> Token:
@@ -197,15 +197,15 @@ def _asked_for(source: ClientCredentials) -> Token:
         raise BrokerError(f"{ENDPOINT}: no token: its answer is not HTTP ({type(error).__name__})") from None
     except TooLargeError:
         raise AuthenticationError(
-            f"{ENDPOINT}: its answer has more than {LARGEST} bytes: look whether the URL is right"
+            f"{ENDPOINT}: its answer has more than {LARGEST} bytes: check that the URL is right"
         ) from None
     return _granted(answer)
 
 
 def _granted(answer: bytes) -> Token:
     try:
-        found: Any = json.loads(answer)
-        token, lifetime_s = found["access_token"], found.get("expires_in")
+        fields: Any = json.loads(answer)
+        token, lifetime_s = fields["access_token"], fields.get("expires_in")
         lifetime_s = None if lifetime_s is None else _seconds(lifetime_s)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise AuthenticationError(f"{ENDPOINT}: its answer is not JSON with access_token and expires_in") from None
@@ -231,8 +231,8 @@ def _seconds(given: Any) -> float:
 def _refusal(source: ClientCredentials, error: urllib.error.HTTPError) -> BrokerError:
     if 300 <= error.code < 400:
         return AuthenticationError(
-            f"{ENDPOINT}: it redirects (HTTP {error.code}), which is not followed, as that would send "
-            f"the client's secret on: give the URL that answers"
+            f"{ENDPOINT}: it redirects (HTTP {error.code}), and redirects are not followed, as the client's secret "
+            f"would go to another URL: give the URL that answers"
         )
     said = _error_of(source, error)
     if error.code >= 500:

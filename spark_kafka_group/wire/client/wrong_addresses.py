@@ -51,11 +51,11 @@ class WrongAddresses:
         return wrong.shown
 
     def connected(self, address: Address) -> None:
-        """A connection was made: the address was wrong for a while only, as that of a broker that starts."""
+        """Note that a connection was made: the address was wrong for a while only, as that of a broker that starts."""
         self._wrong.pop(address, None)
 
     def hung_up(self, address: Address, protocol: str, *, greeted: bool) -> None:
-        """The broker has closed a connection without an error, as a listener for another protocol does.
+        """Note that the broker has closed a connection without an error, as a listener for another protocol does.
 
         A listener with SASL closes it at the first request after the greeting, one without TLS in the handshake.
         """

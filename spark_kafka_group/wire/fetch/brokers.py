@@ -22,7 +22,7 @@ from spark_kafka_group.wire.fetch.response import VERSIONS
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 CONNECTED_WITHIN_S = 5.0
-"""So long is a connection waited for before the caller may look whether another broker leads meanwhile. The attempt
+"""How long a call waits for a connection, before the caller may ask whether another broker leads by now. The attempt
 goes on, for kafka.socket.connection.setup.timeout.ms, and the next call waits for it again."""
 
 
@@ -45,7 +45,7 @@ class Brokers:
         self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
 
     def speak(self, speaks: bool) -> None:
-        """Have it be said, or not, when no broker can be reached."""
+        """Turn the warning that no broker can be reached on or off."""
         self._speaks = speaks
         if self._client is not None:
             self._client._manager.speak(speaks)

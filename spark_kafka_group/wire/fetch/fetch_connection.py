@@ -21,11 +21,11 @@ from spark_kafka_group.wire.fetch.request import FetchRequests
 from spark_kafka_group.wire.fetch.response import FetchedPartition, fetched
 
 OVERDUE_S = 5.0
-"""A response that has not begun so long after kafka.fetch.max.wait.ms, or pauses for so long, is overdue."""
+"""A response is overdue if it has not begun this long after kafka.fetch.max.wait.ms, or pauses for this long."""
 SHORTEST_S = 0.001
-"""Sockets take no limit of less than a microsecond for one, and 0 for none."""
+"""The shortest time limit: sockets take less than a microsecond for 0, which means no limit."""
 KEPT = 1 << 20
-"""Bytes of a connection's buffer that are kept, however small responses become."""
+"""The bytes of a connection's buffer that are kept, however small responses become."""
 USED_OF_LIFETIME = 0.85
 """Part of an authentication's lifetime after which a connection is replaced, as Kafka's Java client authenticates."""
 
@@ -139,7 +139,7 @@ class FetchConnection:
         waited_s = time.monotonic() - began
         (size,) = struct.unpack(">i", self._size)
         if not 4 <= size <= self._frame_limit:
-            raise AnswerError(f"a response of {size} bytes, where at most {self._frame_limit} can be")
+            raise AnswerError(f"a response gives its length as {size}, and at most {self._frame_limit} are possible")
         if not size <= len(self._frame) <= max(KEPT, 4 * size):  # too small, or left over from one large record
             self._frame = bytearray(size)
         frame = memoryview(self._frame)[:size]

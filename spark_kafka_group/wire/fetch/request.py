@@ -17,7 +17,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Fetching
 
 CORRELATION_ID_AT = 8
-"""After the frame's size, the request's kind and its version."""
+"""The byte of the correlation id: after the frame's size, the request's kind and its version."""
 EPOCHS_FROM = 9
 """The version that first has leader epochs (KIP-320)."""
 NO_EPOCH = -1

@@ -27,7 +27,7 @@ class FetchError(NamedTuple):
     """Why a broker sends nothing of a partition."""
 
     name: str
-    """For texts, such as ``OffsetOutOfRangeError``."""
+    """Its name for texts, such as ``OffsetOutOfRangeError``."""
     reaction: Reaction
     """The reaction to it."""
     advice: str | None

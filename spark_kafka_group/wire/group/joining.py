@@ -17,11 +17,12 @@ from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire.group.membership import Assignor, Generation
+from spark_kafka_group.wire.group.unreadable_members import UnreadableMembers
 
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_MS = 5_000.0
-"""How often the coordinator is looked up while a join waits."""
+"""The pause between two lookups of the coordinator while a join waits."""
 
 
 class Joining:
@@ -47,12 +48,25 @@ class Joining:
         self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
         self._looked_s = 0.0  # last lookup of the coordinator, or the start of that join
         self._looked_up: set[str] = set()  # topics of other members whose metadata was asked for
+        self._unreadable = UnreadableMembers(group_id, self._ask)
+        self._leader: str | None = None  # that the last JoinGroup named; empty where the broker assigns
 
     def attach(self, consumer: KafkaConsumer) -> None:
         """Take the consumer that was made with :attr:`assignors`."""
         self._consumer = consumer
         self._coordinator = consumer._coordinator
         self._manager = consumer._client._manager
+        assign = self._coordinator._perform_assignment
+        self._coordinator._perform_assignment = lambda leader, protocol, members: assign(
+            leader, protocol, self._unreadable.replaced(members)
+        )
+        joined = self._coordinator._process_join_group_response
+
+        def process(response: Any, sent_s: float) -> None:
+            joined(response, sent_s)
+            self._leader = response.leader
+
+        self._coordinator._process_join_group_response = process
 
     def needed(self) -> bool:
         """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
@@ -153,6 +167,7 @@ class Joining:
             assignment=self.owned(),
             strategy=generation.protocol or "",
             unbroken=self._unbroken,
+            by_broker=self._leader == "",
         )
 
     def owned(self) -> frozenset[TopicPartition]:
@@ -220,6 +235,7 @@ class Joining:
             # KIP-429: 1. this member claimed partitions, 2. the leader moved them, so no member owns them in this
             # generation, 3. this member joins without claiming them, 4. the next assignment gives them to another.
             self._coordinator.request_rejoin()
+        self._unreadable.report()
         view = assignor.view
         if self._coordinator._is_leader and view is not None:
             if view.unknown_topics - self._looked_up:
@@ -234,6 +250,9 @@ class Joining:
                     self._group_id,
                     printable(", ".join(sorted(view.unassigned_topics))),
                 )
+
+    def _ask(self, request: Any) -> Any:
+        return self._run(lambda: self._manager.send(request, node_id=self._coordinator.coordinator_id))
 
     def _remember_metadata(self) -> None:
         """Keep the metadata of an assignment; a leader rejoins when newer metadata differ.

@@ -107,8 +107,8 @@ class Leaving:
             time.sleep(LOOK_EVERY_S)
         if self._join_under_way() and not self._known():
             log.warning(
-                "group %s: the join that is under way is not answered, so it cannot be taken back: if the group still "
-                "accepts it, other members wait for this one until its session times out",
+                "group %s: the coordinator has not answered the request to join, so it cannot be cancelled: if the "
+                "group still accepts it, other members wait for this one until its session times out",
                 self._group_id,
             )
         return self._known()

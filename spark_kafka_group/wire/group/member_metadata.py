@@ -17,6 +17,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from spark_kafka_group.assignors import NO_GENERATION, Claims, claims_of
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.retry_topics import is_topic_name
 
 _PLAIN, _WITH_OWNED, _WITH_GENERATION = 0, 1, 3  # versions of ConsumerProtocolSubscription; Java's consumer writes 3
 UNREADABLE = (struct.error, ValueError, TypeError, IndexError)
@@ -70,6 +71,24 @@ def decode(strategy: str, subscription: Any) -> Claim:
         except UNREADABLE:  # nulls, where there is a topic or an array
             return Claim()
     return Claim()
+
+
+def usable(data: bytes) -> bytes | None:
+    """A member's subscription by which kafka-python can assign; None when its bytes are not those of one.
+
+    A topic that no cluster can have would end the assignment. Without it the subscription claims nothing.
+    """
+    try:
+        subscription = ConsumerProtocolSubscription.decode(data)
+    except UNREADABLE:
+        return None
+    topics = [topic for topic in topics_of(subscription) if is_topic_name(topic)]
+    return data if topics == subscription.topics else subscribed_to(topics)
+
+
+def subscribed_to(topics: Collection[str]) -> bytes:
+    """A subscription to `topics` that claims nothing."""
+    return bytes(ConsumerProtocolSubscription(_PLAIN, list(topics), b"").encode())
 
 
 def topics_of(subscription: Any) -> tuple[str, ...]:

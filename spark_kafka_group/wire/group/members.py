@@ -1,4 +1,4 @@
-"""Who is in a group: one way to ask, right for each of Kafka's protocols and each broker.
+"""Who is in a group: one way to ask, which works for each of Kafka's protocols and each broker.
 
 A group is classic, or of the newer protocol (KIP-848), and becomes the other kind when members of the other kind join
 and leave: its classic members stay members all the time. DescribeGroups knows classic groups only, and says of others,
@@ -94,9 +94,9 @@ def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     """
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
     for kind in (_classic, _consumer, _classic):
-        found = kind(ask, group_id)
-        if found is not None:
-            return found
+        group = kind(ask, group_id)
+        if group is not None:
+            return group
     return NO_GROUP
 
 

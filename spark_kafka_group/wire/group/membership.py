@@ -37,6 +37,9 @@ class Generation:
         The strategy the group took, by its name in the group protocol; empty without membership.
     unbroken
         Partitions of the assignment that this member has owned without a break since the generation reported before.
+    by_broker
+        Whether the broker assigns, as in a group with a member of Kafka's newer protocol (KIP-848). No member leads,
+        and the number of the generation is this member's epoch.
     """
 
     id: int
@@ -46,6 +49,7 @@ class Generation:
     assignment: frozenset[TopicPartition]
     strategy: str = ""
     unbroken: frozenset[TopicPartition] = field(default=frozenset(), compare=False)
+    by_broker: bool = False
 
     @property
     def alone(self) -> bool:
@@ -188,7 +192,7 @@ def _checked(
         raise
     except BaseException as error:
         raise MembershipError(
-            f"{name} did not give TopicPartitions for each member id: {type(error).__name__}: {error}"
+            f"{name} did not return TopicPartitions for each member id: {type(error).__name__}: {error}"
         ) from error
     _check_can_be_given(name, result, members, partitions)
     return {member.member_id: result.get(member.member_id, []) for member in members}
@@ -210,12 +214,12 @@ def _check_can_be_given(
     taken: dict[TopicPartition, str] = {}
     for member_id, owned in assignment.items():
         if member_id not in subscribed:
-            raise MembershipError(f"{name} gave partitions to {member_id!r}, which is not a member of the group")
+            raise MembershipError(f"{name} assigned partitions to {member_id!r}, which is not a member of the group")
         for tp in owned:
             if not isinstance(tp.topic, str) or tp.partition not in partitions.get(tp.topic, ()):
-                raise MembershipError(f"{name} gave {tp} to {member_id}: that partition does not exist")
+                raise MembershipError(f"{name} assigned {tp} to {member_id}: that partition does not exist")
             if tp.topic not in subscribed[member_id]:
-                raise MembershipError(f"{name} gave {tp} to {member_id}, which does not subscribe to {tp.topic}")
+                raise MembershipError(f"{name} assigned {tp} to {member_id}, which does not subscribe to {tp.topic}")
             if tp in taken:
-                raise MembershipError(f"{name} gave {tp} twice: to {taken[tp]} and to {member_id}")
+                raise MembershipError(f"{name} assigned {tp} twice: to {taken[tp]} and to {member_id}")
             taken[tp] = member_id

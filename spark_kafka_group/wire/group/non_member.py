@@ -134,8 +134,8 @@ class NonMemberCommitter:
         member_id = members.get(instance_id)
         if member_id is None and members:
             raise CommitError(
-                f"the query has left group {self._group_id} and others are in it ({', '.join(sorted(members))}), "
-                f"so Kafka accepts no commit for it"
+                f"the query has left group {self._group_id}, which has other members ({', '.join(sorted(members))}), "
+                f"so Kafka accepts no commit from it"
             )
         if member_id is None:
             request = commit_request(self._group_id, offsets, metadata, epochs=epochs)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from kafka.protocol.consumer import OffsetCommitRequest
+from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
@@ -14,9 +14,9 @@ from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 NO_GENERATION, NO_MEMBER = -1, ""
 
 COMMIT_BYTES = 400_000
-"""Of records in the offsets topic that one request makes at most; message.max.bytes is 1 MiB by default."""
+"""The most bytes of the records in the offsets topic that one request makes; message.max.bytes is 1 MiB by default."""
 COMMIT_RECORD_BYTES = 50
-"""Most bytes of a record of the offsets topic, without group, topic and metadata."""
+"""The most bytes of a record of the offsets topic, without group, topic and metadata."""
 
 
 def commit_request(
@@ -54,6 +54,11 @@ def commit_request(
         ],
         max_version=8,
     )
+
+
+def fetch_all_request(group_id: str) -> Any:
+    """An OffsetFetch of everything that a group has committed; up to version 7, the last for one group."""
+    return OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False, min_version=2, max_version=7)
 
 
 def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:

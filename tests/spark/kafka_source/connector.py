@@ -46,6 +46,6 @@ def _compile(parts):
     every = ":".join(map(str, spark.glob("*.jar")))
     command = [java(), "-cp", f"{spark}/*", "scala.tools.nsc.Main", "-nobootcp", "-cp", every]
     target = parts / "lib" / "token-provider.jar"
-    told = subprocess.run([*command, "-d", str(target), str(STANDIN)], capture_output=True, text=True, check=False)
-    if told.returncode:
-        raise RuntimeError(f"{STANDIN} cannot be compiled:\n{told.stdout}{told.stderr}")
+    done = subprocess.run([*command, "-d", str(target), str(STANDIN)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{STANDIN} cannot be compiled:\n{done.stdout}{done.stderr}")

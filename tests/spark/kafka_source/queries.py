@@ -22,19 +22,19 @@ spark = (
 )
 spark.sparkContext.setLogLevel("OFF")
 for line in sys.stdin:
-    told = json.loads(line)
+    order = json.loads(line)
 
-    def write(df, batch_id, out=told["out"]):
+    def write(df, batch_id, out=order["out"]):
         df.write.mode("overwrite").parquet(f"{out}/batch={batch_id}")
 
-    df = spark.readStream.format("kafka").options(**told["options"]).load().select("value")
-    df = df.groupBy("value").count() if told["counted"] else df
+    df = spark.readStream.format("kafka").options(**order["options"]).load().select("value")
+    df = df.groupBy("value").count() if order["counted"] else df
     writer = df.writeStream.foreachBatch(write).outputMode("update")
-    query = writer.option("checkpointLocation", told["checkpoint"]).trigger(availableNow=True).start()
+    query = writer.option("checkpointLocation", order["checkpoint"]).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
         answer = None
-    except Exception as error:  # noqa: BLE001 - told to the test
+    except Exception as error:  # noqa: BLE001 - reported to the test
         answer = str(error)
     print(json.dumps(answer), file=answers, flush=True)
 spark.stop()

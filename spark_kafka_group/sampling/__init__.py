@@ -1,0 +1,1 @@
+"""Some records of many partitions, read in this process: for tools and notebooks, which join no group."""

@@ -1,0 +1,1 @@
+"""The command ``top``: all groups, or one, with their rates, again and again."""

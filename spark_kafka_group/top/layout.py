@@ -1,0 +1,158 @@
+"""Groups, or the partitions of one, as a table of a terminal or of a pipe, and as JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spark_kafka_group.commit_metadata import Writer
+from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shown
+from spark_kafka_group.tools.describe import records_behind
+from spark_kafka_group.tools.formatting import table
+from spark_kafka_group.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
+
+SORTS = ("lag", "rate", "group")
+LEAST_OF_NAMES = 8
+"""Characters that a column of names keeps; with less room the last columns are left out."""
+UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
+WHOLE_BELOW = 1_000_000
+GROUP_HEADERS = ("GROUP", "STATE", "MEMBERS", "LAG", "COMMIT/S", "NEW/S", "DONE-IN", "QUERY")
+PARTITION_HEADERS = ("TOPIC", "PART", "LAG", "LAG-S", "COMMIT/S", "NEW/S", "DONE-IN", "MEMBER", "QUERY")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A summary, and rows in order."""
+
+    summary: str
+    headers: Sequence[str]
+    cells: tuple[tuple[object, ...], ...]
+    objects: tuple[dict[str, Any], ...]
+
+    def for_screen(self, width: int) -> tuple[str, list[str]]:
+        """Header and rows of at most `width` columns; large numbers are short."""
+        count = len(self.headers)
+        while count > 1 and self._least(count) > width:
+            count -= 1
+        rows = [row[:count] for row in self.cells]
+        head, *lines = narrowed(self.headers[:count], rows, width, brief).split("\n")
+        return head, lines
+
+    def whole(self) -> str:
+        """Header and rows with all digits."""
+        return table(self.headers, self.cells)
+
+    def as_json(self) -> str:
+        """An object a line."""
+        return "\n".join(map(json.dumps, self.objects))
+
+    def _least(self, count: int) -> int:
+        widths = (self._least_of(number) for number in range(count))
+        return sum(widths) + len(GAP) * (count - 1)
+
+    def _least_of(self, number: int) -> int:
+        values = [row[number] for row in self.cells]
+        width = max(len(text) for text in (self.headers[number], *map(brief, values)))
+        return min(width, LEAST_OF_NAMES) if any(isinstance(value, str) for value in values) else width
+
+
+def of_groups(looks: tuple[Look, ...], sort: str) -> Table:
+    """All groups."""
+    rows = sorted(group_rows(looks), key=lambda row: _place(sort, row.group, row.lag, row.speed))
+    lag = sum(row.lag or 0 for row in rows)
+    summary = f"{counted(len(rows), 'group')}, {counted(sum(r.members for r in rows), 'member')}, {lag:,} behind"
+    return Table(summary, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
+
+
+def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
+    """The partitions of the one group."""
+    ((name, group),) = looks[-1].groups.items()
+    rows = sorted(partition_rows(looks, name), key=lambda row: _place(sort, row.seen.tp, row.seen.lag, row.speed))
+    lag = records_behind(row.seen for row in rows)
+    summary = f"{name}: {group.state}, {counted(group.members, 'member')}, {lag:,} behind"
+    return Table(summary, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
+
+
+def brief(value: object) -> str:
+    """A value in few characters: numbers from a million on with three digits."""
+    if not isinstance(value, int | float):
+        return shown(value)
+    for unit, letter in UNITS:
+        if value >= unit:
+            return f"{math.floor(value / unit * 100) / 100:.2f}"[:4].rstrip(".") + letter
+    return f"{value:,.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time in its two largest units."""
+    if seconds is None:
+        return NOTHING
+    if math.isinf(seconds):
+        return "never"
+    minutes, s = divmod(math.ceil(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    if days:
+        return f"{days:,}d{h:02}h"
+    if hours:
+        return f"{hours}h{m:02}m"
+    return f"{minutes}m{s:02}s" if minutes else f"{s}s"
+
+
+def _place(sort: str, name: Any, lag: int | None, speed: Speed) -> tuple[Any, ...]:
+    """Rows sort by this: most first, unknown last, then by name."""
+    by = {"lag": lag, "rate": speed.committed}.get(sort)
+    return (-by if by is not None else 1, name) if sort != "group" else (name,)
+
+
+def _group_cells(row: GroupRow) -> tuple[object, ...]:
+    speed = row.speed
+    done = duration(speed.seconds_for(row.lag))
+    return (row.group, row.state, row.members, row.lag, _rounded(speed.committed), _rounded(speed.produced), done,
+            row.writer and row.writer.reader)  # fmt: skip
+
+
+def _partition_cells(row: TopicPartitionRow) -> tuple[object, ...]:
+    seen, speed = row.seen, row.speed
+    done = duration(speed.seconds_for(seen.lag))
+    query = seen.note and (seen.note.reader if seen.note.batch is None else f"{seen.note.reader}:{seen.note.batch}")
+    owner = seen.owner and (seen.owner.instance_id or seen.owner.member_id)
+    return (*seen.tp, seen.lag, _rounded(seen.lag_s), _rounded(speed.committed), _rounded(speed.produced), done, owner,
+            query)  # fmt: skip
+
+
+def _group_object(row: GroupRow) -> dict[str, Any]:
+    return {"kind": "group", "group": row.group, "state": row.state, "members": row.members,
+            "partitions": row.partitions, "lag": row.lag, **_of_speed(row.speed, row.lag),
+            **_of_writer(row.writer)}  # fmt: skip
+
+
+def _objects_of(group: str, rows: Sequence[TopicPartitionRow]) -> list[dict[str, Any]]:
+    return [
+        {"kind": "partition", "group": group, **row.seen.tp._asdict(), "lag": row.seen.lag,
+         "lag_seconds": row.seen.lag_s, **_of_speed(row.speed, row.seen.lag),
+         "consumer_id": row.seen.owner and row.seen.owner.member_id, **_of_writer(row.seen.note)}
+        for row in rows
+    ]  # fmt: skip
+
+
+def _of_speed(speed: Speed, lag: int | None) -> dict[str, float | None]:
+    seconds = speed.seconds_for(lag)
+    return {
+        "committed_per_second": _rounded(speed.committed),
+        "produced_per_second": _rounded(speed.produced),
+        "seconds_to_end": None if seconds is None or math.isinf(seconds) else round(seconds, 1),
+    }
+
+
+def _of_writer(writer: Writer | None) -> dict[str, Any]:
+    if writer is None:
+        return {"reader": None, "generation": None, "batch": None}
+    return {"reader": writer.reader, "generation": writer.generation, "batch": writer.batch}
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)

@@ -1,0 +1,80 @@
+"""The sandbox of notebooks: on a broker of others it touches nothing of theirs, and it leaves nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+from support import name, numbered, produce
+
+from spark_kafka_group.testing import Sandbox, open_sandbox, wait_until
+
+
+@pytest.fixture
+def sandbox(kafka):
+    made = Sandbox(kafka.bootstrap_servers)
+    yield made
+    made.close()
+
+
+def records(kafka, topic):
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        tps = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic)]
+        return sum(consumer.end_offsets(tps).values())
+    finally:
+        consumer.close()
+
+
+def test_a_topic_of_others_with_the_same_name_stays_as_it_is(kafka, sandbox):
+    theirs = kafka.create_topic(name("orders"))
+    produce(kafka, theirs, numbered(3, 1))
+    ours = sandbox.topic(theirs)
+    assert ours.startswith(f"{theirs}-")
+    assert sandbox.group(theirs) == ours
+    sandbox.close()
+    assert records(kafka, theirs) == 3
+    assert ours not in kafka.admin.list_topics()
+
+
+def test_a_cell_that_runs_again_has_an_empty_topic_and_an_empty_folder(kafka, sandbox):
+    topic = sandbox.topic("orders", 2, beside=["-dlt"])
+    produce(kafka, topic, numbered(4, 2))
+    Path(sandbox.folder("files"), "file").touch()
+    assert sandbox.topic("orders", 2, beside=["-dlt"]) == topic
+    assert records(kafka, topic) == 0
+    assert list(Path(sandbox.folder("files")).iterdir()) == []
+    assert {f"{topic}-dlt"} == {found for found in kafka.admin.list_topics() if found.startswith(f"{topic}-")}
+
+
+def test_it_is_one_for_a_process_until_it_is_closed(kafka, monkeypatch):
+    monkeypatch.setenv("KAFKA_BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
+    first = open_sandbox()
+    folder = Path(first.folder("files"))
+    assert open_sandbox() is first
+    first.close()
+    first.close()
+    assert not folder.parent.exists()
+    second = open_sandbox()
+    assert second is not first
+    second.close()
+
+
+OPENING = """
+from spark_kafka_group.testing import open_sandbox
+sandbox = open_sandbox()
+print(sandbox.topic("orders"), sandbox.group("billing"), sandbox.folder("files"))
+print(sandbox._cluster.nodes[0].process.pid, sandbox._cluster.directory, flush=True)
+"""
+
+
+def test_its_own_broker_and_its_folders_end_with_the_process(monkeypatch):
+    monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
+    done = subprocess.run([sys.executable, "-c", OPENING], capture_output=True, text=True, check=True, timeout=200)
+    (topic, group, folder), (pid, directory) = map(str.split, done.stdout.splitlines())
+    assert (topic, group) == ("orders", "billing")
+    wait_until(lambda: not Path("/proc", pid).exists(), within=60)
+    assert not Path(folder).parent.exists()
+    assert not Path(directory).exists()

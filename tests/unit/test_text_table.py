@@ -1,0 +1,168 @@
+"""Tables on a terminal, and where a script reads them."""
+
+import os
+import sys
+from datetime import UTC, datetime
+
+import pytest
+
+from spark_kafka_group import text_table
+from spark_kafka_group.commit_metadata import Writer
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.tools import describe, formatting
+from spark_kafka_group.tools.describe import GroupReport, MemberRow, PartitionRow
+from spark_kafka_group.wire.admin import Node
+
+READER = "0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f"
+MEMBER_ID = f"groupkafka-{READER}-6a1f0c52-8a86-4f0e-9c3b-2f7f3a9d8e01"
+HEADERS = ("TOPIC", "LAG", "OWNER")
+
+
+def report(lag=280, partitions=3, position=None):
+    tps = [TopicPartition("orders", partition) for partition in range(partitions)]
+    member = MemberRow(MEMBER_ID, f"groupkafka-{READER}", "spark-kafka-group", "/10.0.0.17", tuple(tps))
+    note = Writer(READER, 12, 345)
+    rows = tuple(PartitionRow(tp, 120, 120 + lag, lag, 3.25, position, member, note) for tp in tps)
+    return GroupReport("billing", "Stable", Node(1, "localhost", 9092), 12, "range", (member,), rows)
+
+
+def test_counts_have_their_noun():
+    assert [text_table.counted(n, "record") for n in (0, 1, 2_000)] == ["0 records", "1 record", "2,000 records"]
+    assert [text_table.counted(n, "batch", "batches") for n in (1, 2)] == ["1 batch", "2 batches"]
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """Makes standard output a terminal of so many columns."""
+    master, slave = os.openpty()
+    with os.fdopen(master, "rb", 0), os.fdopen(slave, "w") as screen:
+
+        def of(columns):
+            monkeypatch.setattr(sys, "stdout", screen)
+            monkeypatch.setenv("COLUMNS", str(columns))
+
+        yield of
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
+def test_describe_fits_a_terminal_and_keeps_kafkas_columns(columns, terminal):
+    terminal(columns)
+    text = describe.as_text(report())
+    assert max(map(len, text.splitlines())) <= columns
+    kafkas = {"TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID"}
+    assert kafkas <= set(text.split())
+    assert text.startswith("group billing: Stable, generation 12")
+
+
+def test_on_80_columns_the_offsets_of_a_partition_are_on_one_line(terminal):
+    terminal(80)
+    lines = describe.as_text(report(lag=1_234_567)).splitlines()
+    header = next(number for number, line in enumerate(lines) if line.startswith("TOPIC"))
+    assert lines[header].split() == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"]
+    assert lines[header + 1].split() == ["CONSUMER-ID", "WRITTEN-BY"]
+    assert lines[header + 2].split() == ["orders", "0", "120", "1234687", "1234567", "3.25"]
+    owner = lines[header + 3]
+    assert owner.endswith(" 12, batch 345")
+    assert "groupkafka-" in owner
+    assert f"{MEMBER_ID[-12:]} " in owner, "ids of members differ in their ends"
+
+
+def test_a_group_of_12_partitions_and_a_member_fits_80_columns_and_24_lines(terminal):
+    terminal(80)
+    lines = describe.as_text(report(partitions=12)).splitlines()
+    assert len(lines) < 24
+    assert [line.split()[:2] for line in lines if line.startswith("orders ")] == [["orders", str(n)] for n in range(12)]
+
+
+def test_a_terminal_shows_positions_only_where_they_are_known(terminal):
+    terminal(80)
+    assert "POSITION" not in describe.as_text(report())
+    assert "POSITION" in describe.as_text(report(position=130))
+
+
+def test_a_further_line_is_left_out_only_where_it_repeats_the_one_above():
+    rows = [("orders", n, owner) for n, owner in enumerate(["a" * 20, "a" * 20, "b" * 20, "a" * 20])]
+    lines = text_table.folded(HEADERS, rows, 24).splitlines()
+    a, b = f"    {'a' * 20}", f"    {'b' * 20}"
+    assert lines == ["TOPIC   LAG", "    OWNER", "orders    0", a, "orders    1", "orders    2", b, "orders    3", a]
+
+
+def test_a_long_line_of_offsets_is_folded_on_a_terminal_only(terminal):
+    line = "2026-01-31T09:30:00.000Z  generation     12  protocol range  " + "; ".join(
+        [f"{MEMBER_ID} assigned t:0"] * 3
+    )
+    assert formatting.sentence(line) == line
+    terminal(110)
+    lines = formatting.sentence(line).splitlines()
+    assert lines[0].startswith("2026-01-31T09:30:00.000Z  generation     12  protocol range")
+    assert len(lines) == 4
+    assert max(map(len, lines)) <= 110
+
+
+def test_describe_on_a_pipe_has_a_whole_line_for_each_row(capsys):
+    text = describe.as_text(report())
+    assert "…" not in text
+    rows = [line for line in text.splitlines() if line.startswith("orders ")]
+    assert len(rows) == 3
+    assert rows[0].split()[:7] == ["orders", "0", "120", "400", "280", "3.25", "-"]
+    assert rows[0].endswith(f"{MEMBER_ID}  reader {READER}, generation 12, batch 345")
+
+
+def test_a_whole_table_has_columns_as_wide_as_their_cells():
+    rows = [("orders", 3, None), ("o", 12, "x" * 300)]
+    assert text_table.whole(HEADERS, rows) == (f"TOPIC   LAG  OWNER\norders  3    -\no       12   {'x' * 300}")
+
+
+def test_a_narrowed_table_shortens_its_widest_column_in_the_middle():
+    table = text_table.narrowed(HEADERS, [("orders", 3, "groupkafka-1-of-many"), ("o", 12, "b")], 24)
+    assert table == "TOPIC   LAG  OWNER\norders    3  group…-many\no        12  b"
+
+
+def test_a_narrowed_table_keeps_times_whole():
+    at = datetime(2026, 1, 31, tzinfo=UTC)
+    table = text_table.narrowed(("TOPIC", "LAST"), [("orders-of-europe", at), ("o", None)], 34)
+    assert str(at) in table
+    assert max(map(len, table.splitlines())) <= 34
+
+
+def test_texts_by_name_break_between_words_on_a_terminal(terminal, capsys):
+    texts = {"drain": "reads what is new", "process": "calls a function"}
+    assert formatting.texts("PURPOSE", texts) == (
+        "NAME     PURPOSE\ndrain    reads what is new\nprocess  calls a function"
+    )
+    terminal(20)
+    assert formatting.texts("PURPOSE", texts) == (
+        "NAME     PURPOSE\ndrain    reads what\n         is new\nprocess  calls a\n         function"
+    )
+
+
+def test_a_commit_from_before_the_first_batch_has_no_number_of_a_batch():
+    assert formatting.written_by(Writer("r", 3, -1)) == "reader r, generation 3, before its first batch"
+    assert formatting.written_by(Writer("r", 3, 0)) == "reader r, generation 3, batch 0"
+
+
+def test_a_folded_table_has_more_lines_for_each_row_where_one_is_too_short():
+    rows = [("orders", 3, "m" * 9 + "n" * 9), ("o", 12, None)]
+    assert text_table.folded(HEADERS, rows, 40) == text_table.narrowed(HEADERS, rows, 40)
+    assert text_table.folded(HEADERS, rows, 20) == (
+        "TOPIC   LAG\n    OWNER\norders    3\n    mmmmmmmm…nnnnnnn\no        12\n    -"
+    )
+
+
+def test_a_table_without_rows_is_its_headers():
+    for table in (
+        text_table.whole(HEADERS, []),
+        text_table.narrowed(HEADERS, [], 80),
+        text_table.folded(HEADERS, [], 80),
+    ):
+        assert table == "TOPIC  LAG  OWNER"
+
+
+def test_numbers_are_never_shortened_in_a_folded_table():
+    assert "123456789012345678" in text_table.folded(("A", "B"), [(123456789012345678, "b" * 50)], 10)
+
+
+def test_names_of_strangers_steer_no_terminal():
+    row = ("\x1b[2J", 1, "a\nb")
+    for table in (text_table.whole(HEADERS, [row]), text_table.folded(HEADERS, [row], 80)):
+        assert table.split() == [*HEADERS, r"\x1b[2J", "1", r"a\nb"]

@@ -1,0 +1,137 @@
+"""``top``: rates from two looks, and rows that fit a terminal."""
+
+import math
+import threading
+
+import pytest
+
+from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.top.layout import brief, duration, of_groups
+from spark_kafka_group.top.observer import Observer, Seen
+from spark_kafka_group.top.rates import OVER_S, Look, Speed, group_rows, kept
+from spark_kafka_group.top.screen import Screen
+from spark_kafka_group.wire.group.all_groups import GroupOffsets
+from spark_kafka_group.wire.group.membership import Committed
+
+ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+def look(at_s, committed, ends, group="billing"):
+    offsets = {tp: Committed(offset, commit_note("r", 1, 2)) for tp, offset in committed.items()}
+    return Look(at_s, {group: GroupOffsets("Stable", 1, offsets)}, ends)
+
+
+def many(count, name="group-{}"):
+    groups = {name.format(n): GroupOffsets("Stable", 2, {ONE: Committed(n, "")}) for n in range(count)}
+    return Look(0.0, groups, {ONE: 123_456_789})
+
+
+def drawn(looks, size, screen=None):
+    screen = screen or Screen("localhost:9092", 2.0, "lag")
+    return screen.lines(Seen(looks, 0.0), of_groups(looks, screen.sort), 0.0, size)[0]
+
+
+def test_rates_are_records_between_two_looks_in_a_second():
+    looks = (look(10, {ONE: 5, TWO: 50}, {ONE: 100, TWO: 50}), look(12, {ONE: 45, TWO: 60}, {ONE: 110, TWO: 60}))
+    (row,) = group_rows(looks)
+    assert (row.lag, row.partitions, row.writer.reader) == (65, 2, "r")
+    assert row.speed == Speed(committed=25.0, produced=10.0)
+    assert row.speed.seconds_for(row.lag) == pytest.approx(65 / 15)
+
+
+def test_a_first_look_has_no_rates_and_a_group_that_was_set_back_has_passed_nothing():
+    first = look(10, {ONE: 50}, {ONE: 100})
+    (row,) = group_rows((first,))
+    assert (row.speed, row.speed.seconds_for(row.lag)) == (Speed(None, None), None)
+    (row,) = group_rows((first, look(11, {ONE: 0}, {ONE: 100})))
+    assert row.speed == Speed(0.0, 0.0)
+    assert row.speed.seconds_for(row.lag) == math.inf
+    (row,) = group_rows((first, look(11, {ONE: 0}, {ONE: 100}, group="new")))
+    assert row.speed == Speed(None, None)
+
+
+def test_a_commit_beyond_the_end_takes_nothing_from_the_lag_of_other_partitions():
+    looks = (look(10, {ONE: 900, TWO: 50}, {ONE: 100, TWO: 57}),)
+    (row,) = group_rows(looks)
+    assert row.lag == 7
+    assert of_groups(looks, "lag").summary == "1 group, 1 member, 7 behind"
+
+
+def test_rates_are_of_the_last_half_minute_or_of_two_looks():
+    looks = ()
+    for at_s in range(0, 100, 10):
+        looks = kept(looks, look(at_s, {ONE: at_s}, {ONE: 100}))
+    assert [each.at_s for each in looks] == [60, 70, 80, 90]
+    assert [each.at_s for each in kept(looks, look(90 + 2 * OVER_S, {ONE: 0}, {ONE: 100}))] == [90, 150]
+
+
+@pytest.mark.parametrize("count", [0, 3, 300])
+@pytest.mark.parametrize("size", [(80, 24), (40, 10), (132, 50), (20, 3), (5, 1)])
+def test_the_screen_fits_and_shows_numbers_whole_or_not_at_all(count, size):
+    lines = drawn((many(count, "a-group-with-a-long-name-{}-in-Vienna"),), size)
+    assert len(lines) <= size[1]
+    assert max(map(len, lines)) <= size[0]
+    assert not any("…" in cell for line in lines[4:] for cell in line.split()[1:])
+
+
+def test_rows_move_and_their_order_changes_by_keys():
+    screen, looks = Screen("s", 2.0, "group"), (many(300, "{:03}"),)
+    assert drawn(looks, (80, 24), screen)[4].startswith("000")
+    screen.take(["page down", "down"])
+    assert drawn(looks, (80, 24), screen)[4].startswith("021")
+    screen.take(["page down"] * 99)
+    assert drawn(looks, (80, 24), screen)[-1].startswith("299")
+    screen.take(["home", "r"])
+    assert "by rate" in drawn(looks, (80, 24), screen)[1]
+    assert not screen.ended
+    screen.take(["q"])
+    assert screen.ended
+
+
+def test_names_of_strangers_steer_no_terminal():
+    hostile = "\x1b[2J\nx\u202e{}"
+    assert all(line.isprintable() for line in drawn((many(3, hostile),), (80, 24)))
+    problem = Seen((many(3, hostile),), 0.0, "gone: \x1b[2J")
+    lines, _ = Screen("\x1b", 2.0, "lag").lines(problem, of_groups(problem.looks, "lag"), 0.0, (80, 24))
+    assert lines[2] == r"as of 00:00:00Z: gone: \x1b[2J"
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_view_without_new_numbers_says_since_when():
+    looks = (many(1),)
+    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0), of_groups(looks, "lag"), 70.0, (80, 24))
+    assert lines[2] == "as of 00:01:00Z: no broker has answered for 10 s"
+
+
+def test_a_look_that_fails_in_any_way_is_said_and_the_next_one_is_made():
+    told, waiting, going_on = threading.Event(), threading.Event(), threading.Event()
+
+    def fails_then_waits():
+        if told.is_set():
+            waiting.set()
+            going_on.wait(10)
+        raise KeyError("orders")
+
+    observer = Observer(fails_then_waits, look(10, {ONE: 5}, {ONE: 9}), 0.001, told.set)
+    assert waiting.wait(10)
+    assert (observer.seen.problem, observer.seen.looks[-1].at_s) == ("KeyError: 'orders'", 10)
+    going_on.set()
+    assert observer.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(None, "-"), (0, "0"), (999_999, "999,999"), (1_000_000, "1.00M"), (123_456_789, "123M"), (2.5e9, "2.50G"),
+     (12.4, "12"), (9e15, "9.00P"), (999_999_999, "999M"), (2**63 - 1, "9.22E")],
+)  # fmt: skip
+def test_large_numbers_are_short(number, text):
+    assert brief(number) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (math.inf, "never"), (0.0, "0s"), (0.2, "1s"), (61, "1m01s"), (7260, "2h01m"), (90_000, "1d01h")],
+)
+def test_times_are_in_their_two_largest_units(seconds, text):
+    assert duration(seconds) == text
