@@ -29,8 +29,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from spark_kafka_group.errors import NO_TRACEBACK, GroupKafkaError, InterceptorError, OptionError
-from spark_kafka_group.executor.hung_up import end_quietly
 from spark_kafka_group.executor.loopback import acknowledge_at_once
+from spark_kafka_group.hung_up import end_quietly
 from spark_kafka_group.options import Options
 from spark_kafka_group.schema import spark_schema
 from spark_kafka_group.task import ReadTask

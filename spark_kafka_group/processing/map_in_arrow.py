@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_kafka_group.errors import MissingPackageError
+from spark_kafka_group.hung_up import end_quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
+    Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
 PIP = "pip install 'pandas>=2.2,<3'"
 
 
-def map_in_arrow(
-    df: DataFrame, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: str
-) -> DataFrame:
+def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
     """As ``df.mapInArrow(function, schema)``.
 
     Raises
@@ -25,6 +27,11 @@ def map_in_arrow(
         With advice, when the driver has no pandas that pyspark takes.
     """
     try:
-        return df.mapInArrow(function, schema)
+        return df.mapInArrow(partial(_quietly, function), schema)
     except ImportError as error:
         raise MissingPackageError(f"handlers need pandas on the driver, 2.2 or newer and below 3: {PIP}") from error
+
+
+def _quietly(function: Function, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    end_quietly()  # Spark may run the function in a worker that has not read with this source
+    return function(batches)

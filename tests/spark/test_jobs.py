@@ -42,7 +42,7 @@ def ended(command, code=0, **environment):
         env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
-    assert "BrokenPipeError" not in done.stderr
+    assert "BrokenPipeError" not in done.stderr, done.stderr
     return done
 
 

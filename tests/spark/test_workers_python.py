@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 
 from spark_kafka_group import GroupKafkaDataSource
+from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.workers_python import require_found
 
 PROGRAM = """
@@ -82,3 +84,16 @@ def test_ctrl_c_while_spark_starts_its_first_python_ends_the_program_with_one_li
 def test_workers_that_find_the_package_are_not_complained_about(spark):
     require_found(spark)
     assert GroupKafkaDataSource.name() == "groupkafka"  # which registering asks for
+
+
+def test_a_worker_that_only_maps_rows_prints_no_broken_pipe(spark):
+    def printer_of_errors(batches):
+        yield pa.record_batch({"module": [sys.modules["__main__"].traceback.print_exc.__module__]})
+
+    conf = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
+    spark.conf.set(conf, "false")  # another environment, and so a worker that has read nothing yet
+    try:
+        [row] = map_in_arrow(spark.range(0, 1, 1, 1), printer_of_errors, "module string").collect()
+    finally:
+        spark.conf.unset(conf)
+    assert row.module == "spark_kafka_group.hung_up"

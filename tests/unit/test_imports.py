@@ -53,12 +53,13 @@ ALLOWED = {
     "wire": VALUES | {"offsets_topic"},
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
-    "source": VALUES | {"driver", "executor"},
+    "hung_up": set(),
+    "source": VALUES | {"driver", "executor", "hung_up"},
     "live": {"offsets"},
     "batch": VALUES | {"wire", "driver", "live"},
     "metrics": {"errors", "json_text", "offsets"},
     "listener": VALUES | {"metrics", "wire"},
-    "processing": VALUES | {"metrics", "wire"},
+    "processing": VALUES | {"hung_up", "metrics", "wire"},
     "sampling": VALUES | {"executor", "wire"},
     "tools": VALUES | {"wire", "offsets_topic", "live", "sampling"},
     "top": VALUES | {"tools", "wire"},
@@ -173,8 +174,8 @@ assert builder.finish().column("value").to_pylist() == [b"v"]
 print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
-    "errors", "executor", "json_text", "offsets", "option", "options", "printable", "retry_topics", "schema",
-    "security", "source", "spark_version", "task", "timing", "user_classes", "wire",
+    "errors", "executor", "hung_up", "json_text", "offsets", "option", "options", "printable", "retry_topics",
+    "schema", "security", "source", "spark_version", "task", "timing", "user_classes", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.broker_versions", "client.connect", "client.connection_log", "client.event_loop",
