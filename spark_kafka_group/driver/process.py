@@ -127,8 +127,12 @@ def _end_without(directory: str) -> None:
 
 
 def _touch(directory: Path) -> None:
-    for path in (directory, directory / READERS_FOLDER, *directory.glob(f"{READERS_FOLDER}/**/*")):
-        with contextlib.suppress(OSError):  # Spark removes the directory, and sources their files, at any time
+    # Spark removes the directory, and sources their files, at any time: in the middle of a listing, too.
+    below: list[Path] = []
+    with contextlib.suppress(OSError):
+        below += directory.glob(f"{READERS_FOLDER}/**/*")
+    for path in (directory, directory / READERS_FOLDER, *below):
+        with contextlib.suppress(OSError):
             os.utime(path)
 
 

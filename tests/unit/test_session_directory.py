@@ -2,6 +2,7 @@
 neither."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from pyspark import SparkFiles
 from spark_kafka_group.driver import process
 
 SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
-process.TOUCH_AGAIN_S = process.SESSION_CHECK_S = 0.05
+process.TOUCH_AGAIN_S = process.SESSION_CHECK_S = float(sys.argv[2])
 process.prepare(stop=lambda: None)
 signal.pause()
 """
@@ -43,16 +44,23 @@ LONG_AGO = 1_000_000_000
 
 
 @pytest.fixture
-def reader(tmp_path):
-    """A process that watches the session's directory."""
-    (tmp_path / "userFiles").mkdir()
-    process = subprocess.Popen([sys.executable, "-c", READER, tmp_path / "userFiles"])
-    yield process
-    process.kill()
-    process.wait()
+def reader_of():
+    """Starts a process that watches the session's directory."""
+    started = []
+
+    def start(directory, touch_again_s="0.05"):
+        directory.mkdir()
+        started.append(subprocess.Popen([sys.executable, "-c", READER, directory, touch_again_s]))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
 
 
-def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_process_ends(tmp_path, reader):
+def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_process_ends(tmp_path, reader_of):
+    reader = reader_of(tmp_path / "userFiles")
     directory = tmp_path / "userFiles"
     folder = directory / ".groupkafka" / "group"
     folder.mkdir(parents=True)
@@ -68,8 +76,20 @@ def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_pro
     assert reader.wait(60) == 128 + signal.SIGTERM
 
 
+def test_the_process_ends_too_when_its_directory_goes_while_it_is_touched(tmp_path, reader_of):
+    directory = tmp_path / "userFiles"
+    reader = reader_of(directory, touch_again_s="0")
+    last = directory / ".groupkafka" / "199"
+    for number in range(200):
+        last.with_name(str(number)).mkdir(parents=True)
+    os.utime(last, (LONG_AGO, LONG_AGO))
+    wait_until(lambda: last.stat().st_mtime > LONG_AGO, within=60)
+    shutil.rmtree(directory)
+    assert reader.wait(60) == 128 + signal.SIGTERM
+
+
 def test_a_signal_that_a_finalizer_has_swallowed_is_not_the_last_one_that_counts(tmp_path):
-    command = [sys.executable, "-c", FINALIZER, tmp_path]
+    command = [sys.executable, "-c", FINALIZER, tmp_path, "0.05"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as reader:
         assert reader.stdout.readline() == "goes on\n"
 
