@@ -51,6 +51,12 @@ class Connection(Section):
         "How late a new topic or partition may be noticed. Kafka's default is five minutes; Spark's source is quicker.",
         default=30_000,
     )  # fmt: skip
+    metadata_recovery_strategy: str = option(
+        "kafka.metadata.recovery.strategy", choice("rebootstrap", "none"),
+        "Which brokers are asked when no known one answers. `rebootstrap`: those of `kafka.bootstrap.servers`, too. So "
+        "a running query finds brokers that have new addresses. `none`: only the known ones.",
+        default="rebootstrap",
+    )  # fmt: skip
     connections_max_idle_ms: int = option(
         "kafka.connections.max.idle.ms", integer(1),
         "After this time the driver closes a connection that it does not use. Must be above "

@@ -11,7 +11,7 @@ _NO_AUTO_COMMIT = (
 )
 _NO_CLIENT_METRICS = "no client's own metrics are kept: the query's progress and GroupKafkaListener have them"
 _VERSIONS_ARE_ASKED = "brokers are asked which versions they have"
-_NO_REBOOTSTRAP = "the query asks kafka.bootstrap.servers again whenever no known broker answers: leave it out"
+_NO_WAIT = "kafka.bootstrap.servers are asked again as soon as no known broker answers: leave it out"
 _NO_SHARE_GROUPS = "it is for share groups, and the query is a member of a consumer group: leave it out"
 _JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
 _JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
@@ -62,8 +62,7 @@ UNSUPPORTED = {
     "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
     "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
     "kafka.client.rack": "executors read from leaders, never from the nearest replica",
-    "kafka.metadata.recovery.strategy": _NO_REBOOTSTRAP,
-    "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_REBOOTSTRAP,
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_WAIT,
     "kafka.api.version": _VERSIONS_ARE_ASKED,
     "kafka.api.version.request": _VERSIONS_ARE_ASKED,
     "kafka.max.in.flight.requests.per.connection": "one fetch per broker is under way while the one before is decoded",

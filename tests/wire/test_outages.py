@@ -177,6 +177,18 @@ def test_brokers_that_come_back_at_other_addresses_are_asked_for_at_the_first_on
     assert committed(broker) == ends(driver.end)
 
 
+def test_without_rebootstrap_only_brokers_that_are_known_are_asked(broker, running):
+    with broker.entrance() as address:
+        driver = running(**{"kafka.bootstrap.servers": address, "kafka.metadata.recovery.strategy": "none"})
+        broker.go_away()
+        wait_until(lambda: driver.latest_offset(driver.end, LIMIT) == driver.end and away(driver), within=30)
+        broker.come_back(elsewhere=True)
+        broker.forget_received()
+        for _ in range(3):
+            assert driver.latest_offset(driver.end, LIMIT) == driver.end
+        assert broker.received() == []
+
+
 @pytest.mark.parametrize("arrived", [False, True])
 def test_a_session_that_expires_before_a_batch_begins_does_not_end_a_query_of_several_sources(
     broker, driver_of, tmp_path, arrived

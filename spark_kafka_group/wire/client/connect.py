@@ -133,6 +133,7 @@ def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
             "bootstrap_servers": options.connection.bootstrap_servers.split(","),
             "client_id": f"{options.connection.client_id}-{role}",
             "request_timeout_ms": options.connection.request_timeout_ms,
+            "metadata_recovery_strategy": options.connection.metadata_recovery_strategy,  # of our Manager
             "socket_options": socket_options(options, noticing()),
         }
     )

@@ -57,6 +57,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         super().__init__(net, **configs)
         # kafka-python takes a setting for it and does not hand it on: brokers would make each topic that is looked up.
         self.cluster.config["allow_auto_create_topics"] = False
+        self._rebootstraps = configs.get("metadata_recovery_strategy") != "none"
         self._session_timeout_ms = configs.get("session_timeout_ms")
         self._patience = Patience(self.config["request_timeout_ms"], self._session_timeout_ms)
         self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
@@ -122,7 +123,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     def least_loaded_node(self) -> Any:
         """As kafka-python's, but a broker that was not reached comes last: connections to it may be dead.
 
-        If none was reached, brokers may be back at other addresses, which those of kafka.bootstrap.servers know.
+        If none was reached, brokers may be back at other addresses, which those of kafka.bootstrap.servers know:
+        they are asked, too, unless kafka.metadata.recovery.strategy is none.
         """
         node_id = super().least_loaded_node()
         if node_id is not None and not self._is_away(node_id):
@@ -130,7 +132,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         known = [broker.node_id for broker in self.cluster.brokers()]
         others = [other for other in known if not self._is_away(other)]
         if not others:
-            others = [*known, *(broker.node_id for broker in self.cluster.bootstrap_brokers())]
+            entrances = self.cluster.bootstrap_brokers() if self._rebootstraps else ()
+            others = [*known, *(broker.node_id for broker in entrances)]
             random.shuffle(others)
         ready = [other for other in others if self.connection_delay(other) == 0]
         return min(ready, key=self._load, default=node_id)
