@@ -51,6 +51,12 @@ def shortened(text: str, width: int) -> str:
     return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
 
 
+def clipped(text: str, width: int) -> str:
+    """The beginning of `text`, and an ellipsis where that is not all."""
+    text = printable(text)
+    return text if len(text) <= width else f"{text[: width - 1]}…"
+
+
 def whole(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A line for each row, with columns as wide as their cells. All cells are to the left."""
     return _text([[replace(column, numbers=False) for column in _columns(headers, list(rows), shown)]])

@@ -68,7 +68,7 @@ class Table(Generic[R]):
         narrow = [header not in self.wide for header in self.headers()]
         rows = (tuple(itertools.compress(self.cells(row), narrow)) for row in self.rows)
         table = text_table.narrowed(list(itertools.compress(self.headers(), narrow)), rows, WIDTH, shown)
-        return f"{clipped(self.title(), WIDTH)}\n{table}"
+        return f"{text_table.clipped(self.title(), WIDTH)}\n{table}"
 
     __repr__ = __str__
 
@@ -84,7 +84,7 @@ def as_html(headers: Sequence[str], rows: Any) -> str:
 
 
 def _cell(cell: object) -> str:
-    return escaped(clipped(shown(cell), LONGEST_CELL))
+    return escaped(text_table.clipped(shown(cell), LONGEST_CELL))
 
 
 def shown(cell: object) -> str:
@@ -102,12 +102,6 @@ def shown(cell: object) -> str:
 def escaped(text: str) -> str:
     """`text` in HTML."""
     return html.escape(printable(text))
-
-
-def clipped(text: str, width: int) -> str:
-    """The beginning of `text`, and an ellipsis where that is not all."""
-    text = printable(text)
-    return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
 def moment(timestamp_ms: float | None) -> datetime | None:

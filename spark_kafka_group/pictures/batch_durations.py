@@ -43,7 +43,7 @@ def durations(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Fi
     axes.xaxis.set_major_formatter(lambda at, _: str(parts[round(at)][0].batch) if 0 <= at < len(parts) else "")
     canvas.whole_numbers(axes.xaxis)
     axes.set_xlabel("micro-batch" if each == 1 else f"first of {each} micro-batches, whose average a bar is")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    canvas.plain_numbers(axes.yaxis)
     canvas.heading(axes, colours, "Duration of each micro-batch, by phase")
     canvas.legend(axes, colours, handles[::-1])
     return figure

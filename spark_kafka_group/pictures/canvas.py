@@ -98,13 +98,18 @@ def short_numbers(axis: Any) -> None:
     axis.set_major_formatter(lambda value, _: short(value))
 
 
+def plain_numbers(axis: Any) -> None:
+    """Ticks as 250,000 and 0.5."""
+    axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+
+
 def logarithmic(axes: Any) -> None:
     """A logarithmic y, whose ticks are plain numbers."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+    plain_numbers(axes.yaxis)
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 

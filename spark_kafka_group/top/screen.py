@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import clipped
 from spark_kafka_group.top.layout import SORTS, Table
 from spark_kafka_group.top.observer import Seen
 
@@ -46,8 +46,7 @@ class Screen:
         head = [f"{_clock(seen.at)}  {table.summary}  {self._servers}",
                 f"{self._which(len(page), len(rows))}, every {self._interval_s:g} s, by {self.sort}  ({KEYS})",
                 problem]  # fmt: skip
-        cut = [_clipped(printable(line), width) for line in head]
-        return [*cut, *(_clipped(line, width) for line in (header.ljust(width), *page))][:height], HEAD
+        return [clipped(line, width) for line in (*head, header.ljust(width), *page)][:height], HEAD
 
     def _which(self, shown: int, count: int) -> str:
         if shown == count:
@@ -66,7 +65,3 @@ class Screen:
 
 def _clock(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%H:%M:%SZ")
-
-
-def _clipped(text: str, width: int) -> str:
-    return text if len(text) <= width else f"{text[: width - 1]}…"

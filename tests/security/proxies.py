@@ -3,62 +3,31 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import select
 import socket
 import socketserver
 import struct
-import threading
+
+from relay import Relay
 
 USER, PASSWORD = "proxy-user", "proxy-s3cret"
 
 
-class Proxy(socketserver.ThreadingTCPServer):
+class Proxy(Relay):
     """Lets clients with the password through; a context manager.
 
     Attributes
     ----------
     targets
         Host and port of each connection it made, as it was asked for.
-    received
-        What came back through it.
     """
-
-    allow_reuse_address = daemon_threads = True
 
     def __init__(self, scheme: str) -> None:
         self._scheme = scheme
         self.targets: list[tuple[str, int]] = []
-        self.received = bytearray()
-        super().__init__(("127.0.0.1", 0), Http if scheme == "http" else Socks)
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
+        super().__init__(Http if scheme == "http" else Socks)
 
     def url(self, password: str = PASSWORD) -> str:
         return f"{self._scheme}://{USER}:{password}@127.0.0.1:{self.server_address[1]}"
-
-    def __enter__(self) -> Proxy:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def handle_error(self, *_: object) -> None:
-        pass
-
-    def relay(self, client: socket.socket, upstream: socket.socket) -> None:
-        """Both ways, until one end closes."""
-        with contextlib.suppress(OSError), client, upstream:
-            while True:
-                for ready in select.select([client, upstream], [], [])[0]:
-                    data = ready.recv(1 << 16)
-                    if not data:
-                        return
-                    if ready is upstream:
-                        self.received += data
-                    (client if ready is upstream else upstream).sendall(data)
 
 
 class _Handler(socketserver.StreamRequestHandler):

@@ -1,56 +1,33 @@
 """All brokers come back at other addresses, behind the name of kafka.bootstrap.servers: running queries go on."""
 
-import contextlib
 import socket
 import socketserver
 import threading
 
 import pytest
+from relay import Relay
 from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 
-class Bootstrap(socketserver.ThreadingTCPServer):
+class Bootstrap(Relay):
     """An address that stays, for one broker after another; a context manager."""
 
-    allow_reuse_address = daemon_threads = True
     target = ("127.0.0.1", 0)
 
     def __init__(self):
-        super().__init__(("127.0.0.1", 0), Forwarder)
-        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05})
+        super().__init__(Forwarder)
 
     @property
     def address(self):
         return f"127.0.0.1:{self.server_address[1]}"
 
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
 
 class Forwarder(socketserver.BaseRequestHandler):
     def handle(self):
-        with contextlib.suppress(OSError), socket.create_connection(self.server.target) as broker:
-            back = threading.Thread(target=self.forward, args=(broker, self.request), daemon=True)
-            back.start()
-            self.forward(self.request, broker)
-            back.join()
-
-    @staticmethod
-    def forward(source, target):
-        with contextlib.suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        with contextlib.suppress(OSError):
-            target.shutdown(socket.SHUT_RDWR)
+        self.server.relay(self.request, socket.create_connection(self.server.target))
 
 
 @pytest.fixture
