@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping
 
-from spark_kafka_group.driver import dead_letters, planner
+from spark_kafka_group.driver import client_rack, dead_letters, planner
 from spark_kafka_group.driver.backlog import last_stable
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.positions import truncation
@@ -55,6 +55,7 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
         tps = client.partitions(options.reading.subscription)
         check_named(options, tps)
         dead_letters.check(options)
+        client_rack.check(options)
         committed = {} if group is None else group.committed(tps)
         whole, _ = batch_ranges(options, client, tps, committed)
         epochs = client.leader_epochs(tps)

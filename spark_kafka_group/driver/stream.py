@@ -14,7 +14,7 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from spark_kafka_group.driver import dead_letters, process
+from spark_kafka_group.driver import client_rack, dead_letters, process
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
 from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
@@ -181,6 +181,7 @@ class StreamDriver:
             self._refuse_missing(offset)
             process.prepare(self.stop)
             dead_letters.check(self._options)
+            client_rack.check(self._options)
             siblings = self._shared or process.shared_directory()
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)

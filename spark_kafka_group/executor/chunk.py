@@ -25,3 +25,5 @@ class Chunk(NamedTuple):
     silent: bool = False
     """Whether the broker sends neither records nor an error, though the log goes on. That is no proof of damage. The
     caller looks for damage and goes on behind it (:meth:`Fetcher.go_on`), or waits (:meth:`Fetcher.wait_on`)."""
+    of_follower: bool = False
+    """Whether they may be a follower's copy. Where that is damaged the leader is asked (:meth:`Fetcher.ask_leader`)."""

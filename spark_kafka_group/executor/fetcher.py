@@ -24,7 +24,7 @@ from spark_kafka_group.executor.elections import Elections
 from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
 from spark_kafka_group.executor.stall import Stall
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, unreached
+from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
 from spark_kafka_group.wire.reactions import Reaction
 from spark_kafka_group.wire.task_outage import Outage, outlived
 
@@ -57,6 +57,8 @@ class Fetcher:
         Most bytes that a record batch may have.
     epochs
         Epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
+    nearest
+        Replicas to read from instead of leaders; None to read from leaders only.
     """
 
     def __init__(
@@ -70,8 +72,10 @@ class Fetcher:
         clock: Callable[[], float] = time.monotonic,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         outage: Outage | None = None,
+        nearest: NearestReplicas | None = None,
     ) -> None:
         self._brokers = brokers
+        self._nearest = nearest
         self._outage = outage
         self._scan = scan
         self._largest = largest
@@ -79,9 +83,11 @@ class Fetcher:
         self._starts: dict[TopicPartition, int] = {}  # first wanted offsets, where they are not the positions
         self._ends = {r.tp: r.end for r in ranges}
         self._epochs = dict(epochs)
-        self._leaders: dict[TopicPartition, int] = {}
+        self._nodes: dict[TopicPartition, int] = {}  # who is asked for records: leaders, but for partitions followed
+        self._followed: set[TopicPartition] = set()
         # positions of requests whose responses have not been read, by node
         self._asked: dict[int, dict[TopicPartition, int]] = {}
+        self._asked_by_rack: set[int] = set()  # nodes of requests that followers answer, too
         self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
         self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
         self._clock = clock
@@ -135,6 +141,11 @@ class Fetcher:
             self._starts[tp] = start
         self._stall.moved()
 
+    def ask_leader(self, tp: TopicPartition, position: int) -> None:
+        """Go on at a position of the leader's log: a follower's copy cannot be read there."""
+        self._leave_follower(tp, "its copy cannot be read")
+        self.go_on(tp, position, position)
+
     def wait_on(self, chunk: Chunk) -> None:
         """Ask again for an offset about which a broker is silent.
 
@@ -152,7 +163,7 @@ class Fetcher:
         """Send a request to every leader of a wanted partition that has no request under way."""
         self._compare_logs()
         self._find_leaders()
-        for node_id in dict.fromkeys(self._leaders[tp] for tp in self._positions if tp in self._leaders):
+        for node_id in dict.fromkeys(self._nodes[tp] for tp in self._positions if tp in self._nodes):
             if node_id not in self._asked:
                 self._send(node_id)
 
@@ -166,7 +177,7 @@ class Fetcher:
             except BrokerError as error:
                 self._missed(lacking, error)
                 continue
-            self._leaders |= leaders
+            self._nodes |= leaders | self._followers(leaders)
             if len(leaders) == len(lacking):
                 self._refresh = False
                 break
@@ -175,13 +186,30 @@ class Fetcher:
             else:
                 self._missed([tp for tp in lacking if tp in self._positions and tp not in leaders], "no leader")
 
+    def _followers(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Nodes of the followers to read these partitions from, where there are any."""
+        if self._nearest is None:
+            return {}
+        followers = {tp: node for tp in tps if (node := self._nearest.follower(tp)) is not None}
+        self._followed |= followers.keys()
+        return followers
+
+    def _leave_follower(self, tp: TopicPartition, problem: Exception | str) -> None:
+        """Read a partition from its leader: only that knows whether records are gone."""
+        if self._nearest is not None:
+            self._stall.problem = f"{tp}: node {self._nodes.get(tp)}, in this rack: {problem}"
+            log.info("%s; asking the leader", self._stall.problem)
+            self._nearest.leave(tp)
+        self._followed.discard(tp)
+        self._nodes.pop(tp, None)
+
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
-        lacking = [tp for tp in self._positions if tp not in self._leaders]
+        lacking = [tp for tp in self._positions if tp not in self._nodes]
         if self._outage is None or not self._outage.away:
             return lacking
         now = [tp for tp in lacking if not self._outage.put_off(tp)]
-        if lacking and not now and not self._asked and not any(tp in self._leaders for tp in self._positions):
+        if lacking and not now and not self._asked and not any(tp in self._nodes for tp in self._positions):
             self._outage.wait()
             return lacking
         return now
@@ -194,17 +222,21 @@ class Fetcher:
         return self._gone.give_up_missing(missing)
 
     def _send(self, node_id: int) -> None:
-        wanted = {tp: position for tp, position in self._positions.items() if self._leaders.get(tp) == node_id}
+        wanted = {tp: position for tp, position in self._positions.items() if self._nodes.get(tp) == node_id}
         if not wanted:
             return
+        rack = ""
+        if self._nearest is not None:
+            rack, wanted = self._nearest.request_to(node_id, wanted)
         try:
-            self._brokers.connection(node_id).send(wanted, self._epochs)
+            self._brokers.connection(node_id).send(wanted, self._epochs, rack)
         except LASTING:
             raise
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
             self._asked[node_id] = wanted
+            (self._asked_by_rack.add if rack else self._asked_by_rack.discard)(node_id)
 
     def _next_response(self) -> list[Chunk]:
         """Read one response, and ask its sender for more before the records are looked at."""
@@ -219,7 +251,7 @@ class Fetcher:
             return []
         if self._outage is not None:
             self._outage.answered(asked)
-        chunks, refused = self._chunks_of(fetched, asked)
+        chunks, refused = self._chunks_of(fetched, asked, node_id in self._asked_by_rack)
         if self._error is not None:
             return chunks
         if any(not chunk.silent for chunk in chunks):
@@ -233,17 +265,20 @@ class Fetcher:
         return chunks
 
     def _chunks_of(
-        self, fetched: Iterable[FetchedPartition], asked: Mapping[TopicPartition, int]
+        self, fetched: Collection[FetchedPartition], asked: Mapping[TopicPartition, int], by_rack: bool
     ) -> tuple[list[Chunk], bool]:
         """The chunks of a response; and whether a partition had an error that may pass."""
         chunks: list[Chunk] = []
         refused = False
+        empty = not any(partition.records for partition in fetched)
         for partition in fetched:
             position = asked.get(partition.tp)
             if position is None or position != self._positions.get(partition.tp):  # the caller may have moved it since
                 continue
             try:
-                chunk, error_may_pass = self._taken(partition)
+                if by_rack and self._is_of_replica(partition, empty):
+                    continue
+                chunk, error_may_pass = self._taken(partition, by_rack)
             except ReadError as error:
                 self._error = error  # raised when the chunks before it have been handed out
                 break
@@ -251,15 +286,34 @@ class Fetcher:
             chunks += [] if chunk is None else [chunk]
         return chunks, refused
 
-    def _taken(self, fetched: FetchedPartition) -> tuple[Chunk | None, bool]:
+    def _is_of_replica(self, fetched: FetchedPartition, empty: bool) -> bool:
+        """Whether a part of the response to a request with a rack says nothing about the log.
+
+        1. A leader names the nearest replica. Or: 2. A follower, or a leader, has no records or an error. Only a
+        request without a rack shows what that means. A response that is full has no room for all partitions, but one
+        that is `empty` may be of a follower that lags.
+        """
+        tp, error = fetched.tp, fetched.error
+        if self._nearest is not None and fetched.preferred_replica is not None:
+            log.debug("%s: node %d is in this rack, says its leader", tp, fetched.preferred_replica)
+            self._nearest.named(tp, fetched.preferred_replica)
+            self._nodes |= self._followers([tp])
+            return True
+        if error is None and fetched.records:
+            return False
+        if error is not None or empty:
+            self._leave_follower(tp, "it has no records there" if error is None else str(error))
+        return True
+
+    def _taken(self, fetched: FetchedPartition, by_rack: bool) -> tuple[Chunk | None, bool]:
         """The chunk of a partition's part of a response; and whether the part has an error that may pass."""
         tp, error = fetched.tp, fetched.error
-        if tp in self._epochs:
+        if tp in self._epochs and not by_rack:
             self._elections.answered(tp, None if error is None else error.reaction)
         if error is not None:
             return self._refused(tp, error)
         if fetched.records:
-            return self._advance(fetched), False
+            return self._advance(fetched)._replace(of_follower=by_rack), False
         if self._goes_on(fetched):
             problem = f"the broker sends neither records nor an error, in a log that ends at {fetched.high_watermark}"
             return self._silent(tp, f"{problem}. {SILENCE}"), False
@@ -386,17 +440,20 @@ class Fetcher:
 
     def _look_for_leader(self, tp: TopicPartition, problem: str) -> None:
         self._stall.problem = f"{tp}: {problem}"
-        self._leaders.pop(tp, None)
+        self._nodes.pop(tp, None)
         self._refresh = True
 
     def _lose(self, node_id: int, asked: Collection[TopicPartition], error: Exception) -> None:
         """A connection broke: its partitions look for their leaders again."""
         log.info("node %d: %s; connecting again", node_id, error)
         self._brokers.give_up(node_id, error)
+        led = [tp for tp in asked if tp not in self._followed]
         for tp in asked:
-            self._leaders.pop(tp, None)
-        self._refresh = True
-        self._missed(asked, error, f"node {node_id}: ")
+            if tp in self._followed:
+                self._leave_follower(tp, error)
+            self._nodes.pop(tp, None)
+        self._refresh = True  # the metadata may lack a replica that has come back
+        self._missed(led, error, f"node {node_id}: ")
 
     def _missed(self, tps: Collection[TopicPartition], problem: Exception | str, prefix: str = "") -> None:
         """Wait for leaders: as long as brokers are away, or, if they answer, as for records."""

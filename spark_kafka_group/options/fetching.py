@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_kafka_group.option import Section, boolean, choice, integer, option
+from spark_kafka_group.options import parsing
 
 READ_COMMITTED, READ_UNCOMMITTED = "read_committed", "read_uncommitted"
 
@@ -49,6 +51,13 @@ class Fetching(Section):
         "time for which brokers are away does not count (see `maxBrokerOutage`); in a batch read it does.",
         default=120_000,
     )  # fmt: skip
+    client_rack: str = option(
+        "kafka.client.rack", parsing.rack,
+        "Rack of the executors: they read from replicas there, else from leaders. Brokers need `broker.rack` and "
+        "`replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector`. With `${env:NAME}` each "
+        "executor takes the value of its environment variable.",
+        default="", shown="none",
+    )  # fmt: skip
     offset_retries: int = option(
         "fetchOffset.numRetries", integer(1),
         "How often the driver asks for the offsets of logs, each time for `kafka.request.timeout.ms`, before an error.",
@@ -57,6 +66,11 @@ class Fetching(Section):
     offset_retry_interval_ms: int = option(
         "fetchOffset.retryIntervalMs", integer(0), "How long the driver waits between two attempts.", default=1_000
     )
+
+    def rack(self, environment: Mapping[str, str]) -> str:
+        """Rack of a process with this environment; empty if it has none."""
+        variable = parsing.FROM_ENVIRONMENT.fullmatch(self.client_rack)
+        return environment.get(variable["name"], "").strip() if variable else self.client_rack
 
     @property
     def committed_only(self) -> bool:

@@ -16,6 +16,7 @@ from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.retry_topics import is_topic_name
 
 GROUP = "group"
+FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 HIGHEST_PORT = 65_535
 LONGEST_NAME = 32_000
 """The most bytes of a name. Kafka's protocol has 15 bits for its length, and this source adds something to names."""
@@ -28,6 +29,13 @@ def name(raw: str) -> str:
     if len(text(raw).encode()) > LONGEST_NAME:
         raise ValueError(f"must have at most {LONGEST_NAME} bytes")
     return text(raw)
+
+
+def rack(raw: str) -> str:
+    """A rack, or the environment variable that has it, as Kafka's EnvVarConfigProvider writes it; or nothing."""
+    if "${" in raw and not FROM_ENVIRONMENT.fullmatch(raw):
+        raise ValueError("must be the name of a rack, or ${env:NAME}")
+    return name(raw) if raw.strip() else ""
 
 
 def buffer_bytes(raw: str) -> int | None:

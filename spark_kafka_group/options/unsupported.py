@@ -61,7 +61,6 @@ UNSUPPORTED = {
     # Requests and connections
     "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
     "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
-    "kafka.client.rack": "executors read from leaders, never from the nearest replica",
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_WAIT,
     "kafka.api.version": _VERSIONS_ARE_ASKED,
     "kafka.api.version.request": _VERSIONS_ARE_ASKED,
@@ -71,7 +70,7 @@ UNSUPPORTED = {
         "it follows from kafka.fetch.max.bytes and kafka.max.partition.fetch.bytes: take these"
     ),
     "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
-    "kafka.config.providers": "values are taken as they are: let your program replace ${...}",
+    "kafka.config.providers": "only kafka.client.rack takes ${env:NAME}: let your program replace other ${...}",
     # Metrics
     "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
     "kafka.metrics.enabled": _NO_CLIENT_METRICS,

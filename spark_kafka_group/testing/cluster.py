@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 START_WITHIN_S = 90.0
 FORMATTED_WITHIN_S = 90.0
 TOOL_WITHIN_S = 120.0
@@ -52,6 +54,8 @@ class KafkaCluster:
     listeners
         More listeners for clients, their names to their security protocols: ``{"MTLS": "SSL"}``. Their other
         settings, for example certificates, are in `properties`, as ``listener.name.mtls.…``.
+    racks
+        The nodes' racks. Leaders then name the nearest replica to clients that say theirs.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         version: str = VERSION,
         listeners: Mapping[str, str] | None = None,
+        racks: Sequence[str] | None = None,
     ) -> None:
         self._temporary = directory is None
         # Resolved: it is in the settings of processes with another working directory, which are known again by it.
@@ -69,6 +74,7 @@ class KafkaCluster:
         self.version = version
         self._line = tuple(map(int, version.split(".")[:2]))
         self._protocols = dict(listeners or {})
+        self._racks = racks
         free = free_ports((2 + len(self._protocols)) * nodes)
         self.ports = list(ports or free[:nodes])
         voters = ",".join(f"{n}@127.0.0.1:{port}" for n, port in enumerate(free[nodes : 2 * nodes], start=1))
@@ -99,7 +105,7 @@ class KafkaCluster:
             "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
             "advertised.listeners": ",".join(served),
             "log.dirs": str(self.directory / f"node{number}" / "data"),
-        }
+        } | ({} if self._racks is None else {"broker.rack": self._racks[number - 1], "replica.selector.class": BY_RACK})
 
     @property
     def bootstrap_servers(self) -> str:

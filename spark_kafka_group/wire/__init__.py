@@ -17,6 +17,7 @@ from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import unreached
 from spark_kafka_group.wire.fetch.brokers import Brokers
 from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection, readable
+from spark_kafka_group.wire.fetch.nearest_replicas import NearestReplicas
 from spark_kafka_group.wire.fetch.response import FetchedPartition, FetchError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ __all__ = [
     "Generation",
     "GroupClient",
     "LogClient",
+    "NearestReplicas",
     "readable",
     "unreached",
 ]

@@ -139,6 +139,17 @@ class LogClient:
         ids = {topic: self._manager.cluster.topic_id(topic) for topic in topics}
         return {topic: str(topic_id) for topic, topic_id in ids.items() if topic_id is not None}
 
+    def racks(self) -> set[str] | None:
+        """Racks of the brokers in the last metadata; None if replicas are on brokers that it lacks. No I/O."""
+        brokers = self._manager.cluster.brokers()
+        absent = {
+            node
+            for partitions in self._manager.cluster._partitions.values()
+            for partition in partitions.values()
+            for node in partition.replica_nodes
+        } - {broker.node_id for broker in brokers}
+        return None if absent else {broker.rack for broker in brokers if broker.rack}
+
     # Log offsets
 
     def beginning_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:

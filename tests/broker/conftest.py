@@ -7,6 +7,7 @@ from triggers import QUICK, Stream
 
 from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
 
 
@@ -15,6 +16,15 @@ def patience(monkeypatch):
     """The trigger after a write sees the write, even if a busy broker answers long polls late."""
     monkeypatch.setattr(long_poll, "PATIENCE_S", 0.25)
     monkeypatch.setattr(long_poll, "LEAST_PATIENCE_S", 0.25)
+
+
+@pytest.fixture
+def disconnected():
+    """Connections made by a test are closed when it ends."""
+    made = []
+    yield made.append
+    for settings in made:
+        brokers_for(settings).close()
 
 
 @pytest.fixture

@@ -31,15 +31,6 @@ def rows(batches):
     return [(row["partition"], row["offset"], row["value"]) for batch in batches for row in batch.to_pylist()]
 
 
-@pytest.fixture
-def disconnected():
-    """Connections made by a test are closed when it ends."""
-    made = []
-    yield made.append
-    for settings in made:
-        brokers_for(settings).close()
-
-
 SMALL = {"kafka.max.partition.fetch.bytes": 200, "kafka.fetch.max.bytes": 1024}
 SMALL_BATCHES = {"batch_size": 200}
 """For the producer: however slow the machine, a topic's records do not end up in one batch, which one fetch returns."""

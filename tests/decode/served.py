@@ -107,7 +107,7 @@ class Connection:
     def connection(self, node_id: int) -> Connection:
         return self
 
-    def send(self, positions: Mapping[TopicPartition, int], epochs: Mapping[TopicPartition, int] | None = None) -> None:
+    def send(self, positions: Mapping[TopicPartition, int], epochs: Any = None, rack: str = "") -> None:
         self._owed.append(positions[TP])
 
     def receive(self) -> list[FetchedPartition]:

@@ -182,7 +182,8 @@ OF_ITS_WIRE = {
     "client.keepalive", "client.leaderless", "client.manager", "client.reachability", "client.redaction",
     "client.refusals", "client.request_timeouts", "client.scram", "client.security_configs", "client.signals",
     "client.transports", "client.unreached", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch",
-    "fetch.brokers", "fetch.fetch_connection", "fetch.request", "fetch.response", "reactions", "task_outage",
+    "fetch.brokers", "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "reactions",
+    "task_outage",
 }  # fmt: skip
 
 

@@ -116,6 +116,9 @@ class Remedy:
             When brokers do not answer, or the dead-letter topic does not take the record.
         """
         damage = self._damage(chunk, error, decoded_from, wanted, damaged_at)
+        if chunk.of_follower:
+            self._fetcher.ask_leader(damage.tp, damage.first)
+            return None
         try:
             return self._way_on(damage)
         except LeaderChangedError:

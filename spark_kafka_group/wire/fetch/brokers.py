@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import selectors
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -18,8 +21,11 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
+from spark_kafka_group.wire.fetch.nearest_replicas import NearestReplicas
 from spark_kafka_group.wire.fetch.response import VERSIONS
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
+
+log = logging.getLogger(__name__)
 
 CONNECTED_WITHIN_S = 5.0
 """How long a call waits for a connection, before the caller may ask whether another broker leads by now. The attempt
@@ -43,6 +49,17 @@ class Brokers:
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
         self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
+
+    @cached_property
+    def nearest(self) -> NearestReplicas | None:
+        """Replicas in this process's rack; None without a rack."""
+        fetching = self._options.fetching
+        rack = fetching.rack(os.environ)
+        if fetching.client_rack and not rack:
+            log.warning(
+                "kafka.client.rack is %s, which has no value here: records come from leaders", fetching.client_rack
+            )
+        return NearestReplicas(rack, self._options.connection.metadata_max_age_ms / 1000) if rack else None
 
     def speak(self, speaks: bool) -> None:
         """Turn the warning that no broker can be reached on or off."""

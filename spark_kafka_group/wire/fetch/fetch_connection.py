@@ -17,7 +17,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import AnswerError
 from spark_kafka_group.wire.deadline import Deadline
-from spark_kafka_group.wire.fetch.request import FetchRequests
+from spark_kafka_group.wire.fetch.request import LEADERS_ONLY_TO, FetchRequests
 from spark_kafka_group.wire.fetch.response import FetchedPartition, fetched
 
 OVERDUE_S = 5.0
@@ -62,8 +62,9 @@ class FetchConnection:
     ) -> None:
         self._sock = sock
         self._options = options
-        self._version = version
-        self._requests = FetchRequests(options.fetching, f"{options.connection.client_id}-{role}", version)
+        client_id = f"{options.connection.client_id}-{role}"
+        self._of_any_replica = FetchRequests(options.fetching, client_id, version)
+        self._of_leaders = FetchRequests(options.fetching, client_id, min(version, LEADERS_ONLY_TO))
         # Where the kernel knows the limit itself, one call receives a whole response, and no poll comes before.
         self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
         if self._whole:
@@ -72,7 +73,7 @@ class FetchConnection:
         self._limit_s = 0.0
         self._limit(self.patience_s)
         self._correlation_id = 0
-        self._in_flight: list[int] = []
+        self._in_flight: list[tuple[int, int]] = []  # correlation id and version of each request
         self._not_before = 0.0
         self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME
         self._size = bytearray(4)
@@ -107,10 +108,12 @@ class FetchConnection:
         self,
         positions: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        rack: str = "",
     ) -> None:
         """Ask for records from each position on; the broker fills the response in this order.
 
-        Where `epochs` has a partition's, only a leader of this epoch sends records.
+        Where `epochs` has a partition's, only a broker that knows it as the last one sends records. Only leaders send
+        records, unless there is a `rack`: then followers do, too, and leaders may name a replica there instead.
 
         Raises
         ------
@@ -120,8 +123,9 @@ class FetchConnection:
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        self._send_all(memoryview(self._requests.encoded(positions, self._correlation_id, epochs)))
-        self._in_flight.append(self._correlation_id)
+        requests = self._of_any_replica if rack else self._of_leaders
+        self._send_all(memoryview(requests.encoded(positions, self._correlation_id, epochs, rack)))
+        self._in_flight.append((self._correlation_id, requests.version))
 
     def receive(self) -> list[FetchedPartition]:
         """The response to the oldest request not yet answered; its records stay valid until the next one is received.
@@ -148,12 +152,11 @@ class FetchConnection:
         if self.patience_s > max(usual_s, 2 * waited_s):
             self.patience_s = max(usual_s, 2 * waited_s)
         (correlation_id,) = struct.unpack_from(">i", frame)
-        if correlation_id != self._in_flight.pop(0):
+        expected, version = self._in_flight.pop(0)
+        if correlation_id != expected:
             raise AnswerError("the response belongs to another request")
         try:
-            throttle_ms, error_code, partitions = fetched(
-                frame[4:], self._version, self._options.fetching.committed_only
-            )
+            throttle_ms, error_code, partitions = fetched(frame[4:], version, self._options.fetching.committed_only)
         except (ValueError, struct.error) as error:
             raise AnswerError(f"not a fetch response: {error}") from error
         if throttle_ms:

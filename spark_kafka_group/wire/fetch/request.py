@@ -20,6 +20,9 @@ CORRELATION_ID_AT = 8
 """The byte of the correlation id: after the frame's size, the request's kind and its version."""
 EPOCHS_FROM = 9
 """The version that first has leader epochs (KIP-320)."""
+LEADERS_ONLY_TO = 10
+"""The last version that only leaders answer. Followers answer later ones (KIP-392), also those without a rack, and a
+broker that led a partition once would not say that another one leads it now."""
 NO_EPOCH = -1
 KEPT_SHAPES = 16
 UNIQUE = 0x7A5C3B1D
@@ -41,7 +44,7 @@ class FetchRequests:
     def __init__(self, fetching: Fetching, client_id: str, version: int) -> None:
         self._fetching = fetching
         self._client_id = client_id
-        self._version = version
+        self.version = version
         self._template = lru_cache(KEPT_SHAPES)(self._written)
 
     def encoded(
@@ -49,27 +52,29 @@ class FetchRequests:
         positions: Mapping[TopicPartition, int],
         correlation_id: int,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        rack: str = "",
     ) -> bytes | bytearray:
         """A request for records from each position on, with its frame; the broker fills the response in this order.
 
-        Of leaders of these `epochs` only, where they are given and the version has them.
+        Of leaders of these `epochs` only, where they are given and the version has them. With a `rack`, a leader may
+        name another replica instead.
         """
         topics: dict[str, list[tuple[int, int, int]]] = {}
         for tp, position in positions.items():
             topics.setdefault(tp.topic, []).append((tp.partition, epochs.get(tp, NO_EPOCH), position))
-        template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()))
+        template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()), rack)
         request = bytearray(template)
         struct.pack_into(">i", request, CORRELATION_ID_AT, correlation_id)
         wanted = (of for partitions in topics.values() for of in partitions)
         for (partition, epoch, position), (partition_at, position_at) in zip(wanted, places, strict=True):
-            if self._version >= EPOCHS_FROM:
+            if self.version >= EPOCHS_FROM:
                 struct.pack_into(">iiq", request, partition_at, partition, epoch, position)
             else:
                 struct.pack_into(">i", request, partition_at, partition)
                 struct.pack_into(">q", request, position_at, position)
         return request
 
-    def _written(self, shape: Shape) -> tuple[bytes, tuple[tuple[int, int], ...]]:
+    def _written(self, shape: Shape, rack: str) -> tuple[bytes, tuple[tuple[int, int], ...]]:
         """A request, and where each partition's number and position are in it."""
         topics: dict[str, list[tuple[int, int]]] = {}
         numbers: list[tuple[int, int]] = []
@@ -77,19 +82,19 @@ class FetchRequests:
             first = len(numbers)
             topics[topic] = [(first + n, (UNIQUE << 32) + first + n) for n in range(count)]
             numbers += topics[topic]
-        written = self._write(topics)
+        written = self._write(topics, rack)
         places = []
         at = 0
         for partition, position in numbers:
             # Partition, leader epoch in later versions, position.
             position_at = written.index(struct.pack(">q", position), at)
-            partition_at = position_at - (8 if self._version >= EPOCHS_FROM else 4)
+            partition_at = position_at - (8 if self.version >= EPOCHS_FROM else 4)
             assert struct.unpack_from(">i", written, partition_at) == (partition,), "a layout this was not written for"
             places.append((partition_at, position_at))
             at = position_at
         return written, tuple(places)
 
-    def _write(self, topics: Mapping[str, list[tuple[int, int]]]) -> bytes:
+    def _write(self, topics: Mapping[str, list[tuple[int, int]]], rack: str) -> bytes:
         topic_type = FetchRequest.FetchTopic
 
         def of(partition: int, position: int) -> Any:
@@ -103,7 +108,7 @@ class FetchRequests:
             )
 
         request = FetchRequest(
-            version=self._version,
+            version=self.version,
             replica_id=-1,
             max_wait_ms=self._fetching.max_wait_ms,
             min_bytes=self._fetching.min_bytes,
@@ -115,7 +120,7 @@ class FetchRequests:
                 topic_type(topic=topic, partitions=[of(*p) for p in of_topic]) for topic, of_topic in topics.items()
             ],
             forgotten_topics_data=[],
-            rack_id="",
+            rack_id=rack,
         )
         request.with_header(correlation_id=0, client_id=self._client_id)
         return bytes(request.encode(framed=True, header=True))

@@ -16,6 +16,8 @@ from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, r
 VERSIONS = range(4, 12)
 """Versions of FetchResponse that are understood; later ones name topics by ids."""
 
+NO_REPLICA = -1
+
 _INT32 = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
 _ERROR_AND_SESSION = struct.Struct(">hi")
@@ -58,6 +60,8 @@ class FetchedPartition(NamedTuple):
     """Producer id and first offset of each aborted transaction in the records; none under read_uncommitted."""
     records: memoryview
     """Within the response, so valid for as long as that is."""
+    preferred_replica: int | None = None
+    """Node of a replica in the reader's rack, which the leader names instead of sending records (KIP-392)."""
 
 
 def fetched(response: memoryview, version: int, committed_only: bool) -> tuple[int, int, list[FetchedPartition]]:
@@ -100,14 +104,17 @@ def _partition(
     if committed_only and transactions:
         aborted = tuple(_ABORTED.iter_unpack(_part(response, at, end - at)))
     at = end
+    preferred_replica = NO_REPLICA
     if version >= 11:
-        at += 4  # preferred read replica
+        (preferred_replica,) = _INT32.unpack_from(response, at)
+        at += _INT32.size
     size, at = _count(response, at, nullable=True)
     records = _part(response, at, size)
     stable = last_stable_offset if committed_only else None
     tp = TopicPartition(topic, index)
     error = FetchError.of(error_code, topic) if error_code else None
-    return FetchedPartition(tp, error, high_watermark, stable, aborted, records), at + size
+    preferred = None if preferred_replica == NO_REPLICA else preferred_replica
+    return FetchedPartition(tp, error, high_watermark, stable, aborted, records, preferred), at + size
 
 
 def _count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, int]:
