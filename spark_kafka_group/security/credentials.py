@@ -21,16 +21,18 @@ JAVA_HANDLERS = (
 )
 """Java's, which ask sasl.oauthbearer.token.endpoint.url, as is done here without naming them."""
 
+TOKEN_AUTH = "tokenauth"
 CLAIM = "unsecuredLogin"
 EXTENSION = "extension_"
 
 
 @dataclass(frozen=True)
 class UserPassword:
-    """For PLAIN and SCRAM."""
+    """For PLAIN and SCRAM; with SCRAM also the id of a delegation token and its HMAC."""
 
     username: str
     password: Secret
+    of_token: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,17 +110,15 @@ def _user_password(security: Security, mechanism: Mechanism, module: LoginModule
             f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: "
             f'{mechanism.login_module} required username="..." password="...";'
         )
-    if "tokenauth" in module.names():
-        raise OptionError(
-            "kafka.sasl.jaas.config has tokenauth: delegation tokens are not supported, as nothing here renews them; "
-            "take a user with a password"
-        )
-    _refuse_others(module, {"username", "password"})
+    _refuse_others(module, {"username", "password"} | ({TOKEN_AUTH} if mechanism.takes_delegation_tokens else set()))
+    of_token = module.get(TOKEN_AUTH)
+    if of_token is not None and of_token.lower() not in ("true", "false"):
+        raise OptionError(f'kafka.sasl.jaas.config must have {TOKEN_AUTH}="true" or {TOKEN_AUTH}="false"')
     username, password = module.get("username"), module.get("password")
     if not username or not password:
         missing = "password" if username else "username"
         raise OptionError(f'kafka.sasl.jaas.config has no {missing}="..." in {module.short_name}')
-    return UserPassword(username, Secret(password))
+    return UserPassword(username, Secret(password), (of_token or "").lower() == "true")
 
 
 def _oauth(security: Security, module: LoginModule) -> Credentials:

@@ -18,6 +18,8 @@ class Mechanism:
         Its class in ``kafka.sasl.jaas.config``.
     takes_password
         Whether it authenticates a user by a password; else by a token.
+    takes_delegation_tokens
+        Whether the user may be a delegation token of Kafka's (KIP-48), and the password its HMAC.
     looks_first
         Whether the broker's first message is looked at before anything is answered.
     seen
@@ -27,6 +29,7 @@ class Mechanism:
     name: str
     login_module: str
     takes_password = True
+    takes_delegation_tokens = False
     looks_first = False
     seen: str
 
@@ -47,6 +50,7 @@ class Scram(Mechanism):
     """Proves that the password is known (RFC 5802)."""
 
     login_module = f"{LOGIN_MODULES}.scram.ScramLoginModule"
+    takes_delegation_tokens = True
     looks_first = True
     seen = "can look for the password that fits the exchange"
 

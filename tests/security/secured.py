@@ -38,6 +38,7 @@ def settings(authority):
     found = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:alice;User:{SCRAM_USER};User:client",
+        "delegation.token.secret.key": "a-secret-of-all-brokers",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
     }
     tls = {"ssl": "broker", "mtls": "broker", "elsewhere": "elsewhere", "sasl_ssl": "broker", "brief": "broker"}

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
-from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, jaas, options, scram, works
+from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, in_properties, jaas, options, scram, works
 from support import committed
 
+from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -64,6 +65,35 @@ NAMES = (
 def test_all_connections_work(kafka, records, group, ways, way):
     listener, more = ways[way]
     works(options(kafka, listener, records, group, **more), group)
+
+
+@pytest.fixture
+def delegation_token(kafka, tmp_path):
+    """Id and HMAC of a token of SCRAM_USER, made by Kafka's tool."""
+    config = tmp_path / "admin.properties"
+    config.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
+        f"sasl.jaas.config={in_properties(scram()['sasl_jaas_config'])}\n"
+    )
+    made = kafka.run_tool(
+        "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.servers_of("SASL"),
+        "--command-config", str(config), "--create", "--max-life-time-period", "-1",
+    )  # fmt: skip
+    token_id, mac = made.strip().splitlines()[-1].split()[:2]
+    return token_id, mac
+
+
+def test_a_delegation_token_authenticates_driver_executors_listener_and_tools(kafka, records, group, delegation_token):
+    token_id, mac = delegation_token
+    of_token = jaas("scram", username=token_id, password=mac, tokenauth="true")
+    given = {"sasl_mechanism": "SCRAM-SHA-256", "sasl_jaas_config": of_token}
+    works(options(kafka, "SASL", records, group, **given), group)
+    wrong = given | {"sasl_jaas_config": jaas("scram", username=token_id, password="d3Jvbmc=", tokenauth="true")}
+    with pytest.raises(AuthenticationError, match=f"delegation token {token_id} with this HMAC .*has expired"):
+        works(options(kafka, "SASL", records, group, **wrong), group)
+    without = given | {"sasl_jaas_config": of_token.replace('tokenauth="true"', "")}
+    with pytest.raises(AuthenticationError):
+        works(options(kafka, "SASL", records, group, **without), group)
 
 
 def unsecured(**claims):

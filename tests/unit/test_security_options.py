@@ -53,7 +53,11 @@ def oauth(options="", **more):
         (plain(**{"sasl.jaas.config": PLAIN.replace("username", "scope")}), "has scope, which would have no effect"),
         (plain(**{"sasl.jaas.config": f"{HUSH}.plain required;"}), "begins with another class; kafka.sasl.mechanism"),
         (plain(**{"sasl.jaas.config": PLAIN.replace('username="u"', "")}), r'has no username="..." in Plain'),
-        (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "delegation tokens are not"),
+        (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "tokenauth, which would have no effect"),
+        (
+            plain(**{"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": SCRAM.replace(";", ' tokenauth="yes";')}),
+            'must have tokenauth="true" or tokenauth="false"',
+        ),
         (plain(**{"sasl.jaas.config": PLAIN[:-1]}), "must have name=value or the final semicolon at its end"),
         (plain(**{"sasl.jaas.config": PLAIN * 2}), "must have one login module"),
         (plain(**ENDPOINT), "token.endpoint.url is for OAUTHBEARER, and kafka.sasl.mechanism is PLAIN: remove it"),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
+from spark_kafka_group.wire.client.scram import TokenId
 
 if TYPE_CHECKING:
     from spark_kafka_group.security.mechanisms import Mechanism
@@ -94,6 +95,12 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
         known = mechanism_of(config)
         if known is not None and not known.takes_password:
             return f"the broker does not take the token ({mechanism}): {message}"
+        if isinstance(config["sasl_plain_username"], TokenId):
+            return (
+                f"the broker does not take delegation token {config['sasl_plain_username']} with this HMAC "
+                f"({mechanism}): {message}: see username and password in kafka.sasl.jaas.config, and whether the "
+                f"token has expired (kafka-delegation-tokens --describe)"
+            )
         return (
             f"the broker does not take user {config['sasl_plain_username']} with this password ({mechanism}): "
             f"{message}: see username and password in kafka.sasl.jaas.config"

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from spark_kafka_group.security import Security
-from spark_kafka_group.wire.client import redaction
+from spark_kafka_group.wire.client import redaction, scram
 
 redaction.install()
 
@@ -38,7 +38,10 @@ def security_configs(security: Security) -> dict[str, Any]:
     if not security.tls:
         _warn_of_plaintext(mechanism.name, mechanism.seen)
     if isinstance(known, UserPassword):
-        return configs | mechanism.user(known.username, known.password)
+        configs |= mechanism.user(known.username, known.password)
+        if known.of_token:
+            configs["sasl_plain_username"] = scram.TokenId(configs["sasl_plain_username"])
+        return configs
     from spark_kafka_group.wire.client.tokens import tokens_of
 
     return configs | {"sasl_oauth_token_provider": tokens_of(known)}
