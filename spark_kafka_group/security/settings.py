@@ -63,11 +63,11 @@ class Security(Section):
     )  # fmt: skip
     ssl_truststore_location: str | None = option(
         "kafka.ssl.truststore.location", option_values.location,
-        "A file with the certificates to trust, PEM or PKCS12.",
+        "A file with the certificates to trust, PEM, PKCS12 or JKS.",
         shown="the system's", secret=True,
     )  # fmt: skip
     ssl_truststore_password: Secret | None = option(
-        "kafka.ssl.truststore.password", option_values.secret, "Password of a truststore that is PKCS12.",
+        "kafka.ssl.truststore.password", option_values.secret, "Password of a truststore that is PKCS12 or JKS.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_truststore_type: str | None = option(
@@ -81,11 +81,11 @@ class Security(Section):
     )  # fmt: skip
     ssl_keystore_location: str | None = option(
         "kafka.ssl.keystore.location", option_values.location,
-        "A file with this client's private key and certificate chain, PEM or PKCS12, for mutual TLS.",
+        "A file with this client's private key and certificate chain, PEM, PKCS12 or JKS, for mutual TLS.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_password: Secret | None = option(
-        "kafka.ssl.keystore.password", option_values.secret, "Password of a keystore that is PKCS12.",
+        "kafka.ssl.keystore.password", option_values.secret, "Password of a keystore that is PKCS12 or JKS.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_keystore_type: str | None = option(
@@ -104,7 +104,7 @@ class Security(Section):
         shown="none",
     )  # fmt: skip
     ssl_key_password: Secret | None = option(
-        "kafka.ssl.key.password", option_values.secret, "Password of a private key that is PEM.",
+        "kafka.ssl.key.password", option_values.secret, "Password of a private key that is PEM or in a JKS store.",
         shown="none", secret=True,
     )  # fmt: skip
     ssl_endpoint_identification_algorithm: str = option(

@@ -1,4 +1,4 @@
-"""Certificates and keys in files: PEM and PKCS12 are read, JKS is refused with the line that converts it.
+"""Certificates and keys in files: PEM, PKCS12, and JKS, which becomes PKCS12.
 
 The first bytes show the type of a file. Java's default type, JKS, means nothing: Java reads PKCS12 under that name too.
 """
@@ -14,11 +14,11 @@ from pyspark import SparkContext, SparkFiles
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.files import read_file
+from spark_kafka_group.security import jks
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12KeyAndCertificates
 
-JKS_MAGIC, JCEKS_MAGIC = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 DER_SEQUENCE = b"\x30"
 BEGIN = b"-----BEGIN "
 
@@ -66,11 +66,11 @@ def key_pair(option: str, location: str, password: str | None, key_password: str
                 f"kafka.ssl.keystore.password: {location} is PEM; the password of its key is kafka.ssl.key.password"
             )
         return KeyPair(data, key_password)
-    if key_password not in (None, password):
+    if key_password not in (None, password) and jks.kind_of(data) is None:
         raise OptionError(
             "kafka.ssl.key.password: in PKCS12 the key has the store's password; leave it out, or make them the same"
         )
-    content = _pkcs12(option, "kafka.ssl.keystore.password", location, data, password)
+    content = _pkcs12(option, "kafka.ssl.keystore.password", location, data, password, key_password)
     if content.key is None or content.cert is None:
         raise OptionError(f"{option} ({location}) has no private key with a certificate in it")
     from cryptography.hazmat.primitives.serialization import NoEncryption, PrivateFormat
@@ -108,36 +108,56 @@ def _found(path: Path) -> Path:
 
 
 def _pkcs12(
-    option: str, password_option: str, location: str, data: bytes, password: str | None
+    option: str,
+    password_option: str,
+    location: str,
+    data: bytes,
+    password: str | None,
+    key_password: str | None = None,
 ) -> PKCS12KeyAndCertificates:
-    _check_format(option, location, data)
+    """What is in a store that is PKCS12 or JKS."""
+    kind = jks.kind_of(data) or "PKCS12"
+    if kind == "PKCS12" and not data.startswith(DER_SEQUENCE):
+        raise OptionError(f"{option} ({location}) is none of PEM, PKCS12 and JKS: check that it is the right file")
     if password is None:
-        raise OptionError(f"{option} ({location}) is PKCS12, which needs {password_option}")
+        raise OptionError(f"{option} ({location}) is {kind}, which needs {password_option}")
     try:
         from cryptography.hazmat.primitives.serialization import pkcs12
     except ImportError:
         raise OptionError(
-            f"{option} ({location}) is PKCS12, for which the package cryptography has to be installed on the driver "
+            f"{option} ({location}) is {kind}, for which the package cryptography has to be installed on the driver "
             f"and executors: pip install cryptography. Or make PEM of it, which needs no package: "
-            f"openssl pkcs12 -in {quote(location)} -out {quote(str(Path(location).with_suffix('.pem')))}"
+            f"{_line_that_makes_pem(kind, location)}"
         ) from None
     try:
+        if kind != "PKCS12":
+            data, password = jks.as_pkcs12(data, password, key_password)
         return pkcs12.load_pkcs12(data, password.encode())
+    except jks.WrongPasswordError:
+        also = " (or kafka.ssl.key.password)" if key_password is not None else ""
+        raise OptionError(f"{option} ({location}): {password_option}{also} is wrong, or the file is damaged") from None
+    except jks.JksError as error:
+        raise OptionError(
+            f"{option} ({location}) is a {kind} store: {error}. Or make PKCS12 of it and name that: "
+            f"{_line_that_makes_pkcs12(kind, location)}"
+        ) from None
     except ValueError:
         raise OptionError(f"{option} ({location}): {password_option} is wrong, or the file is damaged") from None
 
 
-def _check_format(option: str, location: str, data: bytes) -> None:
-    if data[:4] in (JKS_MAGIC, JCEKS_MAGIC):
-        kind = "JKS" if data.startswith(JKS_MAGIC) else "JCEKS"
-        target = Path(location).with_suffix(".p12")
-        raise OptionError(
-            f"{option} ({location}) is a {kind} store, which only Java reads. Make PKCS12 of it and name that: "
-            f"keytool -importkeystore -srckeystore {quote(location)} -srcstoretype {kind} "
-            f"-destkeystore {quote(str(target))} -deststoretype PKCS12"
-        )
-    if not data.startswith(DER_SEQUENCE):
-        raise OptionError(f"{option} ({location}) is neither PEM nor PKCS12: check that it is the right file")
+def _line_that_makes_pkcs12(kind: str, location: str) -> str:
+    target = Path(location).with_suffix(".p12")
+    return (
+        f"keytool -importkeystore -srckeystore {quote(location)} -srcstoretype {kind} "
+        f"-destkeystore {quote(str(target))} -deststoretype PKCS12"
+    )
+
+
+def _line_that_makes_pem(kind: str, location: str) -> str:
+    path = Path(location)
+    source = path if kind == "PKCS12" else path.with_suffix(".p12")
+    first = "" if kind == "PKCS12" else f"{_line_that_makes_pkcs12(kind, location)} && "
+    return f"{first}openssl pkcs12 -in {quote(str(source))} -out {quote(str(path.with_suffix('.pem')))}"
 
 
 def _pem() -> Any:

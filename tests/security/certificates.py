@@ -50,6 +50,15 @@ class Authority:
                 "-storetype", kind, "-storepass", STORE_PASSWORD)  # fmt: skip
         return path
 
+    def jks(self, name, key_password=STORE_PASSWORD):
+        """A JKS store of keytool's with a key pair, its key with this password."""
+        path = self.path(f"{name}.{len(key_password)}.jks")
+        if not Path(path).exists():
+            run("keytool", "-importkeystore", "-noprompt", "-srckeystore", self.path(f"{name}.p12"), "-srcstorepass",
+                STORE_PASSWORD, "-srcalias", name, "-destkeystore", path, "-deststoretype", "JKS", "-deststorepass",
+                STORE_PASSWORD, "-destkeypass", key_password)  # fmt: skip
+        return path
+
     def encrypted(self, name):
         """The PEM of a key pair, its key with a password."""
         key, path = self.path(f"{name}.enc.key"), self.path(f"{name}.enc.pem")

@@ -34,12 +34,20 @@ def ways(authority):
         "ssl_keystore_password": STORE_PASSWORD,
         "ssl_keystore_type": "JKS",  # Java's default, which reads PKCS12 too
     }
+    jks = {
+        "ssl_truststore_location": authority.truststore("JKS"),
+        "ssl_truststore_password": STORE_PASSWORD,
+        "ssl_keystore_location": authority.jks("client", KEY_PASSWORD),
+        "ssl_keystore_password": STORE_PASSWORD,
+        "ssl_key_password": KEY_PASSWORD,
+    }
     encrypted = {"ssl_keystore_location": authority.encrypted("client"), "ssl_key_password": KEY_PASSWORD}
     return {
         "SSL": ("SSL", trust),
         "SSL, any name": ("ELSEWHERE", trust | {"ssl_endpoint_identification_algorithm": ""}),
         "SSL, one suite": ("SSL", trust | {"ssl_cipher_suites": "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"}),
         "mTLS, PKCS12": ("MTLS", stores),
+        "mTLS, JKS": ("MTLS", jks),
         "mTLS, PEM with a password": ("MTLS", trust | encrypted),
         "mTLS, in the options": ("MTLS", inside),
         "PLAIN": ("SASL", PLAIN),
@@ -55,8 +63,8 @@ def ways(authority):
 
 
 NAMES = (
-    "SSL", "SSL, any name", "SSL, one suite", "mTLS, PKCS12", "mTLS, PEM with a password", "mTLS, in the options",
-    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512 over TLS", "PLAIN over TLS 1.2",
+    "SSL", "SSL, any name", "SSL, one suite", "mTLS, PKCS12", "mTLS, JKS", "mTLS, PEM with a password",
+    "mTLS, in the options", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512 over TLS", "PLAIN over TLS 1.2",
     "OAUTHBEARER, unsecured", "OAUTHBEARER, a class over TLS",
 )  # fmt: skip
 

@@ -2,14 +2,17 @@
 
 import re
 import shlex
+import stat
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
-from certificates import STORE_PASSWORD, run
+from certificates import KEY_PASSWORD, STORE_PASSWORD, run
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.security import jks
 from spark_kafka_group.security.ciphers import TLS13, openssl_name
 
 TLS = {"kafka.bootstrap.servers": "localhost:1", "subscribe": "t", "kafka.security.protocol": "SSL"}
@@ -43,12 +46,50 @@ def test_passwords_and_kinds_of_stores(authority, stranger, tmp_path):
     assert "is not that of the first certificate" in problem(keystore_location=str(mixed))
     nonsense = tmp_path / "nonsense"
     nonsense.write_bytes(b"\x00\x01")
-    assert "neither PEM nor PKCS12" in problem(truststore_location=str(nonsense))
+    assert "none of PEM, PKCS12 and JKS" in problem(truststore_location=str(nonsense))
 
 
-def test_a_jks_store_is_refused_with_the_line_that_converts_it(authority):
-    result = problem(truststore_location=authority.truststore("JKS"), truststore_password=STORE_PASSWORD)
-    line = re.search(r"keytool .*", result)[0]
+def test_jks_with_wrong_passwords(authority):
+    trust = authority.truststore("JKS")
+    assert f"{trust}) is JKS, which needs kafka.ssl.truststore.password" in problem(truststore_location=trust)
+    assert "kafka.ssl.truststore.password is wrong" in problem(truststore_location=trust, truststore_password="wr0ng")
+    keys = {"keystore_location": authority.jks("client", KEY_PASSWORD), "keystore_password": STORE_PASSWORD}
+    wrong = "kafka.ssl.keystore.password (or kafka.ssl.key.password) is wrong"
+    assert wrong in problem(**keys, key_password="wr0ng-password")
+    assert "has no private key" in problem(keystore_location=trust, keystore_password=STORE_PASSWORD)
+    same = {"kafka.ssl.keystore.location": authority.jks("client"), "kafka.ssl.keystore.password": STORE_PASSWORD}
+    assert Options.parse(TLS | same).security.tls
+
+
+def test_jks_leaves_no_file_and_no_password_behind(authority, monkeypatch, tmp_path):
+    jks.as_pkcs12.cache_clear()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    started = []
+    run_keytool = subprocess.run
+
+    def watched(command, **more):
+        (folder,) = tmp_path.iterdir()
+        started.append((command, stat.S_IMODE(folder.stat().st_mode)))
+        return run_keytool(command, **more)
+
+    store = {"kafka.ssl.keystore.location": authority.jks("client", KEY_PASSWORD)}
+    monkeypatch.setattr(subprocess, "run", watched)
+    passwords = {"kafka.ssl.keystore.password": STORE_PASSWORD, "kafka.ssl.key.password": KEY_PASSWORD}
+    assert Options.parse(TLS | store | passwords).security.tls
+    assert [mode for _, mode in started] == [0o700] * 2
+    assert not {STORE_PASSWORD, KEY_PASSWORD} & {word for command, _ in started for word in command}
+    assert not list(tmp_path.iterdir())
+
+
+def test_jks_without_a_keytool_has_the_line_that_converts_it(authority, monkeypatch):
+    trust = authority.truststore("JKS")
+    jks.as_pkcs12.cache_clear()
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", "")
+        patched.delenv("JAVA_HOME", raising=False)
+        result = problem(truststore_location=trust, truststore_password=STORE_PASSWORD)
+    assert "is a JKS store: Java's keytool reads it, which is neither in JAVA_HOME nor in PATH here" in result
+    line = re.search(r"keytool -importkeystore.*", result)[0]
     run(*shlex.split(line), given=f"{STORE_PASSWORD}\n{STORE_PASSWORD}\n{STORE_PASSWORD}\n")
     target = shlex.split(line)[shlex.split(line).index("-destkeystore") + 1]
     more = {"kafka.ssl.truststore.location": target, "kafka.ssl.truststore.password": STORE_PASSWORD}

@@ -53,7 +53,7 @@ def oauth(options="", **more):
         (plain(**{"sasl.jaas.config": PLAIN.replace("username", "scope")}), "has scope, which would have no effect"),
         (plain(**{"sasl.jaas.config": f"{HUSH}.plain required;"}), "begins with another class; kafka.sasl.mechanism"),
         (plain(**{"sasl.jaas.config": PLAIN.replace('username="u"', "")}), r'has no username="..." in Plain'),
-        (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "tokenauth, which would have no effect"),
+        (plain(**{"sasl.jaas.config": PLAIN.replace(";", ' tokenauth="true";')}), "tokenauth, which would have no"),
         (
             plain(**{"sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": SCRAM.replace(";", ' tokenauth="yes";')}),
             'must have tokenauth="true" or tokenauth="false"',

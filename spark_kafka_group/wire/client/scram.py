@@ -27,7 +27,7 @@ class TokenId(str):
     __slots__ = ()
 
 
-class TokenClient(ScramClient):
+class TokenClient(ScramClient):  # type: ignore[misc]
     """Authenticates by a delegation token."""
 
     def first_message(self) -> bytes:
@@ -37,7 +37,7 @@ class TokenClient(ScramClient):
         return message
 
 
-class Scram(SaslMechanismScram):
+class Scram(SaslMechanismScram):  # type: ignore[misc]
     """kafka-python's mechanism, also for delegation tokens."""
 
     def __init__(self, **config: Any) -> None:
