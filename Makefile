@@ -11,7 +11,7 @@ QUIETLY = $(if $(MAKE_TERMOUT),,-q)
 NEWEST := .venv-newest
 PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
-EXTRAS := prometheus,pkcs12,processing,notebook
+EXTRAS := prometheus,pkcs12,msk,processing,notebook
 SITE := .venv-site
 OF_THE_SITE = *.md docs/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.

@@ -94,7 +94,6 @@ UNSUPPORTED = {
     "kafka.ssl.ciphers": "take kafka.ssl.cipher.suites, which has Java's names",
     "kafka.ssl.crlfile": "certificates are not looked up in lists of revoked ones: leave it out",
     # SASL
-    "kafka.sasl.client.callback.handler.class": _JAVA_LOGIN,
     "kafka.sasl.login.class": _JAVA_LOGIN,
     "kafka.sasl.oauthbearer.jwt.retriever.class": _JAVA_LOGIN,
     "kafka.sasl.oauthbearer.jwt.validator.class": _JAVA_LOGIN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
@@ -11,7 +12,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
 from spark_kafka_group.security import allowed_token_sources
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
-from spark_kafka_group.security.mechanisms import MECHANISMS, Mechanism
+from spark_kafka_group.security.mechanisms import MECHANISMS, AwsMskIam, Mechanism
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import Security
 
@@ -20,6 +21,10 @@ JAVA_HANDLERS = (
     "org.apache.kafka.common.security.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
 )
 """Java's, which ask sasl.oauthbearer.token.endpoint.url, as is done here without naming them."""
+
+AWS_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+"""Java's, which configurations for MSK name. It is not needed here."""
+AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion")
 
 TOKEN_AUTH = "tokenauth"
 CLAIM = "unsecuredLogin"
@@ -70,7 +75,17 @@ class OwnTokens:
     name: str
 
 
-Credentials = UserPassword | ClientCredentials | TokenFile | UnsecuredToken | OwnTokens
+@dataclass(frozen=True)
+class AwsCredentials:
+    """AWS's, by options of Java's IAMLoginModule. Without any, botocore looks where AWS's tools do."""
+
+    profile: str | None = None
+    role_arn: str | None = None
+    role_session_name: str | None = None
+    sts_region: str | None = None
+
+
+Credentials = UserPassword | AwsCredentials | ClientCredentials | TokenFile | UnsecuredToken | OwnTokens
 
 
 def credentials(security: Security) -> Credentials:
@@ -96,15 +111,49 @@ def credentials(security: Security) -> Credentials:
         raise OptionError(
             f"kafka.sasl.jaas.config {named}; kafka.sasl.mechanism ({mechanism.name}) needs {mechanism.login_module}"
         )
+    _check_mechanism(security, mechanism)
     if mechanism.takes_password:
         return _user_password(security, mechanism, module)
+    if isinstance(mechanism, AwsMskIam):
+        return _aws(security, mechanism, module)
     return _oauth(security, module or LoginModule(mechanism.login_module))
 
 
-def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:
+def _check_mechanism(security: Security, mechanism: Mechanism) -> None:
+    if mechanism.needs_tls and not security.tls:
+        raise OptionError(f"kafka.sasl.mechanism {mechanism.name} needs kafka.security.protocol SASL_SSL")
+    handler = security.sasl_client_callback_handler_class
+    if handler is not None and (handler != AWS_HANDLER or not isinstance(mechanism, AwsMskIam)):
+        raise OptionError(
+            f"kafka.sasl.client.callback.handler.class ({shortened(handler)}) is a Java class, which cannot run here: "
+            f"only {AWS_HANDLER} is accepted, with AWS_MSK_IAM"
+        )
+
+
+def _refuse_oauth(security: Security, mechanism: Mechanism) -> None:
     useless = security.given_with("sasl.oauthbearer") + security.given_with("sasl.login")
     if useless:
         raise OptionError(f"{useless[0]} is for OAUTHBEARER, and kafka.sasl.mechanism is {mechanism.name}: remove it")
+
+
+def _aws(security: Security, mechanism: Mechanism, module: LoginModule | None) -> AwsCredentials:
+    _refuse_oauth(security, mechanism)
+    if importlib.util.find_spec("botocore") is None:
+        raise OptionError(
+            "kafka.sasl.mechanism AWS_MSK_IAM needs the package botocore on the driver and executors: "
+            "pip install botocore"
+        )
+    module = module or LoginModule(mechanism.login_module)
+    _refuse_others(module, set(AWS_OPTIONS))
+    profile, role_arn, role_session_name, sts_region = (module.get(name) or None for name in AWS_OPTIONS)
+    for name, value in (("awsRoleSessionName", role_session_name), ("awsStsRegion", sts_region)):
+        if value is not None and role_arn is None:
+            raise OptionError(f"kafka.sasl.jaas.config has {name}, which has no effect without awsRoleArn")
+    return AwsCredentials(profile, role_arn, role_session_name, sts_region)
+
+
+def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:
+    _refuse_oauth(security, mechanism)
     if module is None:
         raise OptionError(
             f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: "

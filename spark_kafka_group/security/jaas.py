@@ -23,7 +23,8 @@ ESCAPE = r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)"
 ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 KNOWN_OPTIONS = frozenset(
     {
-        "username", "password", "tokenauth", "clientId", "clientSecret", "scope", "unsecuredLoginLifetimeSeconds",
+        "username", "password", "tokenauth", "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion",
+        "awsDebugCreds", "clientId", "clientSecret", "scope", "unsecuredLoginLifetimeSeconds",
         "unsecuredLoginPrincipalClaimName", "unsecuredLoginScopeClaimName", "unsecuredLoginStringClaim_sub",
     }
 )  # fmt: skip

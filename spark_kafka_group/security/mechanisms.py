@@ -20,6 +20,8 @@ class Mechanism:
         Whether it authenticates a user by a password; else by a token.
     takes_delegation_tokens
         Whether the user may be a delegation token of Kafka's (KIP-48), and the password its HMAC.
+    needs_tls
+        Whether it is refused without encryption.
     looks_first
         Whether the broker's first message is looked at before anything is answered.
     seen
@@ -30,6 +32,7 @@ class Mechanism:
     login_module: str
     takes_password = True
     takes_delegation_tokens = False
+    needs_tls = False
     looks_first = False
     seen: str
 
@@ -80,13 +83,19 @@ class OAuthBearer(Mechanism):
     seen = "can read the token, and use it"
 
 
-MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer())}
+class AwsMskIam(Mechanism):
+    """Sends a request to Amazon MSK, signed with AWS credentials."""
+
+    name = "AWS_MSK_IAM"
+    login_module = "software.amazon.msk.auth.iam.IAMLoginModule"
+    takes_password = False
+    needs_tls = True
+    seen = "can use the signed request"
+
+
+MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer(), AwsMskIam())}
 """Mechanisms by their names, in the order in which errors list them."""
 NOT_WITHOUT_LIBRARIES = {
     "GSSAPI": "Kerberos is not supported",
-    "AWS_MSK_IAM": (
-        "for Amazon MSK take OAUTHBEARER, with a class of your own that asks aws-msk-iam-sasl-signer for tokens as "
-        "kafka.sasl.login.callback.handler.class"
-    ),
 }
 """Mechanisms of Kafka's that this source does not have, and why or what to take."""

@@ -26,7 +26,8 @@ class Security(Section):
         default="PLAINTEXT",
     )  # fmt: skip
     sasl_mechanism: str | None = option(
-        "kafka.sasl.mechanism", option_values.mechanism, "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512` or `OAUTHBEARER`.",
+        "kafka.sasl.mechanism", option_values.mechanism,
+        "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` or `AWS_MSK_IAM`.",
         shown="required with SASL",
     )  # fmt: skip
     sasl_jaas_config: LoginModule | None = option(
@@ -38,6 +39,12 @@ class Security(Section):
     sasl_login_callback_handler_class: str | None = option(
         "kafka.sasl.login.callback.handler.class", text,
         "OAUTHBEARER with tokens of your own: `module:Class` with `token()` and optionally `extensions()`.",
+        shown="none",
+    )  # fmt: skip
+    sasl_client_callback_handler_class: str | None = option(
+        "kafka.sasl.client.callback.handler.class", text,
+        "Not needed. With `AWS_MSK_IAM` the class that Java's clients name is accepted, "
+        "`software.amazon.msk.auth.iam.IAMClientCallbackHandler`.",
         shown="none",
     )  # fmt: skip
     sasl_oauthbearer_token_endpoint_url: Secret | None = option(

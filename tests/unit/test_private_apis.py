@@ -47,6 +47,7 @@ INSIDE = {
     "kafka.net.compat.KafkaNetClient": "_manager _net",
     "kafka.net.connection.KafkaConnection": "_get_api_versions _reauth _send_request",
     "kafka.net.manager.KafkaConnectionManager": "_auth_failures _build_transport _connect _conns _do_bootstrap _net",
+    "kafka.net.sasl.msk.SaslMechanismAwsMskIam": "_build_client",
     "kafka.net.selector.NetworkSelector": "_poll_once",
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",
     "kafka.net.transport.KafkaTCPTransport": "_net _read_task _sock _sock_recv _write_task",

@@ -47,7 +47,7 @@ def oauth(options="", **more):
         (SASL, "kafka.sasl.mechanism is missing, which SASL_PLAINTEXT needs: one of PLAIN, SCRAM-SHA-256"),
         (SASL | {"sasl.mechanism": "PLAIN"}, "kafka.sasl.jaas.config is missing, which PLAIN needs: org.*Plain"),
         (plain(**{"sasl.mechanism": "GSSAPI"}), "must be one of PLAIN, .*: Kerberos is not supported"),
-        (plain(**{"sasl.mechanism": "AWS_MSK_IAM"}), "for Amazon MSK take OAUTHBEARER, with a class of your own"),
+        (plain(**{"sasl.mechanism": "AWS_MSK_IAM"}), "names PlainLoginModule: it is for PLAIN; kafka.sasl.mechanism"),
         (plain(**{"sasl.jaas.config": SCRAM}), "names ScramLoginModule: it is for SCRAM-SHA-256 and SCRAM-SHA-512; "),
         (plain(**{"sasl.jaas.config": PLAIN.replace("username", "name")}), "has the name at character 66, which "),
         (plain(**{"sasl.jaas.config": PLAIN.replace("username", "scope")}), "has scope, which would have no effect"),

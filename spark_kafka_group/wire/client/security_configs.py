@@ -29,7 +29,7 @@ def security_configs(security: Security) -> dict[str, Any]:
         configs["ssl_context"] = client_context(security)
     if not security.sasl:
         return configs
-    from spark_kafka_group.security.credentials import UserPassword, credentials
+    from spark_kafka_group.security.credentials import AwsCredentials, UserPassword, credentials
     from spark_kafka_group.security.mechanisms import MECHANISMS
 
     known = credentials(security)
@@ -42,6 +42,10 @@ def security_configs(security: Security) -> dict[str, Any]:
         if known.of_token:
             configs["sasl_plain_username"] = scram.TokenId(configs["sasl_plain_username"])
         return configs
+    if isinstance(known, AwsCredentials):
+        from spark_kafka_group.wire.client.msk_iam import keys_of
+
+        return configs | {"sasl_oauth_token_provider": keys_of(known)}
     from spark_kafka_group.wire.client.tokens import tokens_of
 
     return configs | {"sasl_oauth_token_provider": tokens_of(known)}
