@@ -156,6 +156,11 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
+.PHONY: test-kerberos
+test-kerberos: $(VENV)/.installed  ## log in by Kerberos, at a KDC of MIT's; needs krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev
+	$(BIN)/pip install -q 'gssapi>=1.8'
+	$(BIN)/pytest -m kerberos tests/security $(ARGS)
+
 .PHONY: hosts
 hosts: $(VENV)/.installed  ## cut the links of brokers on separate hosts while a query runs; as root, with network namespaces
 	$(BIN)/pytest -m soak tests/hosts -s $(ARGS)

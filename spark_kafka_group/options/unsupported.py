@@ -15,7 +15,7 @@ _NO_WAIT = "kafka.bootstrap.servers are asked again as soon as no known broker a
 _NO_SHARE_GROUPS = "it is for share groups, and the query is a member of a consumer group: leave it out"
 _JAVA_TLS = "it names a part of Java's TLS, and Python's is used here: leave it out"
 _JAVA_LOGIN = "it is a Java class: tokens of your own come from kafka.sasl.login.callback.handler.class"
-_NO_KERBEROS = "Kerberos is not supported: take SCRAM, OAUTHBEARER, or TLS with a client certificate"
+_OF_LIBKRB5 = "libkrb5 renews tickets by itself: see krb5.conf"
 _REFRESH = (
     "a token is asked for again after 80% of its life: for other rules give a class of your own in "
     "kafka.sasl.login.callback.handler.class"
@@ -131,13 +131,12 @@ UNSUPPORTED = {
     "kafka.sasl.oauthbearer.jwks.endpoint.url": _BROKER_CHECKS,
     "kafka.sasl.oauthbearer.scope.claim.name": _BROKER_CHECKS,
     "kafka.sasl.oauthbearer.sub.claim.name": _BROKER_CHECKS,
-    "kafka.sasl.kerberos.name": _NO_KERBEROS,
-    "kafka.sasl.kerberos.domain.name": _NO_KERBEROS,
-    "kafka.sasl.kerberos.service.name": _NO_KERBEROS,
-    "kafka.sasl.kerberos.kinit.cmd": _NO_KERBEROS,
-    "kafka.sasl.kerberos.min.time.before.relogin": _NO_KERBEROS,
-    "kafka.sasl.kerberos.ticket.renew.jitter": _NO_KERBEROS,
-    "kafka.sasl.kerberos.ticket.renew.window.factor": _NO_KERBEROS,
+    "kafka.sasl.kerberos.name": "take kafka.sasl.kerberos.service.name",
+    "kafka.sasl.kerberos.domain.name": "brokers' principals have the names by which brokers are reached",
+    "kafka.sasl.kerberos.kinit.cmd": _OF_LIBKRB5,
+    "kafka.sasl.kerberos.min.time.before.relogin": _OF_LIBKRB5,
+    "kafka.sasl.kerberos.ticket.renew.jitter": _OF_LIBKRB5,
+    "kafka.sasl.kerberos.ticket.renew.window.factor": _OF_LIBKRB5,
 }
 """Options by their names in lower case, and the reason, which has the advice."""
 

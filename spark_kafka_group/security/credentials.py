@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_group import user_classes
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
-from spark_kafka_group.security import allowed_token_sources
+from spark_kafka_group.security import allowed_token_sources, stores
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
-from spark_kafka_group.security.mechanisms import MECHANISMS, AwsMskIam, Mechanism
+from spark_kafka_group.security.mechanisms import MECHANISMS, AwsMskIam, Gssapi, Mechanism
 from spark_kafka_group.security.secret import Secret
 from spark_kafka_group.security.settings import Security
 
@@ -24,6 +24,9 @@ JAVA_HANDLERS = (
 
 AWS_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 """Java's, which configurations for MSK name. It is not needed here."""
+KERBEROS_OPTIONS = ("principal", "keyTab", "ticketCache", "serviceName")
+KERBEROS_SWITCHES = ("useKeyTab", "useTicketCache")
+KERBEROS_IGNORED = ("storeKey", "doNotPrompt", "renewTGT", "refreshKrb5Config", "isInitiator", "debug")
 AWS_OPTIONS = ("awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion")
 
 TOKEN_AUTH = "tokenauth"
@@ -85,7 +88,17 @@ class AwsCredentials:
     sts_region: str | None = None
 
 
-Credentials = UserPassword | AwsCredentials | ClientCredentials | TokenFile | UnsecuredToken | OwnTokens
+@dataclass(frozen=True)
+class Kerberos:
+    """Tickets of a keytab or, without one, of a ticket cache, the default one if it has no name."""
+
+    service: str
+    principal: str | None = None
+    keytab: str | None = None
+    ticket_cache: str | None = None
+
+
+Credentials = UserPassword | AwsCredentials | Kerberos | ClientCredentials | TokenFile | UnsecuredToken | OwnTokens
 
 
 def credentials(security: Security) -> Credentials:
@@ -99,7 +112,7 @@ def credentials(security: Security) -> Credentials:
     if security.sasl_mechanism is None:
         raise OptionError(
             f"kafka.sasl.mechanism is missing, which {security.security_protocol} needs: one of "
-            f"{', '.join(MECHANISMS)} (Kafka's default, GSSAPI, is not supported)"
+            f"{', '.join(MECHANISMS)} (GSSAPI is Kafka's default)"
         )
     mechanism, module = MECHANISMS[security.sasl_mechanism], security.sasl_jaas_config
     if module is not None and module.name != mechanism.login_module:
@@ -116,12 +129,18 @@ def credentials(security: Security) -> Credentials:
         return _user_password(security, mechanism, module)
     if isinstance(mechanism, AwsMskIam):
         return _aws(security, mechanism, module)
+    if isinstance(mechanism, Gssapi):
+        return _kerberos(security, mechanism, module)
     return _oauth(security, module or LoginModule(mechanism.login_module))
 
 
 def _check_mechanism(security: Security, mechanism: Mechanism) -> None:
     if mechanism.needs_tls and not security.tls:
         raise OptionError(f"kafka.sasl.mechanism {mechanism.name} needs kafka.security.protocol SASL_SSL")
+    if security.sasl_kerberos_service_name is not None and not isinstance(mechanism, Gssapi):
+        raise OptionError(
+            f"kafka.sasl.kerberos.service.name is for GSSAPI, and kafka.sasl.mechanism is {mechanism.name}: remove it"
+        )
     handler = security.sasl_client_callback_handler_class
     if handler is not None and (handler != AWS_HANDLER or not isinstance(mechanism, AwsMskIam)):
         raise OptionError(
@@ -138,18 +157,59 @@ def _refuse_oauth(security: Security, mechanism: Mechanism) -> None:
 
 def _aws(security: Security, mechanism: Mechanism, module: LoginModule | None) -> AwsCredentials:
     _refuse_oauth(security, mechanism)
-    if importlib.util.find_spec("botocore") is None:
-        raise OptionError(
-            "kafka.sasl.mechanism AWS_MSK_IAM needs the package botocore on the driver and executors: "
-            "pip install botocore"
-        )
     module = module or LoginModule(mechanism.login_module)
     _refuse_others(module, set(AWS_OPTIONS))
     profile, role_arn, role_session_name, sts_region = (module.get(name) or None for name in AWS_OPTIONS)
     for name, value in (("awsRoleSessionName", role_session_name), ("awsStsRegion", sts_region)):
         if value is not None and role_arn is None:
             raise OptionError(f"kafka.sasl.jaas.config has {name}, which has no effect without awsRoleArn")
+    _check_installed(mechanism, "botocore")
     return AwsCredentials(profile, role_arn, role_session_name, sts_region)
+
+
+def _kerberos(security: Security, mechanism: Mechanism, module: LoginModule | None) -> Kerberos:
+    """By the options of Java's Krb5LoginModule. Those of its login that have no meaning here are passed over."""
+    _refuse_oauth(security, mechanism)
+    if module is None:
+        raise OptionError(
+            f"kafka.sasl.jaas.config is missing, which GSSAPI needs: {mechanism.login_module} required "
+            f'useKeyTab=true keyTab="..." principal="..."; or {mechanism.login_module} required useTicketCache=true;'
+        )
+    _refuse_others(module, {*KERBEROS_OPTIONS, *KERBEROS_SWITCHES, *KERBEROS_IGNORED})
+    by_keytab, by_cache = (_switch(module, name) for name in KERBEROS_SWITCHES)
+    principal, keytab, ticket_cache, in_module = (module.get(name) or None for name in KERBEROS_OPTIONS)
+    service = security.sasl_kerberos_service_name or in_module
+    if service is None:
+        raise OptionError(
+            "kafka.sasl.kerberos.service.name is missing, which GSSAPI needs: the first part of the brokers' "
+            "principals, as kafka in kafka/host@REALM"
+        )
+    if by_keytab and not (keytab and principal):
+        missing = "principal" if keytab else "keyTab"
+        raise OptionError(f'kafka.sasl.jaas.config has useKeyTab=true, which needs {missing}="..."')
+    if not by_keytab and not by_cache:
+        raise OptionError(
+            "kafka.sasl.jaas.config needs useKeyTab=true with keyTab and principal, or useTicketCache=true"
+        )
+    if by_keytab:
+        stores.file_of("keyTab in kafka.sasl.jaas.config", str(keytab))
+    _check_installed(mechanism, "gssapi")
+    return Kerberos(service, principal, keytab if by_keytab else None, None if by_keytab else ticket_cache)
+
+
+def _switch(module: LoginModule, name: str) -> bool:
+    value = (module.get(name) or "false").lower()
+    if value not in ("true", "false"):
+        raise OptionError(f"kafka.sasl.jaas.config must have {name}=true or {name}=false")
+    return value == "true"
+
+
+def _check_installed(mechanism: Mechanism, package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise OptionError(
+            f"kafka.sasl.mechanism {mechanism.name} needs the package {package}: install it with pip on the "
+            f"driver and executors"
+        )
 
 
 def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:

@@ -23,12 +23,14 @@ ESCAPE = r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)"
 ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 KNOWN_OPTIONS = frozenset(
     {
-        "username", "password", "tokenauth", "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion",
-        "awsDebugCreds", "clientId", "clientSecret", "scope", "unsecuredLoginLifetimeSeconds",
+        "username", "password", "tokenauth", "clientId", "clientSecret", "scope", "unsecuredLoginLifetimeSeconds",
         "unsecuredLoginPrincipalClaimName", "unsecuredLoginScopeClaimName", "unsecuredLoginStringClaim_sub",
+        "awsProfileName", "awsRoleArn", "awsRoleSessionName", "awsStsRegion", "awsDebugCreds",
+        "principal", "keyTab", "ticketCache", "serviceName", "useKeyTab", "useTicketCache", "storeKey", "doNotPrompt",
+        "renewTGT", "refreshKrb5Config", "isInitiator", "debug",
     }
 )  # fmt: skip
-"""Kafka's, which may be shown."""
+"""Of login modules that are known, which may be shown."""
 QUOTES = 'values are in double quotes, with \\" and \\\\ for " and \\ in them'
 
 

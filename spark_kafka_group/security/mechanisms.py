@@ -93,9 +93,16 @@ class AwsMskIam(Mechanism):
     seen = "can use the signed request"
 
 
-MECHANISMS = {mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer(), AwsMskIam())}
-"""Mechanisms by their names, in the order in which errors list them."""
-NOT_WITHOUT_LIBRARIES = {
-    "GSSAPI": "Kerberos is not supported",
+class Gssapi(Mechanism):
+    """Shows a Kerberos ticket."""
+
+    name = "GSSAPI"
+    login_module = "com.sun.security.auth.module.Krb5LoginModule"
+    takes_password = False
+    seen = "can see which principal connects"
+
+
+MECHANISMS = {
+    mechanism.name: mechanism for mechanism in (Plain(), Scram256(), Scram512(), OAuthBearer(), AwsMskIam(), Gssapi())
 }
-"""Mechanisms of Kafka's that this source does not have, and why or what to take."""
+"""Mechanisms by their names, in the order in which errors list them."""

@@ -66,12 +66,11 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 def mechanism(raw: str) -> str:
     """A SASL mechanism."""
-    from spark_kafka_group.security.mechanisms import MECHANISMS, NOT_WITHOUT_LIBRARIES
+    from spark_kafka_group.security.mechanisms import MECHANISMS
 
     name = raw.strip().upper()
     if name not in MECHANISMS:
-        why = NOT_WITHOUT_LIBRARIES.get(name)
-        raise ValueError(f"must be one of {', '.join(MECHANISMS)}{': ' + why if why else ''}")
+        raise ValueError(f"must be one of {', '.join(MECHANISMS)}")
     return name
 
 

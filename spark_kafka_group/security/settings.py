@@ -27,7 +27,7 @@ class Security(Section):
     )  # fmt: skip
     sasl_mechanism: str | None = option(
         "kafka.sasl.mechanism", option_values.mechanism,
-        "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER` or `AWS_MSK_IAM`.",
+        "`PLAIN`, `SCRAM-SHA-256`, `SCRAM-SHA-512`, `OAUTHBEARER`, `AWS_MSK_IAM` or `GSSAPI`.",
         shown="required with SASL",
     )  # fmt: skip
     sasl_jaas_config: LoginModule | None = option(
@@ -46,6 +46,12 @@ class Security(Section):
         "Not needed. With `AWS_MSK_IAM` the class that Java's clients name is accepted, "
         "`software.amazon.msk.auth.iam.IAMClientCallbackHandler`.",
         shown="none",
+    )  # fmt: skip
+    sasl_kerberos_service_name: str | None = option(
+        "kafka.sasl.kerberos.service.name", text,
+        "GSSAPI: the first part of the brokers' principals, as `kafka` in `kafka/host@REALM`; also `serviceName` in "
+        "`kafka.sasl.jaas.config`.",
+        shown="required with `GSSAPI`",
     )  # fmt: skip
     sasl_oauthbearer_token_endpoint_url: Secret | None = option(
         "kafka.sasl.oauthbearer.token.endpoint.url", option_values.endpoint,

@@ -96,15 +96,31 @@ def read(option: str, location: str) -> bytes:
         ) from None
 
 
+def file_of(option: str, location: str) -> Path:
+    """The file at this path, or the one of this name among those of ``--files``; it can be read.
+
+    Raises
+    ------
+    OptionError
+    """
+    read(option, location)
+    return _found(Path(location))
+
+
 def _found(path: Path) -> Path:
     if path.exists():
         return path
+    return sent_along(path.name) or path
+
+
+def sent_along(name: str) -> Path | None:
+    """The file of this name among those of ``--files``, if there is one."""
     root = SparkFiles._root_directory
     if root is None and SparkContext._active_spark_context is not None:
         root = SparkFiles.getRootDirectory()
     # For a streaming query Spark names a directory below the one that has the files.
-    candidates = [directory / path.name for directory in (Path(root), Path(root).parent)] if root else []
-    return next((candidate for candidate in candidates if candidate.exists()), path)
+    candidates = [directory / name for directory in (Path(root), Path(root).parent)] if root else []
+    return next((candidate for candidate in candidates if candidate.exists()), None)
 
 
 def _pkcs12(

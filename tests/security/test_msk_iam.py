@@ -244,5 +244,5 @@ def test_settings_that_cannot_work_are_refused(given, more, message):
 def test_a_missing_botocore_is_named(given, monkeypatch):
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "botocore" else found(name))
-    with pytest.raises(OptionError, match="needs the package botocore on the driver and executors: pip install boto"):
+    with pytest.raises(OptionError, match="needs the package botocore: install it with pip on the driver and exec"):
         Options.parse(given)

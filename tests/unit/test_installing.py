@@ -61,7 +61,7 @@ def test_commands_are_found_in_texts(text, operands):
 
 
 @pytest.mark.parametrize(
-    "operand", ["spark-kafka-group", "spark-kafka-group[pkcs12]", ".[kerberos]", "a.whl[kerberos]"]
+    "operand", ["spark-kafka-group", "spark-kafka-group[pkcs12]", ".[kerberoz]", "a.whl[kerberoz]"]
 )
 def test_an_install_that_does_not_work_is_seen(operand):
     assert why_not(operand)
@@ -75,7 +75,7 @@ def test_every_install_that_a_text_names_works():
 
 def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
     (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "recipes", "test"}
+    assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "kerberos", "recipes", "test"}
 
 
 def test_every_package_is_installed_with_its_folder():

@@ -19,6 +19,8 @@ HUSH = "hush-7f3a"
 PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{HUSH}";'
 SCRAM = PLAIN.replace("plain.Plain", "scram.Scram")
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required{};"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required {};"
+SERVICE = {"sasl.kerberos.service.name": "kafka"}
 ENDPOINT = {"sasl.oauthbearer.token.endpoint.url": f"https://idp/token?{HUSH}"}
 SASL = {"security.protocol": "SASL_PLAINTEXT"}
 
@@ -31,6 +33,10 @@ def parse(**settings):
 
 def plain(**more):
     return SASL | {"sasl.mechanism": "PLAIN", "sasl.jaas.config": PLAIN} | more
+
+
+def gssapi(options, **more):
+    return SASL | {"sasl.mechanism": "GSSAPI", "sasl.jaas.config": KERBEROS.format(options)} | more
 
 
 def oauth(options="", **more):
@@ -46,7 +52,17 @@ def oauth(options="", **more):
         (plain() | {"ssl.truststore.location": "/t"}, "it is SASL_PLAINTEXT, so nothing would be encrypted"),
         (SASL, "kafka.sasl.mechanism is missing, which SASL_PLAINTEXT needs: one of PLAIN, SCRAM-SHA-256"),
         (SASL | {"sasl.mechanism": "PLAIN"}, "kafka.sasl.jaas.config is missing, which PLAIN needs: org.*Plain"),
-        (plain(**{"sasl.mechanism": "GSSAPI"}), "must be one of PLAIN, .*: Kerberos is not supported"),
+        (plain(**{"sasl.mechanism": "NTLM"}), "must be one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, AWS_"),
+        (SASL | {"sasl.mechanism": "GSSAPI"}, "kafka.sasl.jaas.config is missing, which GSSAPI needs: com.sun"),
+        (gssapi("useTicketCache=true"), "kafka.sasl.kerberos.service.name is missing, which GSSAPI needs"),
+        (gssapi("storeKey=true", **SERVICE), "needs useKeyTab=true with keyTab and principal, or useTicketCache=true"),
+        (gssapi("useKeyTab=true principal=me", **SERVICE), 'has useKeyTab=true, which needs keyTab="..."'),
+        (gssapi("useKeyTab=yes", **SERVICE), "must have useKeyTab=true or useKeyTab=false"),
+        (
+            gssapi('useKeyTab=true keyTab="/no/such" principal=me', **SERVICE),
+            r"keyTab in kafka.sasl.jaas.config \(/no/such\) cannot be read: No such file",
+        ),
+        (plain(**SERVICE), "kafka.sasl.kerberos.service.name is for GSSAPI, and kafka.sasl.mechanism is PLAIN"),
         (plain(**{"sasl.mechanism": "AWS_MSK_IAM"}), "names PlainLoginModule: it is for PLAIN; kafka.sasl.mechanism"),
         (plain(**{"sasl.jaas.config": SCRAM}), "names ScramLoginModule: it is for SCRAM-SHA-256 and SCRAM-SHA-512; "),
         (plain(**{"sasl.jaas.config": PLAIN.replace("username", "name")}), "has the name at character 66, which "),
@@ -83,7 +99,8 @@ def oauth(options="", **more):
         (oauth(**{"sasl.login.callback.handler.class": "com.acme.Handler"}), "is a Java class: name module:Class of"),
         (oauth(**{"sasl.login.callback.handler.class": "collections:Counter"}), "token is missing"),
         (oauth(' unsecuredLoginStringClaim_name="u"'), r'has no unsecuredLoginStringClaim_sub="..."'),
-        ({"sasl.kerberos.service.name": "kafka"}, "is not supported: Kerberos is not supported: take SCRAM"),
+        (SERVICE, "kafka.sasl.kerberos.service.name needs kafka.security.protocol SASL_PLAINTEXT or SASL_SSL"),
+        ({"sasl.kerberos.kinit.cmd": "kinit"}, "libkrb5 renews tickets by itself"),
         ({"ssl.provider": "BC"}, "kafka.ssl.provider is not supported: it names a part of Java's TLS"),
         ({"security.protocol": "SSL", "ssl.keystore.password": HUSH}, "password needs kafka.ssl.keystore.location"),
         ({"security.protocol": "SSL", "ssl.key.password": HUSH}, "needs kafka.ssl.keystore.location or kafka.ssl."),

@@ -29,7 +29,7 @@ def security_configs(security: Security) -> dict[str, Any]:
         configs["ssl_context"] = client_context(security)
     if not security.sasl:
         return configs
-    from spark_kafka_group.security.credentials import AwsCredentials, UserPassword, credentials
+    from spark_kafka_group.security.credentials import AwsCredentials, Kerberos, UserPassword, credentials
     from spark_kafka_group.security.mechanisms import MECHANISMS
 
     known = credentials(security)
@@ -46,6 +46,10 @@ def security_configs(security: Security) -> dict[str, Any]:
         from spark_kafka_group.wire.client.msk_iam import keys_of
 
         return configs | {"sasl_oauth_token_provider": keys_of(known)}
+    if isinstance(known, Kerberos):
+        from spark_kafka_group.wire.client.kerberos import tickets_of
+
+        return configs | {"sasl_oauth_token_provider": tickets_of(known)}
     from spark_kafka_group.wire.client.tokens import tokens_of
 
     return configs | {"sasl_oauth_token_provider": tokens_of(known)}
