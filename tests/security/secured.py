@@ -14,6 +14,7 @@ from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 PACKAGE = "org.apache.kafka.common.security"
 PASSWORD = 'p4ss "w\\rd", =x'
+EVENT_HUBS_USER = "$ConnectionString"
 SCRAM_USER = "alice=of,wonderland"
 REAUTHENTICATE_MS = 2_000
 
@@ -37,7 +38,7 @@ def settings(authority):
     """The broker's."""
     found = {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:ANONYMOUS;User:alice;User:{SCRAM_USER};User:client",
+        "super.users": f"User:ANONYMOUS;User:alice;User:{EVENT_HUBS_USER};User:{SCRAM_USER};User:client",
         "delegation.token.secret.key": "a-secret-of-all-brokers",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
     }
@@ -53,7 +54,7 @@ def settings(authority):
             f"{prefix}.client.auth": "required" if listener == "mtls" else "none",
         }
     modules = {
-        "plain": jaas("plain", user_alice=PASSWORD),
+        "plain": jaas("plain", user_alice=PASSWORD, **{f"user_{EVENT_HUBS_USER}": PASSWORD}),
         "scram-sha-256": jaas("scram"),
         "scram-sha-512": jaas("scram"),
         "oauthbearer": jaas("oauth", unsecuredLoginStringClaim_sub="broker"),
