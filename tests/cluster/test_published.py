@@ -50,6 +50,12 @@ def test_the_wheel_has_what_runs_and_nothing_it_was_built_from(in_sdist, in_whee
     }
 
 
+def test_one_wheel_is_for_every_python(wheel):
+    assert "-cp311-abi3-" in wheel.name
+    with zipfile.ZipFile(wheel) as archive:
+        assert f"{DECODE}/_decode_c.abi3.so" in archive.namelist()
+
+
 def test_the_metadata_names_the_licence_and_who_made_it(wheel):
     with zipfile.ZipFile(wheel) as archive:
         (folder,) = {name.partition("/")[0] for name in archive.namelist() if ".dist-info/" in name}
