@@ -15,7 +15,7 @@ from spark_kafka_group.wire.fetch import fetch_connection
 
 QUICK = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders", "kafka.fetch.max.wait.ms": "0"}
 POSITIONS = {TopicPartition("orders", 0): 5}
-VERSION = 11
+VERSION = 10
 PATIENCE_S = 0.3
 
 
@@ -58,7 +58,7 @@ def hurried(broker):
 def response(correlation_id, size=0):
     """A fetch response with so many bytes of records, and its frame."""
     topic = struct.pack(">ih6si", 1, 6, b"orders", 1)
-    partition = struct.pack(">ihqqqiii", 0, 0, 100, 100, 0, 0, -1, size) + bytes(size)
+    partition = struct.pack(">ihqqqii", 0, 0, 100, 100, 0, 0, size) + bytes(size)
     body = struct.pack(">iihi", correlation_id, 0, 0, 0) + topic + partition
     return struct.pack(">i", len(body)) + body
 
