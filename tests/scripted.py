@@ -78,6 +78,8 @@ class ScriptedBroker:
         How often records for a partition were taken.
     refuses, refused
         With which error records are refused, if they are, and how often they were.
+    cut_off
+        Nodes that know no topic, as those that were made while no controller could reach a broker.
     takes_s
         How long requests of a kind take, by its name; a connection's next request waits.
     """
@@ -93,6 +95,7 @@ class ScriptedBroker:
         self.written: dict[TopicPartition, int] = defaultdict(int)
         self.refuses: str | None = None
         self.refused = 0
+        self.cut_off: set[int] = set()
         self.takes_s: dict[str, float] = {}
         self._script: dict[str, deque[Any]] = defaultdict(deque)
         self._received: list[Any] = []
@@ -184,6 +187,8 @@ class ScriptedBroker:
             answer = getattr(self, f"_{kind}")
             if kind == "LeaveGroup" and node != self.coordinator:
                 return {"error_code": CODES["NOT_COORDINATOR"]}
+            if kind == "Metadata":
+                return self._Metadata(message, {} if node in self.cut_off else self.topics)
             if kind not in {request.value for request in OF_A_MEMBER}:
                 return answer(message)
             scripted = self._script[kind].popleft() if self._script[kind] else None
@@ -216,22 +221,22 @@ class ScriptedBroker:
             spoken.append(key(api_key=FetchRequest.API_KEY, min_version=self.fetch[0], max_version=self.fetch[1]))
         return {"api_keys": spoken}
 
-    def _Metadata(self, message: Any) -> dict[str, Any]:
+    def _Metadata(self, message: Any, topics: Mapping[str, int]) -> dict[str, Any]:
         broker, topic = MetadataResponse.MetadataResponseBroker, MetadataResponse.MetadataResponseTopic
         partition = topic.MetadataResponsePartition
         leader = next((node.number for node in self._nodes if not node.silent), -1)
-        named = self.topics if message.topics is None else [asked.name for asked in message.topics]
+        named = topics if message.topics is None else [asked.name for asked in message.topics]
         return {
             "brokers": [broker(node_id=n.number, host="127.0.0.1", port=n.port, rack=None) for n in self._nodes],
             "cluster_id": "scripted",
             "controller_id": 1,
             "topics": [
                 topic(
-                    error_code=0 if name in self.topics else CODES["UNKNOWN_TOPIC_OR_PARTITION"],
+                    error_code=0 if name in topics else CODES["UNKNOWN_TOPIC_OR_PARTITION"],
                     name=name,
                     partitions=[
                         partition(partition_index=p, leader_id=leader, leader_epoch=0, replica_nodes=[1], isr_nodes=[1])
-                        for p in range(self.topics.get(name, 0))
+                        for p in range(topics.get(name, 0))
                     ],
                 )
                 for name in named

@@ -93,11 +93,15 @@ class Brokers:
         """
         topics = {tp.topic for tp in tps}
         with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
-            cluster = self._bootstrapped().cluster
+            manager = self._bootstrapped()._manager
+            cluster = manager.cluster
             known = self._known_leaders(cluster, tps)
             if refresh or len(known) < len(tps):
+                # The last answer does not do. The broker that gave it may be cut off from the others, and not know it;
+                # kafka-python would ask it again and again, as it has a connection to it.
+                ask_any = refresh or topics <= set(cluster._topics)
                 cluster.set_topics(set(cluster._topics) | topics)
-                self._run(cluster.refresh_metadata)
+                self._run(lambda: cluster.refresh_metadata(manager.any_node() if ask_any else None))
                 denied = topics & set(cluster.unauthorized_topics)
                 if denied:
                     raise kafka_errors.TopicAuthorizationFailedError(denied)
