@@ -229,6 +229,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         conn = super().get_connection(node_id, timeout_ms, **how)
         if conn is not known:
             node = self.cluster.broker_metadata(node_id)
+            conn.made_to = node.host, node.port
             self._explain(conn, node)
             _check_version(conn, f"{node.host}:{node.port}")
             mechanism = mechanism_of(self.config)
