@@ -188,14 +188,12 @@ def test_a_follower_that_lags_is_left_for_the_leader_and_nothing_counts_as_lost(
 
 
 def throttle(kafka, topic, bytes_a_second):
-    """Slow replication to node 2 down."""
-    of_broker = {"follower.replication.throttled.rate": bytes_a_second}
-    of_topic = {"follower.replication.throttled.replicas": ",".join(f"{p}:2" for p in range(PARTITIONS))}
-    resources = [
-        ConfigResource(ConfigResourceType.BROKER, "2", configs=of_broker),
-        ConfigResource(ConfigResourceType.TOPIC, topic, configs=of_topic),
-    ]
-    kafka.admin.alter_configs(resources, raise_on_unknown=False)  # it does not know the broker's
+    """Slow replication down, at leaders too: a follower that starts does not know yet that it is throttled."""
+    of_broker = {f"{side}.replication.throttled.rate": bytes_a_second for side in ("leader", "follower")}
+    of_topic = {f"{side}.replication.throttled.replicas": "*" for side in ("leader", "follower")}
+    resources = [ConfigResource(ConfigResourceType.BROKER, str(n), configs=of_broker) for n in (1, 2, 3)]
+    resources.append(ConfigResource(ConfigResourceType.TOPIC, topic, configs=of_topic))
+    kafka.admin.alter_configs(resources, raise_on_unknown=False)  # it does not know the brokers'
 
 
 def test_a_follower_s_damaged_copy_is_read_from_the_leader(racks, topic, disconnected, caplog):
