@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
-from secured import PLAIN, REAUTHENTICATE_MS, UNSECURED, in_properties, jaas, options, scram, works
+from secured import PLAIN, REAUTHENTICATE_MS, SCRAM_USER, UNSECURED, in_properties, jaas, options, scram, works
 from support import committed
 
 from spark_kafka_group.errors import AuthenticationError
@@ -83,11 +83,16 @@ def delegation_token(kafka, tmp_path):
         f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\n"
         f"sasl.jaas.config={in_properties(scram()['sasl_jaas_config'])}\n"
     )
-    made = kafka.run_tool(
-        "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.servers_of("SASL"),
-        "--command-config", str(config), "--create", "--max-life-time-period", "-1",
-    )  # fmt: skip
-    token_id, mac = made.strip().splitlines()[-1].split()[:2]
+
+    def tool(*action):
+        return kafka.run_tool(
+            "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.servers_of("SASL"),
+            "--command-config", str(config), *action,
+        )  # fmt: skip
+
+    token_id, mac = tool("--create", "--max-life-time-period", "-1").strip().splitlines()[-1].split()[:2]
+    # The controller answers before the broker has read the token from the metadata log.
+    wait_until(lambda: token_id in tool("--describe", "--owner-principal", f"User:{SCRAM_USER}"), 30)
     return token_id, mac
 
 
