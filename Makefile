@@ -35,6 +35,12 @@ DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafk
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
+# The requirements of an extra of pyproject.toml, without the package: $(call install_extra,folder of python and pip,extra)
+define install_extra
+$(1)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["$(2)"], sep="\n")' \
+  | xargs $(1)/pip install -q
+endef
+
 .PHONY: help
 help:  ## this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -158,7 +164,7 @@ fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all par
 
 .PHONY: test-kerberos
 test-kerberos: $(VENV)/.installed  ## log in by Kerberos, at a KDC of MIT's; needs krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev
-	$(BIN)/pip install -q 'gssapi>=1.8'
+	$(call install_extra,$(BIN),kerberos)
 	$(BIN)/pytest -m kerberos tests/security $(ARGS)
 
 .PHONY: hosts
@@ -188,8 +194,7 @@ notebooks: $(VENV)/.installed  ## run notebooks/, and write their outputs and pi
 # An environment of its own, which needs no Spark: the extra alone.
 $(SITE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(SITE)
-	$(SITE)/bin/python -c 'import tomllib; print(*tomllib.load(open("$<", "rb"))["project"]["optional-dependencies"]["docs"], sep="\n")' \
-	  | xargs $(SITE)/bin/pip install -q
+	$(call install_extra,$(SITE)/bin,docs)
 	touch $@
 
 .PHONY: site

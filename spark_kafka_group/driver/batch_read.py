@@ -55,7 +55,7 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
         tps = client.partitions(options.reading.subscription)
         check_named(options, tps)
         dead_letters.check(options)
-        client_rack.check(options)
+        client_rack.check(options, client)
         committed = {} if group is None else group.committed(tps)
         whole, _ = batch_ranges(options, client, tps, committed)
         epochs = client.leader_epochs(tps)

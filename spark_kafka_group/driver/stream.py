@@ -181,7 +181,7 @@ class StreamDriver:
             self._refuse_missing(offset)
             process.prepare(self.stop)
             dead_letters.check(self._options)
-            client_rack.check(self._options)
+            client_rack.look_up(self._options)
             siblings = self._shared or process.shared_directory()
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)

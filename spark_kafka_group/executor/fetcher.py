@@ -85,9 +85,8 @@ class Fetcher:
         self._epochs = dict(epochs)
         self._nodes: dict[TopicPartition, int] = {}  # who is asked for records: leaders, but for partitions followed
         self._followed: set[TopicPartition] = set()
-        # positions of requests whose responses have not been read, by node
-        self._asked: dict[int, dict[TopicPartition, int]] = {}
-        self._asked_by_rack: set[int] = set()  # nodes of requests that followers answer, too
+        # positions and rack of requests whose responses have not been read, by node; followers answer those with a rack
+        self._asked: dict[int, tuple[dict[TopicPartition, int], str]] = {}
         self._silent_since: dict[TopicPartition, float] = {}  # when nothing was first said in a log that goes on
         self._silent_for: dict[TopicPartition, tuple[int, float]] = {}  # position, and time until damage is looked for
         self._clock = clock
@@ -235,14 +234,13 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
-            self._asked[node_id] = wanted
-            (self._asked_by_rack.add if rack else self._asked_by_rack.discard)(node_id)
+            self._asked[node_id] = wanted, rack
 
     def _next_response(self) -> list[Chunk]:
         """Read one response, and ask its sender for more before the records are looked at."""
         if not self._asked:
             return []
-        node_id, asked = next(iter(self._asked.items()))
+        node_id, (asked, rack) = next(iter(self._asked.items()))
         del self._asked[node_id]
         try:
             fetched = self._brokers.connection(node_id).receive()
@@ -251,7 +249,7 @@ class Fetcher:
             return []
         if self._outage is not None:
             self._outage.answered(asked)
-        chunks, refused = self._chunks_of(fetched, asked, node_id in self._asked_by_rack)
+        chunks, refused = self._chunks_of(fetched, asked, bool(rack))
         if self._error is not None:
             return chunks
         if any(not chunk.silent for chunk in chunks):

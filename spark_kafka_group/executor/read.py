@@ -72,7 +72,7 @@ def records(
     fetcher = Fetcher(
         brokers, task.ranges, twin.scan, options.fetching.poll_timeout_ms / 1000, options.reading.fail_on_data_loss,
         largest, epochs=task.leader_epochs, outage=outage,
-        nearest=brokers.nearest if options.fetching.client_rack else None,
+        nearest=brokers.nearest,
     )  # fmt: skip
     with contextlib.ExitStack() as opened:
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 from spark_kafka_group import user_classes
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.json_text import shortened
-from spark_kafka_group.security import allowed_token_sources, stores
+from spark_kafka_group.security import allowed_token_sources
 from spark_kafka_group.security.jaas import KNOWN_OPTIONS, QUOTES, LoginModule
 from spark_kafka_group.security.mechanisms import MECHANISMS, AwsMskIam, Gssapi, Mechanism
 from spark_kafka_group.security.secret import Secret
@@ -170,11 +170,8 @@ def _aws(security: Security, mechanism: Mechanism, module: LoginModule | None) -
 def _kerberos(security: Security, mechanism: Mechanism, module: LoginModule | None) -> Kerberos:
     """By the options of Java's Krb5LoginModule. Those of its login that have no meaning here are passed over."""
     _refuse_oauth(security, mechanism)
-    if module is None:
-        raise OptionError(
-            f"kafka.sasl.jaas.config is missing, which GSSAPI needs: {mechanism.login_module} required "
-            f'useKeyTab=true keyTab="..." principal="..."; or {mechanism.login_module} required useTicketCache=true;'
-        )
+    either = 'useKeyTab=true keyTab="..." principal="..."'
+    module = _given(module, mechanism, f"{either}; or {mechanism.login_module} required useTicketCache=true")
     _refuse_others(module, {*KERBEROS_OPTIONS, *KERBEROS_SWITCHES, *KERBEROS_IGNORED})
     by_keytab, by_cache = (_switch(module, name) for name in KERBEROS_SWITCHES)
     principal, keytab, ticket_cache, in_module = (module.get(name) or None for name in KERBEROS_OPTIONS)
@@ -192,9 +189,20 @@ def _kerberos(security: Security, mechanism: Mechanism, module: LoginModule | No
             "kafka.sasl.jaas.config needs useKeyTab=true with keyTab and principal, or useTicketCache=true"
         )
     if by_keytab:
+        from spark_kafka_group.security import stores
+
         stores.file_of("keyTab in kafka.sasl.jaas.config", str(keytab))
     _check_installed(mechanism, "gssapi")
     return Kerberos(service, principal, keytab if by_keytab else None, None if by_keytab else ticket_cache)
+
+
+def _given(module: LoginModule | None, mechanism: Mechanism, options: str) -> LoginModule:
+    if module is None:
+        raise OptionError(
+            f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: {mechanism.login_module} required "
+            f"{options};"
+        )
+    return module
 
 
 def _switch(module: LoginModule, name: str) -> bool:
@@ -214,11 +222,7 @@ def _check_installed(mechanism: Mechanism, package: str) -> None:
 
 def _user_password(security: Security, mechanism: Mechanism, module: LoginModule | None) -> UserPassword:
     _refuse_oauth(security, mechanism)
-    if module is None:
-        raise OptionError(
-            f"kafka.sasl.jaas.config is missing, which {mechanism.name} needs: "
-            f'{mechanism.login_module} required username="..." password="...";'
-        )
+    module = _given(module, mechanism, 'username="..." password="..."')
     _refuse_others(module, {"username", "password"} | ({TOKEN_AUTH} if mechanism.takes_delegation_tokens else set()))
     of_token = module.get(TOKEN_AUTH)
     if of_token is not None and of_token.lower() not in ("true", "false"):

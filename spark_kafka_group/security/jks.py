@@ -59,21 +59,21 @@ def as_pkcs12(data: bytes, password: str, key_password: str | None) -> Pkcs12:
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "store", Path(folder) / "store.p12"
         source.write_bytes(data)
-        store = ["-storetype", str(kind_of(data)), "-storepass:env", STORE]
+        kind = str(kind_of(data))
         passwords = {STORE: password, MADE: made.password}
         one_key = []
         if key_password not in (None, password):
             passwords[KEY] = str(key_password)
-            one_key = ["-srcalias", _alias_of_key(["-keystore", str(source), *store], passwords)]
+            one_key = ["-srcalias", _alias_of_key(source, kind, passwords)]
             one_key += ["-srckeypass:env", KEY, "-destkeypass:env", MADE]
-        read = ["-srckeystore", str(source), "-srcstoretype", str(kind_of(data)), "-srcstorepass:env", STORE]
+        read = ["-srckeystore", str(source), "-srcstoretype", kind, "-srcstorepass:env", STORE]
         written = ["-destkeystore", str(target), "-deststoretype", "PKCS12", "-deststorepass:env", MADE]
         _keytool(["-importkeystore", "-noprompt", *read, *written, *one_key], passwords)
         return made._replace(data=target.read_bytes())
 
 
-def _alias_of_key(store: list[str], passwords: dict[str, str]) -> str:
-    listed = _keytool(["-list", *store], passwords)
+def _alias_of_key(store: Path, kind: str, passwords: dict[str, str]) -> str:
+    listed = _keytool(["-list", "-keystore", str(store), "-storetype", kind, "-storepass:env", STORE], passwords)
     aliases = [line.split(",", 1)[0] for line in listed.splitlines() if "PrivateKeyEntry" in line]
     if len(aliases) != 1:
         raise JksError(f"it has {len(aliases)} private keys, and one is needed with kafka.ssl.key.password")

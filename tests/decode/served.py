@@ -94,6 +94,7 @@ class Connection:
     """As ``Brokers`` and as the ``FetchConnection`` that they have."""
 
     retry_backoff_s = 0.0
+    nearest = None
 
     def __init__(self, served: Served, options: Options) -> None:
         self._served, self._most, self._owed = served, options.fetching.partition_max_bytes, list[int]()

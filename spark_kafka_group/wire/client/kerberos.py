@@ -42,7 +42,7 @@ class Tickets:
         sent = stores.sent_along(CONFIG_FILE)
         if sent is not None:
             os.environ.setdefault(CONFIG, str(sent))
-        service = gssapi.Name(f"{self._source.service}@{host}", name_type=gssapi.NameType.hostbased_service)
+        service = gssapi.Name(self.service_of(host), name_type=gssapi.NameType.hostbased_service)
         return gssapi.SecurityContext(
             name=service.canonicalize(gssapi.MechType.kerberos), creds=self._credentials(gssapi), usage="initiate"
         )

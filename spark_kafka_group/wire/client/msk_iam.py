@@ -69,13 +69,13 @@ class Keys:
         AuthenticationError
         """
         named = OF_HOST.search(host)
-        region = named[1] if named else os.environ.get("AWS_REGION") or _session(self._source.profile)[1]
+        region = named[1] if named else _region(_session(self._source.profile))
         if not region:
             raise AuthenticationError(f"the AWS region of {host} is not known: set AWS_REGION")
         return str(region)
 
     def _found(self) -> Any:
-        session, region = _session(self._source.profile)
+        session = _session(self._source.profile)
         found = session.get_credentials()
         if found is None:
             raise AuthenticationError(
@@ -88,7 +88,7 @@ class Keys:
         from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 
         once = Config(connect_timeout=STS_TIMEOUT_S, read_timeout=STS_TIMEOUT_S, retries={"max_attempts": 0})
-        region = self._source.sts_region or os.environ.get("AWS_REGION") or region
+        region = self._source.sts_region or _region(session)
         if not region:
             raise AuthenticationError("the region of AWS STS is not known: set awsStsRegion in kafka.sasl.jaas.config")
         fetcher = AssumeRoleCredentialFetcher(
@@ -121,9 +121,13 @@ class MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
 register_sasl_mechanism("AWS_MSK_IAM", MskIam, overwrite=True)
 
 
-def _session(profile: str | None) -> tuple[Any, str | None]:
-    """A session of botocore's, and the region it has by its configuration."""
+def _session(profile: str | None) -> Any:
+    """A session of botocore's, which reads AWS's files anew."""
     from botocore.session import Session
 
-    session = Session(profile=profile)
-    return session, session.get_config_variable("region")
+    return Session(profile=profile)
+
+
+def _region(session: Any) -> Any:
+    """The region that is configured, if there is one."""
+    return os.environ.get("AWS_REGION") or session.get_config_variable("region")

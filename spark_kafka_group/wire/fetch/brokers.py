@@ -48,7 +48,6 @@ class Brokers:
         self.retry_backoff_s = options.connection.retry_backoff_ms / 1000
         self._client: KafkaNetClient | None = None
         self._connections: dict[int, FetchConnection] = {}
-        self._made_to: dict[int, tuple[str, int]] = {}  # the address of each connection, from metadata
         self._patience_s: dict[int, float] = {}  # of nodes that were silent, for their next connections
 
     @cached_property
@@ -168,25 +167,25 @@ class Brokers:
         BrokerError
         """
         connection = self._connections.get(node_id)
-        if connection is not None and (connection.stale or (connection.idle and self._moved(node_id))):
+        if connection is not None and (connection.stale or (connection.idle and self._moved(node_id, connection))):
             self.drop(node_id)
             connection = None
         if connection is None:
             with translated(f"connecting to node {node_id}"):
                 connection = self._connections[node_id] = self._connect(node_id)
-                if self._moved(node_id):  # it was that of kafka-python's lookups
+                if self._moved(node_id, connection):  # it was that of kafka-python's lookups
                     self.drop(node_id)
                     connection = self._connections[node_id] = self._connect(node_id)
         return connection
 
-    def _moved(self, node_id: int) -> bool:
+    def _moved(self, node_id: int, connection: FetchConnection) -> bool:
         """Whether a connection leads to an address that is not the node's any more.
 
         1. Brokers come back at each other's addresses. 2. A broker that does not know it yet names an old address. 3.
         The connection leads to another broker, which answers that it does not lead, as long as it is asked.
         """
         node = None if self._client is None else self._client.cluster.broker_metadata(node_id)
-        return node is not None and self._made_to[node_id] != (node.host, node.port)
+        return node is not None and connection.made_to != (node.host, node.port)
 
     def give_up(self, node_id: int, error: Exception) -> None:
         """Close the connection to a node after an error. If the node was silent, others are asked who leads.
@@ -267,8 +266,7 @@ class Brokers:
         lifetime_ms = conn._reauth.session_lifetime_ms
         conn._reauth.cancel()
         manager._conns.pop(node_id, None)
-        self._made_to[node_id] = conn.made_to
         return FetchConnection(
             sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None,
-            self._patience_s.pop(node_id, 0.0),
+            self._patience_s.pop(node_id, 0.0), conn.made_to,
         )  # fmt: skip

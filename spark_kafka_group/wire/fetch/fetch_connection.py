@@ -46,6 +46,8 @@ class FetchConnection:
 
     Attributes
     ----------
+    made_to
+        The broker's address in the metadata that the connection was made by.
     patience_s
         How long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow more is
         expected only as long as it is.
@@ -59,8 +61,10 @@ class FetchConnection:
         version: int,
         lifetime_s: float | None = None,
         patience_s: float = 0.0,
+        made_to: tuple[str, int] | None = None,
     ) -> None:
         self._sock = sock
+        self.made_to = made_to
         self._options = options
         client_id = f"{options.connection.client_id}-{role}"
         self._of_any_replica = FetchRequests(options.fetching, client_id, version)
