@@ -49,7 +49,8 @@ def _one_subscription(options: Sections) -> str | None:
     given = [name for name in names if options.value(name)]
     if len(given) == 1:
         return None
-    return f"exactly one of {', '.join(names)} must be given; {' and '.join(given) or 'none'} is"
+    found = f"{' and '.join(given)} are" if given else "none is"
+    return f"exactly one of {', '.join(names)} must be given; {found}"
 
 
 def _assign_has_no_membership(options: Sections) -> str | None:

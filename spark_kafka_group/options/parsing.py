@@ -223,7 +223,8 @@ def _json(raw: str, expected: str) -> object:
         value: object = parsed_without_doubles(raw)
         return value
     except json.JSONDecodeError as error:
-        raise ValueError(f"{expected}: {error}") from None
+        why = f": {error}" if raw.lstrip().startswith(("{", "[")) else ""  # a mere word is no JSON that went wrong
+        raise ValueError(f"{expected}{why}") from None
 
 
 DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

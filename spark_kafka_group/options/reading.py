@@ -66,7 +66,7 @@ class Reading(Section):
         '`earliest`, `latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 '
         "earliest, -1 latest). A query with a checkpoint goes on from its checkpoint. See "
         "[Where a query starts](guarantees.md#where-a-query-starts).",
-        shown="`group`; `earliest` on a batch read without `kafka.group.id`",
+        shown="`group`, or `earliest` if a batch read has no `kafka.group.id`",
     )  # fmt: skip
     ending_timestamp: Bound | None = option(
         "endingTimestamp", parsing.timestamp("endingTimestamp"),

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
@@ -196,6 +197,8 @@ def sentence(error: BaseException) -> str | None:
 
 def _first_line(error: BaseException) -> str:
     text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
+    if isinstance(error, Py4JJavaError):
+        text = text.removeprefix(error.errmsg).removeprefix(": ")  # what precedes the message names the call only
     return text.strip().split("\n")[0]
 
 

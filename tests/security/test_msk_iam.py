@@ -187,6 +187,12 @@ def test_a_profile_is_taken_by_its_name(machine, given, msk):
     (machine / "credentials").write_text(f"[billing]\naws_access_key_id=AKIA1\naws_secret_access_key={SECRET}\n")
     with GroupAdmin(Options.parse(given | {"kafka.sasl.jaas.config": f'{MODULE} required awsProfileName="billing";'})):
         assert set(msk.users) == {"AKIA1"}
+
+
+@pytest.mark.parametrize("region", [REGION, None])
+def test_a_profile_that_does_not_exist_is_named(given, monkeypatch, region):
+    if region is None:
+        monkeypatch.delenv("AWS_REGION")
     other = Options.parse(given | {"kafka.sasl.jaas.config": f'{MODULE} required awsProfileName="biling";'})
     with pytest.raises(AuthenticationError, match="AWS's files have no profile biling here"), GroupAdmin(other):
         pass

@@ -60,8 +60,8 @@ def test_a_missing_required_option_is_named():
     ("given", "message"),
     [
         ({}, "none is"),
-        ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern is"),
-        ({"subscribePattern": "b", "assign": '{"a": [0]}'}, "subscribePattern and assign is"),
+        ({"subscribe": "a", "subscribePattern": "b"}, "subscribe and subscribePattern are"),
+        ({"subscribePattern": "b", "assign": '{"a": [0]}'}, "subscribePattern and assign are"),
     ],
 )
 def test_one_of_the_three_ways_to_subscribe_must_be_given(given, message):
@@ -152,6 +152,7 @@ def test_a_setting_without_meaning_here_is_refused_with_the_reason(name):
         ("onOffsetConflict", "newest", "must be one of auto, checkpoint, group, fail"),
         ("kafka.partition.assignment.strategy", "range,,sticky", "stray comma"),
         ("startingOffsets", "newest", "must be group, earliest, latest or JSON"),
+        ("startingOffsets", '{"orders": 1', "delimiter: line 1 column 13"),
         ("startingOffsets", '{"orders": {"0": "x"}}', "orders-0 has 'x'"),
         ("startingOffsets", '{"orders": ', "JSON"),
         ("startingOffsets", '{"other": {"0": 1}}', "names other, which subscribe does not"),
@@ -218,6 +219,13 @@ def test_a_bad_value_names_the_option_the_value_and_what_is_allowed(name, value,
 def test_options_that_contradict_each_other_are_refused_with_both_values(changes, message):
     with pytest.raises(OptionError, match=re.escape(message)):
         parse(**changes)
+
+
+@pytest.mark.parametrize(("name", "value"), [("startingOffsets", "earlest"), ("pausePartitions", "orders")])
+def test_a_word_that_is_wrong_is_not_read_as_json(name, value):
+    with pytest.raises(OptionError, match=r"must be .*JSON like") as raised:
+        parse(**{name: value})
+    assert "line 1" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import logging
 import math
 import re
 import socket
+import socketserver
 import threading
 import time
 
@@ -71,6 +72,28 @@ def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind
     assert [line.count("this name has no address") for line in lines(caplog, "spark_kafka_group")] == [
         servers.count(",") + 1
     ]
+
+
+CLOSE_NOTIFY = bytes.fromhex("15 03 03 00 02 01 00")
+"""TLS's alert that a connection ends, unencrypted."""
+
+
+@pytest.mark.parametrize("last_words", [b"", CLOSE_NOTIFY])
+def test_a_server_that_ends_tls_handshakes_is_given_up_soon(hasty, last_words):
+    class Ending(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(10_000)
+            self.request.sendall(last_words)
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ending) as server:
+        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        serving.start()
+        try:
+            with pytest.raises(BrokerError, match="of this listener, for example PLAINTEXT"):
+                LogClient(parsed(f"127.0.0.1:{server.server_address[1]}", **{"kafka.security.protocol": "SSL"}))
+        finally:
+            server.shutdown()
+            serving.join()
 
 
 def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):

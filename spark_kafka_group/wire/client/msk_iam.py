@@ -114,7 +114,8 @@ class MskIam(SaslMechanismAwsMskIam):  # type: ignore[misc]
         self._keys: Keys = config["sasl_oauth_token_provider"]
 
     def _build_client(self) -> Any:
-        region, frozen = self._keys.region_of(self.host), self._keys.frozen()
+        frozen = self._keys.frozen()  # first: it explains a profile that does not exist
+        region = self._keys.region_of(self.host)
         return AwsMskIamClient(self.host, frozen.access_key, frozen.secret_key, region, frozen.token)
 
 

@@ -61,7 +61,7 @@ def explained(address: str, error: Exception, config: Mapping[str, Any]) -> Any:
         return cause
     if isinstance(cause, BrokerError):  # of a source of tokens
         return kafka_errors.KafkaConnectionError(str(cause))
-    if isinstance(cause, ssl.SSLEOFError):
+    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # which of them depends on the version of Python
         cause = kafka_errors.KafkaConnectionError(CLOSED_IN_HANDSHAKE)
     message = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
     return kafka_errors.KafkaConnectionError(f"{address}: {message}{_hint(str(message), config)}")
