@@ -9,6 +9,7 @@ import time
 
 import pytest
 from proxies import Proxy
+from support import serving
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError
 from spark_kafka_group.security import Secret
@@ -37,17 +38,14 @@ def endpoint(answer, slowly=b"", tls=None):
                 while slowly and not ended.wait(0.05):
                     self.wfile.write(slowly)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answering) as server:
-        if tls is not None:
-            server.socket = tls.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answering)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    with serving(server):
         try:
             yield server.server_address[1], asked
         finally:
             ended.set()
-            server.shutdown()
-            thread.join()
 
 
 def asking(url):
@@ -122,15 +120,12 @@ def test_a_tls_handshake_that_comes_slowly_has_the_same_deadline(monkeypatch):
                     self.request.sendall(b"\x02")
                     time.sleep(0.05)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Slow) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Slow)
+    with serving(server):
         began = time.monotonic()
         with pytest.raises(BrokerError, match="no token: "):
             asking(f"https://127.0.0.1:{server.server_address[1]}/token")()
         assert time.monotonic() - began < 30
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("through", ["straight", "proxy"])

@@ -3,7 +3,6 @@
 import json
 import os
 import pty
-import re
 import subprocess
 import sys
 
@@ -114,18 +113,3 @@ def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it(
     assert sentence(MissingPackageError("pip install it")) == "pip install it"
     assert sentence(RuntimeError(REPEATED)) == "group billing: another process has joined"
     assert sentence(RuntimeError(str(BrokerError("no")))) is None
-
-
-UNKNOWN_SOURCE = """
-from pyspark.sql import SparkSession
-from spark_kafka_group import submit
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
-with submit.orderly():
-    spark.read.format("nothing").load()
-"""
-
-
-def test_the_last_line_of_an_error_of_the_jvm_s_is_its_message():
-    done = subprocess.run([sys.executable, "-c", UNKNOWN_SOURCE], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert re.search("DATA_SOURCE_NOT_FOUND.*nothing", done.stderr.splitlines()[-1])

@@ -1,9 +1,9 @@
 """A server that takes connections and says nothing is given up after the time for setting up a connection."""
 
 import socketserver
-import threading
 
 import pytest
+from support import serving
 
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
@@ -29,12 +29,9 @@ class Silent(socketserver.ThreadingTCPServer):
 
 @pytest.fixture
 def silent():
-    with Silent() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
+    server = Silent()
+    with serving(server):
         yield server
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize("half", ["driver", "executor"])

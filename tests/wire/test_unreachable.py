@@ -12,6 +12,7 @@ import time
 import pytest
 from kafka import KafkaConsumer
 from kafka.errors import KafkaError
+from support import serving
 from test_driver_reactions import LIMIT
 from test_outages import BRIEF
 
@@ -85,15 +86,10 @@ def test_a_server_that_ends_tls_handshakes_is_given_up_soon(hasty, last_words):
             self.request.recv(10_000)
             self.request.sendall(last_words)
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ending) as server:
-        serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        serving.start()
-        try:
-            with pytest.raises(BrokerError, match="of this listener, for example PLAINTEXT"):
-                LogClient(parsed(f"127.0.0.1:{server.server_address[1]}", **{"kafka.security.protocol": "SSL"}))
-        finally:
-            server.shutdown()
-            serving.join()
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ending)
+    tls = parsed(f"127.0.0.1:{server.server_address[1]}", **{"kafka.security.protocol": "SSL"})
+    with serving(server), pytest.raises(BrokerError, match="of this listener, for example PLAINTEXT"):
+        LogClient(tls)
 
 
 def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):

@@ -69,7 +69,7 @@ class Keys:
         AuthenticationError
         """
         named = OF_HOST.search(host)
-        region = named[1] if named else _region(_session(self._source.profile))
+        region = named[1] if named else _region(self._source.profile)
         if not region:
             raise AuthenticationError(f"the AWS region of {host} is not known: set AWS_REGION")
         return str(region)
@@ -88,7 +88,7 @@ class Keys:
         from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
 
         once = Config(connect_timeout=STS_TIMEOUT_S, read_timeout=STS_TIMEOUT_S, retries={"max_attempts": 0})
-        region = self._source.sts_region or _region(session)
+        region = self._source.sts_region or _region(self._source.profile)
         if not region:
             raise AuthenticationError("the region of AWS STS is not known: set awsStsRegion in kafka.sasl.jaas.config")
         fetcher = AssumeRoleCredentialFetcher(
@@ -129,6 +129,6 @@ def _session(profile: str | None) -> Any:
     return Session(profile=profile)
 
 
-def _region(session: Any) -> Any:
+def _region(profile: str | None) -> Any:
     """The region that is configured, if there is one."""
-    return os.environ.get("AWS_REGION") or session.get_config_variable("region")
+    return os.environ.get("AWS_REGION") or _session(profile).get_config_variable("region")

@@ -20,6 +20,8 @@ PROTOCOL = "kafka.security.protocol"
 NO_ADDRESS = "this name has no address"
 NO_LISTENER = "no broker listens there (ECONNREFUSED)"
 CLOSED_IN_HANDSHAKE = "the connection was closed during the TLS handshake"
+CLOSED_BY_BROKER = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
+"""Errors of a TLS handshake that the broker ends. Debian's Python 3.11 has the second also without an alert."""
 TIMED_OUT = "timed out"
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
 """Errors without a listener, so that the listener's protocol is not in question."""
@@ -61,7 +63,7 @@ def explained(address: str, error: Exception, config: Mapping[str, Any]) -> Any:
         return cause
     if isinstance(cause, BrokerError):  # of a source of tokens
         return kafka_errors.KafkaConnectionError(str(cause))
-    if isinstance(cause, ssl.SSLEOFError | ssl.SSLZeroReturnError):  # which of them depends on the version of Python
+    if isinstance(cause, CLOSED_BY_BROKER):
         cause = kafka_errors.KafkaConnectionError(CLOSED_IN_HANDSHAKE)
     message = cause.args[0] if isinstance(cause, kafka_errors.KafkaError) and cause.args else cause
     return kafka_errors.KafkaConnectionError(f"{address}: {message}{_hint(str(message), config)}")
@@ -121,7 +123,7 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
 
 
 def _why_no_tls(error: ssl.SSLError, config: Mapping[str, Any]) -> str | None:
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ssl.SSLSyscallError):
+    if isinstance(error, (*CLOSED_BY_BROKER, ssl.SSLSyscallError)):
         return None  # a broker that is stopped ends connections like that too
     reason = error.reason or ""
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,4 +1,8 @@
-"""How a program in a `submit.orderly` block ends when its query fails, in real Spark."""
+"""How a program in a `submit.orderly` block ends when Spark raises an error, in real Spark."""
+
+import re
+import subprocess
+import sys
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -16,3 +20,18 @@ def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_
         query.awaitTermination(60)
     assert checkpoint_of(raised.value).endswith(f"{tmp_path}/checkpoint")
     assert checkpoint_of(ValueError("of no query")) == ""
+
+
+UNKNOWN_SOURCE = """
+from pyspark.sql import SparkSession
+from spark_kafka_group import submit
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with submit.orderly():
+    spark.read.format("nothing").load()
+"""
+
+
+def test_the_last_line_of_an_error_of_the_jvm_s_is_its_message():
+    done = subprocess.run([sys.executable, "-c", UNKNOWN_SOURCE], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert re.search("DATA_SOURCE_NOT_FOUND.*nothing", done.stderr.splitlines()[-1])
