@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -54,6 +55,8 @@ def orderly(*groups: str) -> contextlib.AbstractContextManager[None]:
       ``stopped; left group billing``, the exit code 130 or 143. A second Ctrl-C ends the program at once.
     - An error stops them as well. The last line is the error's sentence, and the exit code is 1. An error that is
       neither this package's nor about a query's text has its traceback first.
+    - A program that ends while a query runs stops the query, and says so. Spark alone says nothing, or hundreds of
+      lines. With Spark Connect the query goes on in the server.
 
     Make the session before the block, or with :func:`spark_kafka_group.submit.session` inside it: pyspark takes Ctrl-C
     for itself whenever it makes one.
@@ -122,6 +125,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         code = self._code(error)
+        if error is None:
+            atexit.register(_stop_at_end, self._groups)
         try:
             if code is not None:
                 # Not after a signal: the interrupted call may still be answered, see _stopped_within.
@@ -219,6 +224,23 @@ def _stopped(groups: tuple[str, ...], left: bool) -> str:
     if left:
         return f"stopped; left {named}"
     return f"stopped; {named}: a member may stay until kafka.session.timeout.ms is over"
+
+
+def _stop_at_end(groups: tuple[str, ...]) -> None:
+    """Stop queries that the program has not waited for; nothing where there are none."""
+    session = None if is_remote() else SparkSession._instantiatedSession
+    running = 0
+    if session is not None:
+        with contextlib.suppress(Exception):  # the JVM may have ended
+            running = len(session.streams.active)
+    if running:
+        line = _stopped(groups, _stopped_within(STOPS_S))
+        while_ran = "a query" if running == 1 else f"{running} queries"
+        sys.stdout.flush()
+        print(
+            f"{line}. The program ended while {while_ran} ran: query.awaitTermination() waits for a query",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
 
 
 def _stopped_within(seconds: float) -> bool:

@@ -35,3 +35,26 @@ def test_the_last_line_of_an_error_of_the_jvm_s_is_its_message():
     done = subprocess.run([sys.executable, "-c", UNKNOWN_SOURCE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert re.search("DATA_SOURCE_NOT_FOUND.*nothing", done.stderr.splitlines()[-1])
+
+
+LEFT_RUNNING = """
+from pyspark.sql import SparkSession
+from spark_kafka_group import submit
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with submit.orderly("billing"):
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    query = rows.writeStream.format("noop").start()
+    while query.lastProgress is None:
+        pass
+"""
+
+
+SAID = "stopped; left group billing. The program ended while a query ran: query.awaitTermination() waits for a query"
+
+
+@pytest.mark.parametrize(("end", "said"), [("", [SAID]), ("query.stop()", [])])
+def test_a_program_that_ends_while_a_query_runs_stops_it_and_says_so(end, said):
+    done = subprocess.run([sys.executable, "-c", LEFT_RUNNING + end], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("stopped")] == said
+    assert "Exception" not in done.stderr
