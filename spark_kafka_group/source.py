@@ -23,6 +23,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
     ReadMinRows,
     SupportsTriggerAvailableNow,
@@ -199,15 +200,19 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
         most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
         if most is not None:
             return ReadMaxRows(most)
+        if self._options.reading.max_bytes_per_trigger is not None:
+            return ReadMaxBytes(self._options.reading.max_bytes_per_trigger)
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        most, least = None, None  # for ReadAllAvailable; trigger(once=True) passes it too
+        most, least, most_bytes = None, None, None  # for ReadAllAvailable; trigger(once=True) passes it too
         if not isinstance(limit, ReadAllAvailable):
-            # Spark's Python API has no limit of both kinds, so the options are asked.
-            most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
+            # Spark's Python API has no limit of several kinds, so the options are asked.
+            reading = self._options.reading
+            most, least = reading.max_offsets_per_trigger, reading.min_offsets_per_trigger
+            most_bytes = reading.max_bytes_per_trigger
         with _in_one_sentence():
-            return self._started().latest_offset(start, most, least)
+            return self._started().latest_offset(start, most, least, most_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._started().report_latest_offset()

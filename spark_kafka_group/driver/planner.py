@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 
 UNEVEN = 1.25
 """A task may be this much larger than the mean before a partition moves away from it."""
+BYTES_PER_TASK = 64 * 1024 * 1024
+"""Bytes worth a task of their own, where they are known. Records of 350 B have as many for the default of
+recordsPerTask."""
 
 
 def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> list[OffsetRange]:
@@ -36,13 +40,16 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
 
 
 def tasks(
-    ranges: Collection[OffsetRange], options: Options, previous: Mapping[TopicPartition, int]
+    ranges: Collection[OffsetRange],
+    options: Options,
+    previous: Mapping[TopicPartition, int],
+    bytes_of: Mapping[TopicPartition, float] = MappingProxyType({}),
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
     """Tasks that read `ranges`: a part each where options say how to cut, else packed, as :func:`pack` does."""
     at_least, at_most = options.reading.min_partitions, options.reading.max_records_per_partition
     if at_least is not None or at_most is not None:
         return [(r,) for r in divide(ranges, at_least, at_most)], dict(previous)
-    return pack(ranges, options.reading.records_per_task, options.reading.max_tasks, previous)
+    return pack(ranges, options.reading.records_per_task, options.reading.max_tasks, previous, bytes_of)
 
 
 def divide(
@@ -96,8 +103,14 @@ def pack(
     records_per_task: int,
     max_tasks: int | None,
     previous: Mapping[TopicPartition, int],
+    bytes_of: Mapping[TopicPartition, float] = MappingProxyType({}),
 ) -> tuple[list[tuple[OffsetRange, ...]], dict[TopicPartition, int]]:
-    """Pack `ranges` into as many tasks as they are worth.
+    """Pack `ranges` into as many tasks as they are worth, by offsets; or by bytes as well, if these are known.
+
+    Parameters
+    ----------
+    bytes_of
+        Bytes of each range, as far as they are estimated; empty if they are not.
 
     Returns
     -------
@@ -110,22 +123,26 @@ def pack(
     ranges = [r for r in ranges if r.size > 0]
     if not ranges:
         return [], dict(previous)
-    total = sum(r.size for r in ranges)
-    count = min(math.ceil(total / records_per_task), len(ranges), max_tasks or len(ranges))
-    most = UNEVEN * total / count
-    load = [0] * count
+    worth = math.ceil(sum(r.size for r in ranges) / records_per_task)
+    size_of: Mapping[TopicPartition, float] = {r.tp: r.size for r in ranges}
+    if bytes_of:
+        worth = max(worth, math.ceil(sum(bytes_of.values()) / BYTES_PER_TASK))
+        size_of = bytes_of
+    count = min(worth, len(ranges), max_tasks or len(ranges))
+    most = UNEVEN * sum(size_of[r.tp] for r in ranges) / count
+    load = [0.0] * count
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
     slots = dict(previous)
-    for r in sorted(ranges, key=lambda r: (-r.size, r.tp)):
-        slot = _slot(r, load, previous.get(r.tp, count), most)
-        load[slot] += r.size
+    for r in sorted(ranges, key=lambda r: (-size_of[r.tp], r.tp)):
+        slot = _slot(size_of[r.tp], load, previous.get(r.tp, count), most)
+        load[slot] += size_of[r.tp]
         tasks[slot].append(r)
         slots[r.tp] = slot
     return [tuple(sorted(task)) for task in tasks if task], slots
 
 
-def _slot(r: OffsetRange, load: Sequence[int], previous: int, most: float) -> int:
+def _slot(size: float, load: Sequence[float], previous: int, most: float) -> int:
     """The task for a range: the one of before, unless it is gone or gets more than `most`; then that with the least."""
-    if previous < len(load) and (not load[previous] or load[previous] + r.size <= most):
+    if previous < len(load) and (not load[previous] or load[previous] + size <= most):
         return previous
     return min(range(len(load)), key=lambda slot: load[slot])

@@ -36,6 +36,7 @@ from typing import Any
 
 from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.backlog import Backlog
+from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
 from spark_kafka_group.driver.committer import Batch
 from spark_kafka_group.driver.membership.member_protocol import Joined
@@ -94,12 +95,17 @@ class GroupSession:
         self._yielded = YieldedBatch(query.committer, query.client, reader)
         self._settling = Settling(query, self._yielded, self._siblings)
         self._taking = Taking(query, self.backlog, self._yielded, self._siblings)
+        self._samples = LogSamples(options.client)
         self._min_offsets = MinOffsets(options.reading.max_trigger_delay_ms)
         self._shares = 0  # how often a limit has been shared out: whose turn it is
         self._slots: dict[TopicPartition, int] = {}  # task number of each partition in the last batch
 
     def next_batch(
-        self, start: GroupOffset, max_offsets: int | None = None, min_offsets: int | None = None
+        self,
+        start: GroupOffset,
+        max_offsets: int | None = None,
+        min_offsets: int | None = None,
+        max_bytes: int | None = None,
     ) -> GroupOffset | None:
         """Commit what `start` proves, then plan the batch after it; None when there is no new data, or too little."""
         if self.backlog.still_all_read(start):
@@ -120,6 +126,8 @@ class GroupSession:
             return None
         self._min_offsets.planned()
         ranges = planner.share(backlog, max_offsets, self._shares)
+        if max_bytes is not None:
+            ranges = self._samples.share(ranges, max_bytes, self._shares)
         self._shares += 1
         end = next_end.after_reading(self._query, self.checkpointed_ends, ranges)
         self._query.plan(Batch(end, ranges, self.member.use()))
@@ -133,7 +141,9 @@ class GroupSession:
         planned = self.committer.planned
         is_planned = planned is not None and planned.end == end
         batch = self._begin() if is_planned else self._replay(start, end, ranges)
-        tasks, self._slots = planner.tasks(batch.reads, self._query.options, self._slots)
+        tasks, self._slots = planner.tasks(
+            batch.reads, self._query.options, self._slots, self._samples.bytes_of(batch.reads)
+        )
         return tasks
 
     def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> None:
@@ -173,6 +183,7 @@ class GroupSession:
         finally:
             self.member.stop()
             self.backlog.close()
+            self._samples.close()
             self._siblings.close()
 
     # Steps

@@ -76,7 +76,11 @@ class StreamDriver:
             client.close()
 
     def latest_offset(
-        self, start_json: dict[str, Any], max_offsets: int | None = None, min_offsets: int | None = None
+        self,
+        start_json: dict[str, Any],
+        max_offsets: int | None = None,
+        min_offsets: int | None = None,
+        max_bytes: int | None = None,
     ) -> dict[str, Any]:
         """Commit what `start_json` proves, then plan the next batch; `start_json` itself when there is no new data.
 
@@ -86,6 +90,8 @@ class StreamDriver:
             Most offsets of the batch; None for no limit.
         min_offsets
             Fewer than these are left for later, at most for maxTriggerDelay; None for no limit.
+        max_bytes
+            About the most bytes of the batch in the logs; None for no limit.
 
         Raises
         ------
@@ -101,7 +107,7 @@ class StreamDriver:
             # With availableNow the query ends when nothing is new.
             attempt = outage.attempt if self._caps is None else outage.wait_for
             try:
-                end = attempt(lambda: session.next_batch(start, max_offsets, min_offsets))
+                end = attempt(lambda: session.next_batch(start, max_offsets, min_offsets, max_bytes))
             except BrokersAwayError:
                 end = None
         if end is None:

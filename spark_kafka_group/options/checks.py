@@ -148,7 +148,7 @@ STREAM_ONLY = (
     "rebalanceListener",
     "eventLog",
 )
-IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+IGNORED_IN_BATCH = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay")
 """Options without effect in a batch read, as in Spark's source: a program may have one set of options for all its
 reads."""
 

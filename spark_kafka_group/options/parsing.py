@@ -230,6 +230,17 @@ def _json(raw: str, expected: str) -> object:
 DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+def byte_count(raw: str) -> int:
+    """A number of bytes as Spark writes it, 512k or 10g; a bare number is bytes."""
+    match = re.fullmatch(r"([0-9]{1,19})\s*([kmgt]?)b?", raw.strip().lower())
+    if match is None:
+        raise ValueError("must be a number of bytes such as 1048576, 512k, 64m or 10g")
+    size = int(match[1]) << 10 * "_kmgt".index(match[2] or "_")
+    if not 1 <= size <= INT64_MAX:
+        raise ValueError(f"must be between 1 and {INT64_MAX} bytes")
+    return size
+
+
 def duration_ms(raw: str) -> int:
     """A duration as Spark writes it, 15m or 200ms; a bare number is milliseconds."""
     match = re.fullmatch(r"([0-9]{1,12})\s*([a-z]*)", raw.strip().lower())

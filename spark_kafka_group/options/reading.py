@@ -123,6 +123,13 @@ class Reading(Section):
         "`trigger(availableNow=True)` reads the rest, however small it is.",
         shown="none",
     )  # fmt: skip
+    max_bytes_per_trigger: int | None = option(
+        "maxBytesPerTrigger", parsing.byte_count,
+        "About the most bytes in one micro-batch, `64m` or `10g`, as brokers store them: compressed. The driver "
+        "estimates them from samples of the logs, see [Bytes in a micro-batch](performance.md#bytes-in-a-micro-batch). "
+        "A micro-batch has at least one record. With `maxOffsetsPerTrigger`, the smaller one holds.",
+        shown="no limit",
+    )  # fmt: skip
     max_trigger_delay_ms: int = option(
         "maxTriggerDelay", parsing.duration_ms,
         "How long `minOffsetsPerTrigger` may hold data back, such as `200ms`, `30s` or `15m`.", default=900_000,

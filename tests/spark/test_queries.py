@@ -296,3 +296,15 @@ def test_real_time_mode_is_refused_by_spark_which_has_it_for_no_source_in_python
     query = writer.option("checkpointLocation", str(tmp_path)).trigger(realTime="5 seconds").start()
     with pytest.raises(StreamingQueryException, match=r"STREAMING_REAL_TIME_MODE\.INPUT_STREAM_NOT_SUPPORTED.*Python"):
         query.awaitTermination()
+
+
+def test_a_limit_of_bytes_holds_in_running_queries_and_once_ignores_it(kafka, load, run):
+    records = [Record(0, bytes(20_000), b"%d" % n) for n in range(40)]
+    df = load(topic_with(kafka, records, partitions=1), maxBytesPerTrigger="100k").select("value")
+    query, batches = run(df)
+    query.awaitTermination()
+    assert sorted(value for rows in batches for (value,) in rows) == list(range(40))
+    assert 8 <= len(batches) <= 12
+    once, rows = run(df, {"once": True})
+    once.awaitTermination()
+    assert len(rows[0]) == 40

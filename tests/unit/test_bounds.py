@@ -87,12 +87,21 @@ def test_durations_are_written_as_in_spark(text, ms):
     assert parse(maxTriggerDelay=text).reading.max_trigger_delay_ms == ms
 
 
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("512k", 1 << 19), ("64 MB", 1 << 26), ("10g", 10 << 30), ("2Tb", 2 << 40), ("7b", 7)]
+)
+def test_bytes_are_written_as_in_spark(text, size):
+    assert parse(maxBytesPerTrigger=text).reading.max_bytes_per_trigger == size
+
+
 def test_a_smallest_batch_above_the_largest_is_refused_with_both_numbers():
     with pytest.raises(OptionError, match=r"minOffsetsPerTrigger \(20\) must not be above maxOffsetsPerTrigger \(10\)"):
         parse(minOffsetsPerTrigger="20", maxOffsetsPerTrigger="10")
 
 
-@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"])
+@pytest.mark.parametrize(
+    "name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger", "maxTriggerDelay"]
+)
 def test_a_batch_read_ignores_limits_of_streams_and_says_so(name, caplog):
     check_for_batch(parse(**{name: "5"}))
     assert f"{name} has no effect in a batch read" in caplog.text
