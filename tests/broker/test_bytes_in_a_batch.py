@@ -9,6 +9,10 @@ from support import Record, topic_with
 from triggers import cuts
 
 from spark_kafka_group.driver import planner
+from spark_kafka_group.driver.backlog.log_samples import ASSUMED, LogSamples
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing.node import free_ports
 
 pytestmark = pytest.mark.usefixtures("patience")
 
@@ -134,3 +138,14 @@ def test_a_batch_is_split_into_tasks_by_its_bytes(kafka, stream_of, mixed, monke
     of = {"subscribe": mixed}
     assert len(stream_of(kafka, of, startingOffsets="earliest").plan()[1]) == 1
     assert len(stream_of(kafka, of, startingOffsets="earliest", maxBytesPerTrigger="16m").plan()[1]) > 2
+
+
+def test_brokers_that_do_not_answer_are_asked_once_and_the_batch_is_planned(caplog):
+    settings = {"kafka.bootstrap.servers": f"127.0.0.1:{free_ports(1)[0]}", "subscribe": "orders"}
+    samples = LogSamples(Options.parse(settings | {"kafka.request.timeout.ms": "1000"}).client)
+    backlog = [OffsetRange(TopicPartition("orders", n), 0, 10_000) for n in range(2)]
+    with caplog.at_level("INFO"):
+        shares = samples.share(backlog, LIMIT, 0)
+    samples.close()
+    assert [share.size for share in shares] == [LIMIT // 2 // ASSUMED] * 2
+    assert caplog.text.count("logs cannot be sampled for now") == 1

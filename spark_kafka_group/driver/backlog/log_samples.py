@@ -76,8 +76,11 @@ class LogSamples:
         shares: list[OffsetRange] = []
         for _ in range(STEPS):
             in_turn = ranges[first:] + ranges[:first]
-            self._take(self._wanted(in_turn, {share.tp: share for share in shares}, most), SPENT * limit)
+            wanted = self._wanted(in_turn, {share.tp: share for share in shares}, most)
+            answered = not wanted or self._take(wanted, SPENT * limit)
             shares = share_bytes(self.sized(ranges), limit, turn)
+            if not answered:  # another attempt may take as long
+                break
         return shares
 
     def bytes_of(self, ranges: Collection[OffsetRange]) -> dict[TopicPartition, float]:
@@ -119,15 +122,13 @@ class LogSamples:
             wanted.setdefault(tp, []).append(at)
         return wanted
 
-    def _take(self, wanted: Mapping[TopicPartition, list[int]], most_bytes: float) -> None:
-        """Take samples until they have `most_bytes`."""
-        if not wanted:
-            return
+    def _take(self, wanted: Mapping[TopicPartition, list[int]], most_bytes: float) -> bool:
+        """Take samples until they have `most_bytes`; whether all brokers have answered."""
         try:
             leaders = self._brokers.leaders(wanted.keys(), self._refresh)
         except (OSError, GroupKafkaError) as error:
             log.info("logs cannot be sampled for now: %s", error)
-            return
+            return False
         self._refresh = len(leaders) < len(wanted)
         for node_id in sorted(set(leaders.values())):
             of_node = [[(tp, at) for at in ats] for tp, ats in wanted.items() if leaders.get(tp) == node_id]
@@ -135,6 +136,7 @@ class LogSamples:
                 positions = dict(filter(None, layer))
                 for tp in self._ask(node_id, positions, most_bytes):
                     self._ask(node_id, {tp: positions[tp]}, most_bytes)
+        return not self._failed
 
     def _ask(self, node_id: int, positions: Mapping[TopicPartition, int], most_bytes: float) -> list[TopicPartition]:
         """Take a sample at each position; returns partitions whose record batch is too large to come with others."""
