@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of
@@ -36,7 +37,7 @@ class Node:
     port: int
 
     def __str__(self) -> str:
-        return f"node {self.id} ({self.host}:{self.port})"
+        return f"node {self.id} ({address(self.host, self.port)})"
 
 
 @dataclass(frozen=True)

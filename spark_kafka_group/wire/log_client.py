@@ -15,6 +15,7 @@ from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
@@ -76,7 +77,7 @@ class LogClient:
 
     def brokers(self) -> list[str]:
         """Addresses of brokers in the last metadata; no I/O."""
-        return sorted(f"{broker.host}:{broker.port}" for broker in self._manager.cluster.brokers())
+        return sorted(address(broker.host, broker.port) for broker in self._manager.cluster.brokers())
 
     def partitions(self, subscription: Subscription) -> set[TopicPartition]:
         """Existing partitions of `subscription`, by new metadata.

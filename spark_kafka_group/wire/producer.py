@@ -20,6 +20,7 @@ from kafka.producer.transaction_manager import TransactionState
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH, connected, ms_until, socket_options, translated
 from spark_kafka_group.wire.client.keepalive import noticing
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, name_of, reaction_to
@@ -102,7 +103,7 @@ class Producer:
 
     def known(self) -> list[str]:
         """Addresses of the cluster's brokers; no I/O."""
-        return sorted(f"{broker.host}:{broker.port}" for broker in self._producer._metadata.brokers())
+        return sorted(address(broker.host, broker.port) for broker in self._producer._metadata.brokers())
 
     def check_refused(self) -> None:
         """That no broker refuses connections for a reason that stays; no I/O.

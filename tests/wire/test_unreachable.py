@@ -60,6 +60,18 @@ def hasty(monkeypatch):
     monkeypatch.setattr(wrong_addresses, "NO_ANSWER_ABOUT_NAME_S", 0.3)
 
 
+def test_an_ipv6_address_is_shown_in_brackets(hasty):
+    with socket.socket(socket.AF_INET6) as free:
+        try:
+            free.bind(("::1", 0))
+        except OSError as error:
+            pytest.skip(f"no IPv6: {error}")
+        port = free.getsockname()[1]  # bound, and nobody listens
+        with pytest.raises(BrokerError, match=rf"\[::1\]:{port}: ") as raised:
+            LogClient(parsed(f"[::1]:{port}"))
+    assert f" ::1:{port}" not in str(raised.value)
+
+
 @pytest.mark.parametrize("servers", [NO_NAME, f"{NO_NAME},kafka..invalid:9092"])
 @pytest.mark.parametrize("kind", [LogClient, GroupAdmin])
 def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind):

@@ -19,6 +19,7 @@ from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 
 from spark_kafka_group.wire.client import connection_log, scram
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
 from spark_kafka_group.wire.client.reachability import Reach
@@ -172,7 +173,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
     def _everyone(self) -> set[str]:
         """Addresses of all brokers that are known."""
         known = self.cluster.brokers() if self._bootstrap is None else ()
-        return {f"{node.host}:{node.port}" for node in known or self.cluster.bootstrap_brokers()}
+        return {address(node.host, node.port) for node in known or self.cluster.bootstrap_brokers()}
 
     def _goes_on(self) -> str:
         """How long attempts go on, for the warning."""
@@ -231,10 +232,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             node = self.cluster.broker_metadata(node_id)
             conn.made_to = node.host, node.port
             self._explain(conn, node)
-            _check_version(conn, f"{node.host}:{node.port}")
+            _check_version(conn, address(node.host, node.port))
             mechanism = mechanism_of(self.config)
             if mechanism is not None and mechanism.looks_first:
-                scram.checked(conn, lambda problem: RefusedError(f"{node.host}:{node.port}: {problem}"))
+                scram.checked(conn, lambda problem: RefusedError(f"{address(node.host, node.port)}: {problem}"))
         return conn
 
     def _hung_up(self, node: Any, *, greeted: bool) -> None:
@@ -243,8 +244,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     def _explain(self, conn: Any, node: Any) -> None:
         lost = conn.connection_lost
-        address = f"{node.host}:{node.port}"
-        where = f"{address}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
+        shown = address(node.host, node.port)
+        where = f"{shown}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
 
         def lost_with_reason(error: Exception | None) -> None:
             if error is not None:
@@ -257,7 +258,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                     if CLOSED_IN_HANDSHAKE in self._last_failure:
                         self._hung_up(node, greeted=False)
                     if not isinstance(error, RefusedError) and not self.closed:
-                        self._reach.failed(address, self._last_failure, self._everyone(), self._goes_on())
+                        self._reach.failed(shown, self._last_failure, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
                     self._last_failure = f"{where}: {message}{'' if silent else suspicion(self.config)}"
@@ -268,7 +269,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         def reached(_: Any) -> None:
             self._away.discard((node.host, node.port))
             self._not_greeted.pop(node.node_id, None)
-            self._reach.reached(address)
+            self._reach.reached(shown)
 
         conn.connection_lost = lost_with_reason
         conn.init_future.add_callback(reached)

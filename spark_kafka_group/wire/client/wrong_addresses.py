@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, PROTOCOL, WrongAddressError
 
 NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
@@ -86,7 +87,7 @@ class WrongAddresses:
             known = self._known()
             wrong = {address: known[address] for address in sorted(set(addresses))}
             whys = "; ".join(
-                f"{host}{'' if one.shown.startswith(NO_ADDRESS) else f':{port}'}: {one.shown}"
+                f"{host if one.shown.startswith(NO_ADDRESS) else address(host, port)}: {one.shown}"
                 for (host, port), one in wrong.items()
             )
             remedies = ", or ".join(sorted({one.remedy for one in wrong.values()}))

@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
@@ -71,7 +72,7 @@ class Brokers:
         """Addresses of brokers: those in the last metadata, else kafka.bootstrap.servers. No I/O."""
         brokers = [] if self._client is None else self._client.cluster.brokers()
         return sorted(
-            f"{broker.host}:{broker.port}" for broker in brokers
+            address(broker.host, broker.port) for broker in brokers
         ) or self._options.connection.bootstrap_servers.split(",")
 
     @property

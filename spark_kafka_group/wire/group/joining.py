@@ -16,6 +16,7 @@ from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
+from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.group.membership import Assignor, Generation
 from spark_kafka_group.wire.group.unreadable_members import UnreadableMembers
 
@@ -125,8 +126,10 @@ class Joining:
             return
         conn = self._manager._conns.get(asked.node_id)
         if conn is not None and (asked.host, asked.port) != (now.host, now.port):
-            moved = kafka_errors.KafkaConnectionError(f"group {self._group_id} has moved to {now.host}:{now.port}")
-            self._run(lambda: conn.close(moved))
+            moved = kafka_errors.KafkaConnectionError(
+                f"group {self._group_id} has moved to {address(now.host, now.port)}"
+            )
+            self._run(lambda: conn.close(kafka_errors.KafkaConnectionError(moved)))
 
     def end(self) -> None:
         """Claim nothing any more, and send no JoinGroup.
