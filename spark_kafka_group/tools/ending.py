@@ -166,8 +166,12 @@ class _Block(contextlib.AbstractContextManager[None]):
                 line += f". This query's checkpoint: {place}"
         else:
             line = _stopped(self._groups, left)
-        sys.stdout.flush()
-        print(f"{_over()}{printable(line)}", file=sys.stderr, flush=True)
+        _print_last(line)
+
+
+def _print_last(line: str) -> None:
+    sys.stdout.flush()
+    print(f"{_over()}{printable(line)}", file=sys.stderr, flush=True)
 
 
 def _over() -> str:
@@ -235,12 +239,8 @@ def _stop_at_end(groups: tuple[str, ...]) -> None:
             running = len(session.streams.active)
     if running:
         line = _stopped(groups, _stopped_within(STOPS_S))
-        while_ran = "a query" if running == 1 else f"{running} queries"
-        sys.stdout.flush()
-        print(
-            f"{line}. The program ended while {while_ran} ran: query.awaitTermination() waits for a query",
-            file=sys.stderr, flush=True,
-        )  # fmt: skip
+        ran = "a query" if running == 1 else f"{running} queries"
+        _print_last(f"{line}. The program ended while {ran} ran: query.awaitTermination() waits for a query")
 
 
 def _stopped_within(seconds: float) -> bool:
