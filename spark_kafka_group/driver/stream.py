@@ -11,6 +11,7 @@ import contextlib
 import threading
 import uuid
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
 from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
-from spark_kafka_group.errors import MembershipError, OptionError
+from spark_kafka_group.errors import FencedError, MembershipError, OptionError
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import no_topics
@@ -102,7 +103,7 @@ class StreamDriver:
             until they answer there is no new data.
         """
         start = self._parsed(start_json)
-        with self._lock:
+        with self._lock, self._out_when_fenced():
             session, outage = self._joined(start)
             # With availableNow the query ends when nothing is new.
             attempt = outage.attempt if self._caps is None else outage.wait_for
@@ -122,7 +123,7 @@ class StreamDriver:
             return []
         start, end = self._parsed(start_json), self._parsed(end_json)
         # The first batch of a query that is replayed starts at an initial offset made just now: the id is the end's.
-        with self._lock:
+        with self._lock, self._out_when_fenced():
             session, outage = self._joined(end)
             return outage.wait_for(lambda: session.tasks(start, end))
 
@@ -136,7 +137,7 @@ class StreamDriver:
     def commit(self, end_json: dict[str, Any]) -> None:
         """Commit a batch of which Spark says that it succeeded; latest_offset() has usually done so before."""
         end = self._parsed(end_json)
-        with self._lock, contextlib.suppress(BrokersAwayError):
+        with self._lock, self._out_when_fenced(), contextlib.suppress(BrokersAwayError):
             session, outage = self._session, self._outage
             if session is not None and outage is not None:
                 session.checkpointed_ends.committed(end)
@@ -203,6 +204,20 @@ class StreamDriver:
             self._idler.raise_error()
         assert self._outage is not None, "made with the session"
         return self._session, self._outage
+
+    @contextlib.contextmanager
+    def _out_when_fenced(self) -> Iterator[None]:
+        """Join no more once another process has joined under this query's name.
+
+        1. That process joins, and this one gets the error. 2. Before Spark stops the query, its thread between triggers
+        would join again, as the member is in no group. 3. That would throw out the process that has taken its place.
+        """
+        try:
+            yield
+        except FencedError:
+            if self._idler is not None:
+                self._idler.end()
+            raise
 
     def _refuse_missing(self, offset: GroupOffset) -> None:
         """With availableNow, refuse topics that do not exist: the query would end without them, and look successful.

@@ -152,6 +152,7 @@ def test_and_does_not_throw_out_the_process_that_has_taken_its_place(kafka, grou
     joining[1].start()
     joining[0].join(30)
     assert errors
+    wait_until(lambda: not replaced._idler._thread.is_alive(), within=10)  # or it would join again until stop()
     before = {member["member_id"] for member in members(kafka, group)}
     replaced.stop()
     assert {member["member_id"] for member in members(kafka, group)} == before

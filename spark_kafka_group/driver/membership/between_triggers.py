@@ -32,6 +32,10 @@ class BetweenTriggers:
         if self._error is not None:
             raise self._error
 
+    def end(self) -> None:
+        """Settle no more. The caller has the lock, so no call is under way."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """End the thread; waits for a call under way, which is short."""
         self._stopping.set()
