@@ -129,7 +129,7 @@ class Joining:
             moved = kafka_errors.KafkaConnectionError(
                 f"group {self._group_id} has moved to {address(now.host, now.port)}"
             )
-            self._run(lambda: conn.close(kafka_errors.KafkaConnectionError(moved)))
+            self._run(lambda: conn.close(moved))
 
     def end(self) -> None:
         """Claim nothing any more, and send no JoinGroup.
