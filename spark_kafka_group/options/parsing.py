@@ -227,9 +227,6 @@ def _json(raw: str, expected: str) -> object:
         raise ValueError(f"{expected}{why}") from None
 
 
-DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 def byte_count(raw: str) -> int:
     """A number of bytes as Spark writes it, 512k or 10g; a bare number is bytes."""
     match = re.fullmatch(r"([0-9]{1,19})\s*([kmgt]?)b?", raw.strip().lower())
@@ -239,6 +236,9 @@ def byte_count(raw: str) -> int:
     if not 1 <= size <= INT64_MAX:
         raise ValueError(f"must be between 1 and {INT64_MAX} bytes")
     return size
+
+
+DURATIONS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def duration_ms(raw: str) -> int:

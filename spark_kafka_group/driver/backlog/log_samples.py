@@ -16,7 +16,6 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from itertools import chain, islice, zip_longest
-from statistics import fmean
 from struct import Struct
 
 from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
@@ -39,7 +38,7 @@ SPENT = 0.1
 KEPT = 4 * PLACES
 """Samples kept of each partition."""
 LARGEST_USUAL = 1024 * 1024
-"""Records are usually smaller: it is the default of max.message.bytes. Fewer are no reason to sample."""
+"""The default of max.message.bytes. Ranges whose records are within the limit even at this size are not sampled."""
 ASSUMED = 1024.0
 """Bytes of an offset while no broker has sent a sample of any log."""
 
@@ -77,6 +76,8 @@ class LogSamples:
         for _ in range(STEPS):
             in_turn = ranges[first:] + ranges[:first]
             wanted = self._wanted(in_turn, {share.tp: share for share in shares}, most)
+            if shares and not wanted:  # the same samples would give the same shares
+                break
             answered = not wanted or self._take(wanted, SPENT * limit)
             shares = share_bytes(self.sized(ranges), limit, turn)
             if not answered:  # another attempt may take as long
@@ -92,8 +93,8 @@ class LogSamples:
         rates: dict[str, list[float]] = {}
         for tp, rate in self._rates.items():
             rates.setdefault(tp.topic, []).append(rate)
-        of_topic = {topic: fmean(found) for topic, found in rates.items()}
-        of_all = fmean(self._rates.values()) if self._rates else ASSUMED
+        of_topic = {topic: sum(found) / len(found) for topic, found in rates.items()}
+        of_all = sum(self._rates.values()) / len(self._rates) if self._rates else ASSUMED
         return [
             SizedRange(r, self._samples.get(r.tp, []), self._rates.get(r.tp, of_topic.get(r.tp.topic, of_all)))
             for r in ranges

@@ -85,7 +85,7 @@ class WrongAddresses:
         """
         if time.monotonic() >= self.until(began_s, addresses):
             known = self._known()
-            wrong = {address: known[address] for address in sorted(set(addresses))}
+            wrong = {one: known[one] for one in sorted(set(addresses))}
             whys = "; ".join(
                 f"{host if one.shown.startswith(NO_ADDRESS) else address(host, port)}: {one.shown}"
                 for (host, port), one in wrong.items()
