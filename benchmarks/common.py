@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -15,8 +16,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
@@ -26,6 +28,8 @@ from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import VERSION as KAFKA_VERSION
 from spark_kafka_group.testing.download import java
 
+T = TypeVar("T")
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 RESULTS = Path(__file__).parent / "results"
 PEER = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
@@ -85,15 +89,42 @@ def seconds(run: Callable[[], Any]) -> float:
     return time.perf_counter() - began
 
 
-def alternate(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of the sides in turns, after one round to warm up."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
+def in_turns(sides: Mapping[str, Callable[[], T]], rounds: int) -> dict[str, list[T]]:
+    """Results of the sides in turns, after one round to warm up."""
+    results: dict[str, list[T]] = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, run in sides.items():
-            taken = seconds(run)
+            result = run()
             if number:
-                times[name].append(taken)
-    return times
+                results[name].append(result)
+    return results
+
+
+def alternate(sides: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of the sides in turns, after one round to warm up."""
+    return in_turns({name: partial(seconds, run) for name, run in sides.items()}, rounds)
+
+
+def cpu_seconds(pid: int) -> tuple[float, float]:
+    """Processor time of a process, and of all under it, also of those that have ended.
+
+    An ended process counts for its parent, and for itself until its parent has waited for it.
+    """
+    times: dict[int, tuple[float, float]] = {}  # a process's own, and that of children that it has waited for
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # it has ended
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                user, system, *ended = (int(ticks) / TICKS_PER_S for ticks in fields[11:15])
+                times[int(entry.name)] = user + system, sum(ended)
+                children.setdefault(int(fields[1]), []).append(int(entry.name))
+
+    def whole(pid: int) -> float:
+        return sum(times.get(pid, ())) + sum(map(whole, children.get(pid, ())))
+
+    own, _ = times[pid]
+    return own, whole(pid) - own
 
 
 def percentiles(values: list[float]) -> tuple[float, float]:

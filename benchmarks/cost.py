@@ -8,17 +8,14 @@ cluster. It is summed from /proc over Spark's JVM, its children and the broker; 
 
 from __future__ import annotations
 
-import contextlib
-import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from common import Goal, Report, fill, noop, parser, session
+from common import Goal, Report, cpu_seconds, fill, in_turns, noop, parser, session
 from partitions import EACH, fill_evenly
 from pyspark.sql import SparkSession
 
@@ -26,7 +23,6 @@ from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.wait import wait_until
 
 PARTITIONS = 4
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 SHARES = ("JVM", "children", "broker")
 """Of them, the children are those of the JVM: Python, and commands of Hadoop's."""
 BATCHES = (
@@ -41,7 +37,6 @@ STREAMS = (
     (1_000, 4, 10_000, 1 / 0.8),
 )
 IDLE_S = 20.0
-T = TypeVar("T")
 
 
 class Cost(NamedTuple):
@@ -60,26 +55,6 @@ class Cost(NamedTuple):
         return sum(self)
 
 
-def costs(jvm: int, broker: int) -> Cost:
-    """Since the processes began. An ended child counts for its parent, and for itself until its parent has waited for
-    it."""
-    times: dict[int, tuple[float, float]] = {}  # a process's own, and that of its reaped children
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):  # it has ended
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-                user, system, *ended = (int(ticks) / TICKS_PER_S for ticks in fields[11:15])
-                times[int(entry.name)] = user + system, sum(ended)
-                children.setdefault(int(fields[1]), []).append(int(entry.name))
-
-    def whole(pid: int) -> float:
-        return sum(times.get(pid, ())) + sum(map(whole, children.get(pid, ())))
-
-    own, _ = times[jvm]
-    return Cost(own, whole(jvm) - own, whole(broker))
-
-
 class Meter:
     """Compares what sides cost, and adds the rows."""
 
@@ -88,11 +63,12 @@ class Meter:
         assert node is not None, "the broker runs"
         self._pids = spark.sparkContext._gateway.proc.pid, node.pid
         self._report = report
-        self._rounds = rounds
+        self.rounds = rounds
 
     def now(self) -> Cost:
         """The cost so far."""
-        return costs(*self._pids)
+        jvm, broker = self._pids
+        return Cost(*cpu_seconds(jvm), sum(cpu_seconds(broker)))
 
     def compare(
         self, case: str, unit: str, count: float, sides: Mapping[str, Callable[[], Any]], goal: float | None = None
@@ -104,17 +80,9 @@ class Meter:
             run()
             return self.now() - before
 
-        self.row(case, unit, count, self.in_turns({name: partial(cost_of, run) for name, run in sides.items()}), goal)
-
-    def in_turns(self, sides: Mapping[str, Callable[[], T]]) -> dict[str, list[T]]:
-        """Results of both sides, after one round to warm up."""
-        results: dict[str, list[T]] = {name: [] for name in sides}
-        for number in range(self._rounds + 1):
-            for name, run in sides.items():
-                result = run()
-                if number:
-                    results[name].append(result)
-        return results
+        self.row(
+            case, unit, count, in_turns({name: partial(cost_of, run) for name, run in sides.items()}, self.rounds), goal
+        )
 
     def row(
         self, case: str, unit: str, count: float, spent: Mapping[str, list[Cost]], goal: float | None = None
@@ -160,7 +128,7 @@ def streams(spark: SparkSession, cluster: KafkaCluster, meter: Meter, scale: flo
         options["kafka.fetch.max.wait.ms"] = "10"  # or the kafka source waits at the ends of logs for minutes
         options["maxOffsetsPerTrigger"] = str(per_batch)
         sides = {name: partial(start_and_rest, spark, meter, name, options) for name in ("kafka", "groupkafka")}
-        found = meter.in_turns(sides)
+        found = in_turns(sides, meter.rounds)
         case = f"{number} x {per_batch:,}, {partitions:,} partitions"
         first = {name: [cost for cost, _ in rounds] for name, rounds in found.items()}
         rest = {name: [cost for _, cost in rounds] for name, rounds in found.items()}
@@ -194,7 +162,7 @@ def idle(spark: SparkSession, cluster: KafkaCluster, meter: Meter, seconds: floa
         query.stop()
         return cost
 
-    spent = meter.in_turns({source: partial(quiet, source) for source in ("kafka", "groupkafka")})
+    spent = in_turns({source: partial(quiet, source) for source in ("kafka", "groupkafka")}, meter.rounds)
     meter.row("a query without new records", "minute", seconds / 60, spent)
 
 

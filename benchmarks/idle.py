@@ -9,7 +9,6 @@ acknowledgement to the end of the trigger's latestOffset, by Spark's progress re
 
 from __future__ import annotations
 
-import os
 import random
 import statistics
 import tempfile
@@ -18,29 +17,18 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
-from common import Goal, Report, parser, percentiles, session
+from common import Goal, Report, cpu_seconds, parser, percentiles, session
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.processes import children
 from spark_kafka_group.testing.wait import wait_until
 
 TOPIC = "quiet"
 REQUEST_LOG = "kafka.request.logger"
 BROKERS_OWN = {"BROKER_HEARTBEAT", "FETCH_SNAPSHOT", "VOTE", "ALTER_PARTITION"}
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of a process and all under it."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0.0  # it has ended
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S + sum(map(cpu_seconds, children(pid)))
 
 
 def log_requests(cluster: KafkaCluster, level: str) -> None:
@@ -96,9 +84,9 @@ def measure(spark: SparkSession, cluster: KafkaCluster, source: str, seconds: fl
         log = cluster.nodes[0].log
         log_requests(cluster, "DEBUG")
         time.sleep(2)  # connections of the tool that said so are gone, and the query is quiet again
-        begin, cpu, began = log.stat().st_size, cpu_seconds(jvm), time.monotonic()
+        begin, cpu, began = log.stat().st_size, sum(cpu_seconds(jvm)), time.monotonic()
         time.sleep(seconds)
-        end, cpu, took = log.stat().st_size, cpu_seconds(jvm) - cpu, time.monotonic() - began
+        end, cpu, took = log.stat().st_size, sum(cpu_seconds(jvm)) - cpu, time.monotonic() - began
         kinds = requests_between(log, begin, end)
         log_requests(cluster, "INFO")
         producer = KafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
