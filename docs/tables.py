@@ -8,7 +8,7 @@ from pathlib import Path
 
 import messages
 
-from spark_kafka_group.metrics import group_metrics
+from spark_kafka_group.metrics import metric_table
 from spark_kafka_group.options import SECTIONS, documentation
 from spark_kafka_group.wire import reactions
 
@@ -23,7 +23,7 @@ def tables() -> dict[str, Callable[[], str]]:
         "first options": documentation.first_table,
         **sections,
         "refused settings": documentation.refused_table,
-        "metrics": group_metrics.markdown_table,
+        "metrics": metric_table.markdown_table,
         "reactions": reactions.as_markdown,
         "log lines": messages.log_table,
         "errors": messages.error_table,

@@ -123,12 +123,8 @@ def pack(
     ranges = [r for r in ranges if r.size > 0]
     if not ranges:
         return [], dict(previous)
-    worth = math.ceil(sum(r.size for r in ranges) / records_per_task)
-    size_of: Mapping[TopicPartition, float] = {r.tp: r.size for r in ranges}
-    if bytes_of:
-        worth = max(worth, math.ceil(sum(bytes_of.values()) / BYTES_PER_TASK))
-        size_of = bytes_of
-    count = min(worth, len(ranges), max_tasks or len(ranges))
+    size_of: Mapping[TopicPartition, float] = bytes_of or {r.tp: r.size for r in ranges}
+    count = min(_worth(ranges, records_per_task, bytes_of), len(ranges), max_tasks or len(ranges))
     most = UNEVEN * sum(size_of[r.tp] for r in ranges) / count
     load = [0.0] * count
     tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
@@ -139,6 +135,12 @@ def pack(
         tasks[slot].append(r)
         slots[r.tp] = slot
     return [tuple(sorted(task)) for task in tasks if task], slots
+
+
+def _worth(ranges: Collection[OffsetRange], records_per_task: int, bytes_of: Mapping[TopicPartition, float]) -> int:
+    """How many tasks the work is worth."""
+    records = sum(r.size for r in ranges)
+    return max(math.ceil(records / records_per_task), math.ceil(sum(bytes_of.values()) / BYTES_PER_TASK))
 
 
 def _slot(size: float, load: Sequence[float], previous: int, most: float) -> int:

@@ -82,17 +82,7 @@ def records(
 
             return opened.enter_context(contextlib.closing(Remedy(options, twin, fetcher, largest, others, outage)))
 
-        try:
-            for chunk in fetcher.chunks():
-                shown = remedy().shown(chunk) if chunk.silent else chunk
-                if shown is not None:
-                    yield from _decoded(shown, builder, remedy)
-        except ReadError:
-            if builder.rows:
-                yield builder.finish()
-            raise
-        if builder.rows:
-            yield builder.finish()
+        yield from _batches(fetcher, builder, remedy)
 
 
 def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.RecordBatchBuilder:
@@ -102,6 +92,23 @@ def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.Rec
         unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,
     )
+
+
+def _batches(
+    fetcher: Fetcher, builder: decode.RecordBatchBuilder, remedy: Callable[[], Remedy]
+) -> Iterator[pa.RecordBatch]:
+    """All rows; before an error, the rows that come before it."""
+    try:
+        for chunk in fetcher.chunks():
+            shown = remedy().shown(chunk) if chunk.silent else chunk
+            if shown is not None:
+                yield from _decoded(shown, builder, remedy)
+    except ReadError:
+        if builder.rows:
+            yield builder.finish()
+        raise
+    if builder.rows:
+        yield builder.finish()
 
 
 def _decoded(

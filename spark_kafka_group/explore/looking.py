@@ -133,9 +133,7 @@ def look(
         tps = existing(admin, parsed, topic, partition)
         logs = _logs(admin, tps)
         if at is not None:
-            (found,) = admin.lookups(f"looking up {topic}", [dict.fromkeys(tps, max(0, milliseconds(at)))])
-            starts = {tp: record.offset for tp, record in found.items() if record is not None}
-            return _from(parsed, logs, starts, last)
+            return _from(parsed, logs, _starts_at(admin, tps, at), last)
         if offset is not None:
             return _from(parsed, logs, _checked(offset, logs), last)
         return Messages(tuple(map(_message, _newest(admin, parsed, logs, last))))
@@ -184,6 +182,13 @@ def existing(admin: TopicAdmin, options: Options, topic: str, partition: int | N
     if TopicPartition(topic, partition) not in tps:
         raise OptionError(f"topic {topic} has partitions 0 to {len(tps) - 1}, and no partition {partition}")
     return [TopicPartition(topic, partition)]
+
+
+def _starts_at(admin: TopicAdmin, tps: Collection[TopicPartition], at: datetime) -> dict[TopicPartition, int]:
+    """Offsets of the first records with timestamps as new; none for partitions without one."""
+    asked = dict.fromkeys(tps, max(0, milliseconds(at)))
+    (first,) = admin.lookups(f"looking up {next(iter(tps)).topic}", [asked])
+    return {tp: record.offset for tp, record in first.items() if record is not None}
 
 
 def _offset(found: Found, tp: TopicPartition) -> int:

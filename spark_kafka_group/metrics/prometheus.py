@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import ListeningError, MissingPackageError
 from spark_kafka_group.json_text import excerpt
-from spark_kafka_group.metrics.group_metrics import COUNTER, METRICS, PARTITION_METRICS, GroupMetrics, Metric
+from spark_kafka_group.metrics.group_metrics import GroupMetrics
+from spark_kafka_group.metrics.metric_table import COUNTER, METRICS, PARTITION_METRICS, Metric
 from spark_kafka_group.metrics.scraped_port import ScrapedPort
 
 if TYPE_CHECKING:

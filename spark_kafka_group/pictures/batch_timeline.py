@@ -79,12 +79,19 @@ def _lanes(
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.grid(axis="y", visible=False)
     axes.set_ylabel("member")
-    some = f" ({len(shown)} of {len(members)} members, with most events)" if len(shown) < len(members) else ""
-    canvas.heading(axes, theme, f"Micro-batches, from plan to commit{some}")
+    canvas.heading(axes, theme, f"Micro-batches, from plan to commit{_some(len(shown), len(members))}")
+    canvas.legend(axes, theme, _kinds_of_bars(spans, theme) + [mark for mark in marks if mark is not None])
+
+
+def _kinds_of_bars(spans: Sequence[BatchSpan], theme: Theme) -> list[tuple[Any, str]]:
     names = [(canvas.patch(color=theme.rest), "committed")]
     if any(span.to_ms is None for span in spans):
         names.append((canvas.patch(facecolor="none", edgecolor=theme.alarm), "no commit event"))
-    canvas.legend(axes, theme, names + [mark for mark in marks if mark is not None])
+    return names
+
+
+def _some(shown: int, members: int) -> str:
+    return f" ({shown} of {members} members, with most events)" if shown < members else ""
 
 
 def _bars(axes: Any, lane: int, spans: Sequence[BatchSpan], time: Elapsed, colour: str, theme: Theme) -> None:
@@ -194,17 +201,20 @@ def _durations(
     if not points:
         canvas.nothing(axes, theme, "no batch was committed")
         return
-    seconds = [value for _, _, value in points]
-    if max(seconds) > LOGARITHMIC_FROM * max(min(seconds), 1e-3) and min(seconds) > 0:
-        canvas.logarithmic(axes)
-    else:
-        axes.set_ylim(0, max(seconds) * 1.1 or 1)
+    _scale(axes, [value for _, _, value in points])
     if len(points) <= time_bins.MOST_POINTS:
         for member in dict.fromkeys(member for member, _, _ in points):
             own = [(place, value) for owner, place, value in points if owner == member]
             axes.plot(*zip(*own, strict=True), "o", markersize=4, color=colours[member])
         return
     draw_band(axes, [(place, value) for _, place, value in points], time, theme)
+
+
+def _scale(axes: Any, seconds: Sequence[float]) -> None:
+    if max(seconds) > LOGARITHMIC_FROM * max(min(seconds), 1e-3) and min(seconds) > 0:
+        canvas.logarithmic(axes)
+    else:
+        axes.set_ylim(0, max(seconds) * 1.1 or 1)
 
 
 def draw_band(axes: Any, points: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:

@@ -173,7 +173,6 @@ def _kerberos(security: Security, mechanism: Mechanism, module: LoginModule | No
     either = 'useKeyTab=true keyTab="..." principal="..."'
     module = _given(module, mechanism, f"{either}; or {mechanism.login_module} required useTicketCache=true")
     _refuse_others(module, {*KERBEROS_OPTIONS, *KERBEROS_SWITCHES, *KERBEROS_IGNORED})
-    by_keytab, by_cache = (_switch(module, name) for name in KERBEROS_SWITCHES)
     principal, keytab, ticket_cache, in_module = (module.get(name) or None for name in KERBEROS_OPTIONS)
     service = security.sasl_kerberos_service_name or in_module
     if service is None:
@@ -181,19 +180,26 @@ def _kerberos(security: Security, mechanism: Mechanism, module: LoginModule | No
             "kafka.sasl.kerberos.service.name is missing, which GSSAPI needs: the first part of the brokers' "
             "principals, as kafka in kafka/host@REALM"
         )
-    if by_keytab and not (keytab and principal):
-        missing = "principal" if keytab else "keyTab"
-        raise OptionError(f'kafka.sasl.jaas.config has useKeyTab=true, which needs {missing}="..."')
+    by_keytab = _is_by_keytab(module, principal, keytab)
+    _check_installed(mechanism, "gssapi")
+    return Kerberos(service, principal, keytab if by_keytab else None, None if by_keytab else ticket_cache)
+
+
+def _is_by_keytab(module: LoginModule, principal: str | None, keytab: str | None) -> bool:
+    """Whether the login is by keytab, whose file is then there; else it is by ticket cache."""
+    by_keytab, by_cache = (_switch(module, name) for name in KERBEROS_SWITCHES)
     if not by_keytab and not by_cache:
         raise OptionError(
             "kafka.sasl.jaas.config needs useKeyTab=true with keyTab and principal, or useTicketCache=true"
         )
     if by_keytab:
+        if not keytab or not principal:
+            missing = "principal" if keytab else "keyTab"
+            raise OptionError(f'kafka.sasl.jaas.config has useKeyTab=true, which needs {missing}="..."')
         from spark_kafka_group.security import stores
 
-        stores.file_of("keyTab in kafka.sasl.jaas.config", str(keytab))
-    _check_installed(mechanism, "gssapi")
-    return Kerberos(service, principal, keytab if by_keytab else None, None if by_keytab else ticket_cache)
+        stores.file_of("keyTab in kafka.sasl.jaas.config", keytab)
+    return by_keytab
 
 
 def _given(module: LoginModule | None, mechanism: Mechanism, options: str) -> LoginModule:

@@ -8,14 +8,8 @@ import pytest
 from spark_kafka_group.driver.reporting.backlog_ages import MOST_SEEN, BacklogAges
 from spark_kafka_group.driver.reporting.progress import MEANINGS, Progress
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
-from spark_kafka_group.metrics.group_metrics import (
-    METRICS,
-    PARTITION_METRICS,
-    EndedBatches,
-    ListenersCommits,
-    handled,
-    metrics_of,
-)
+from spark_kafka_group.metrics.group_metrics import EndedBatches, ListenersCommits, handled, metrics_of
+from spark_kafka_group.metrics.metric_table import METRICS, PARTITION_METRICS
 from spark_kafka_group.metrics.prometheus import prometheus_name
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.timing import Timing

@@ -8,7 +8,8 @@ import pytest
 import yaml
 from test_docs import problem
 
-from spark_kafka_group.metrics.group_metrics import METRICS, PARTITION_METRICS, GroupMetrics
+from spark_kafka_group.metrics.group_metrics import GroupMetrics
+from spark_kafka_group.metrics.metric_table import METRICS, PARTITION_METRICS
 from spark_kafka_group.metrics.prometheus import Exporter
 from spark_kafka_group.offsets import TopicPartition
 

@@ -94,19 +94,7 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
         return str(error)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
         message = str(error.args[0] if error.args else "").removeprefix("SaslAuthenticationFailedError: ")
-        known = mechanism_of(config)
-        if known is not None and not known.takes_password:
-            return f"the broker does not take the token ({mechanism}): {message}"
-        if isinstance(config["sasl_plain_username"], TokenId):
-            return (
-                f"the broker does not take delegation token {config['sasl_plain_username']} with this HMAC "
-                f"({mechanism}): {message}: see username and password in kafka.sasl.jaas.config, and whether the "
-                f"token has expired (kafka-delegation-tokens --describe)"
-            )
-        return (
-            f"the broker does not take user {config['sasl_plain_username']} with this password ({mechanism}): "
-            f"{message}: see username and password in kafka.sasl.jaas.config"
-        )
+        return _why_not_let_in(config, f"({mechanism}): {message}")
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         return (
             f"this listener does not have kafka.sasl.mechanism {mechanism}: take one of the broker's "
@@ -120,6 +108,22 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
     if isinstance(error, ssl.SSLError):
         return _why_no_tls(error, config)
     return None
+
+
+def _why_not_let_in(config: Mapping[str, Any], cause: str) -> str:
+    known = mechanism_of(config)
+    if known is not None and not known.takes_password:
+        return f"the broker does not take the token {cause}"
+    if isinstance(config["sasl_plain_username"], TokenId):
+        return (
+            f"the broker does not take delegation token {config['sasl_plain_username']} with this HMAC {cause}: see "
+            f"username and password in kafka.sasl.jaas.config, and whether the token has expired "
+            f"(kafka-delegation-tokens --describe)"
+        )
+    return (
+        f"the broker does not take user {config['sasl_plain_username']} with this password {cause}: see username and "
+        f"password in kafka.sasl.jaas.config"
+    )
 
 
 def _why_no_tls(error: ssl.SSLError, config: Mapping[str, Any]) -> str | None:
