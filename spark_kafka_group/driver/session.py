@@ -111,14 +111,14 @@ class GroupSession:
         if self.backlog.still_all_read(start):
             return None
         self.succeeded(start)
-        self._discard_unbegun()
+        self._discard_planned()
         self.standing.proven = start
         self._yielded.at(start.batch)
         available_now = self.backlog.bounds.available_now  # then nothing more will come
         backlog = self._settled_backlog(max_offsets, None if available_now else min_offsets)
         self._settling.note_settled(backlog is not None)
-        in_doubt = backlog is None and available_now
-        end = next_end.without_reading(self._query, self.checkpointed_ends, self._yielded.left_out, in_doubt)
+        may_have_records = backlog is None and available_now
+        end = next_end.without_reading(self._query, self.checkpointed_ends, self._yielded.left_out, may_have_records)
         if end is not None:
             return end
         if not backlog:
@@ -188,7 +188,7 @@ class GroupSession:
 
     # Steps
 
-    def _discard_unbegun(self) -> None:
+    def _discard_planned(self) -> None:
         """Forget a planned batch that Spark has not begun: it asks for another one."""
         planned = self.committer.planned
         if planned is not None and not planned.begun:

@@ -35,7 +35,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
 
 
 def without_reading(
-    query: Query, kept: CheckpointedEnds, left_out: Mapping[TopicPartition, int], in_doubt: bool
+    query: Query, kept: CheckpointedEnds, left_out: Mapping[TopicPartition, int], may_have_records: bool
 ) -> GroupOffset | None:
     """The end of a batch that reads nothing, where one is needed, else None.
 
@@ -43,13 +43,13 @@ def without_reading(
     ----------
     left_out
         Positions of partitions that the last batch has not read, although the checkpoint says so: it is corrected.
-    in_doubt
+    may_have_records
         Whether the query has availableNow, and its group has not settled: records may be left, and without a batch the
         query would end.
     """
     start = query.standing.proven
     positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
-    if positions == start.positions and not in_doubt:
+    if positions == start.positions and not may_have_records:
         return None
     moved = kept.starts(start, positions)
     kept.planned(start)
