@@ -24,9 +24,9 @@ TARGETS ?=
 BENCHMARKS := cost batch columns streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
-# Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. The third worker
-# runs only rooms that wait more than they compute.
-WORKERS ?= 3
+# Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
+# second run only rooms that wait more than they compute.
+WORKERS ?= 4
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes.
 test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -15,6 +15,8 @@ hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}
 """Rooms whose tests share brokers and Spark sessions that start slowly."""
+WITH_SPARK = 2
+"""Workers that run all rooms; those beyond them run rooms that wait."""
 WAITING = {"broker", "chaos", "wire"}
 """Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
 
@@ -23,7 +25,7 @@ WAITING = {"broker", "chaos", "wire"}
 def pytest_xdist_make_scheduler(config, log):
     """Keeps the tests of a file, or of a whole room, on one worker, where they share their fixtures.
 
-    Two workers keep two cores busy with Spark. A third one runs the rooms that wait, and no other.
+    Two workers keep two cores busy with Spark. The others run the rooms that wait, and no other.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -34,12 +36,11 @@ def pytest_xdist_make_scheduler(config, log):
             return f"tests/{room}" if room in WHOLE else file
 
         def _assign_work_unit(self, node):
-            last = self.numnodes - 1
-            third = last >= 2 and node.gateway.id == f"gw{last}"
-            fitting = [scope for scope in self.workqueue if (scope.split("/")[1] in WAITING) == third]
+            waits = int(node.gateway.id.removeprefix("gw")) >= WITH_SPARK
+            fitting = [scope for scope in self.workqueue if (scope.split("/")[1] in WAITING) == waits]
             if fitting:
                 self.workqueue.move_to_end(fitting[0], last=False)
-            elif third:
+            elif waits:
                 node.shutdown()
                 return
             super()._assign_work_unit(node)
