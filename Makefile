@@ -28,8 +28,9 @@ TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics
 # second run only rooms that wait more than they compute.
 WORKERS ?= 4
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
-# JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes.
-test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes. VFORK starts the
+# commands sooner that Hadoop runs for files of local checkpoints.
+test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)

@@ -7,7 +7,7 @@ import socket
 
 import hypothesis
 import pytest
-from support import WORKERS_PYTHON
+from support import QUICK_CHECKPOINTS, WORKERS_PYTHON
 
 # A busy machine takes as long as it takes.
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -69,6 +69,7 @@ def spark(token_endpoint):
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        .config(*QUICK_CHECKPOINTS)
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .getOrCreate()

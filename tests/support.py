@@ -19,6 +19,8 @@ from spark_kafka_group.testing import wait_until
 _UNZIPPED = Path(sys.executable).with_name("python-unzipped")
 WORKERS_PYTHON = str(_UNZIPPED if _UNZIPPED.exists() else sys.executable)
 """For PYSPARK_PYTHON: this Python, without Spark's zips, from which each new process would compile pyspark."""
+QUICK_CHECKPOINTS = ("spark.hadoop.fs.AbstractFileSystem.file.impl", "org.apache.hadoop.fs.local.RawLocalFs")
+"""A setting of Spark: no checksum files beside those of local checkpoints. Hadoop runs chmod for each file it makes."""
 
 
 class Record(NamedTuple):
