@@ -177,6 +177,12 @@ class ScriptedBroker:
         for node in self._nodes:
             node.start()
 
+    def swap_addresses(self) -> None:
+        """The first two nodes are at each other's addresses from now on. Their connections stay, as when a client has
+        met the wrong one."""
+        first, second = self._nodes[:2]
+        first.number, second.number = second.number, first.number
+
     # Answers
 
     def respond(self, node: int, message: Any) -> dict[str, Any]:
@@ -189,6 +195,8 @@ class ScriptedBroker:
                 return {"error_code": CODES["NOT_COORDINATOR"]}
             if kind == "Metadata":
                 return self._Metadata(message, {} if node in self.cut_off else self.topics)
+            if kind == "ListOffsets":
+                return self._ListOffsets(message, 0 if node == self._leader() else CODES["NOT_LEADER_FOR_PARTITION"])
             if kind not in {request.value for request in OF_A_MEMBER}:
                 return answer(message)
             scripted = self._script[kind].popleft() if self._script[kind] else None
@@ -224,7 +232,7 @@ class ScriptedBroker:
     def _Metadata(self, message: Any, topics: Mapping[str, int]) -> dict[str, Any]:
         broker, topic = MetadataResponse.MetadataResponseBroker, MetadataResponse.MetadataResponseTopic
         partition = topic.MetadataResponsePartition
-        leader = next((node.number for node in self._nodes if not node.silent), -1)
+        leader = self._leader()
         named = topics if message.topics is None else [asked.name for asked in message.topics]
         return {
             "brokers": [broker(node_id=n.number, host="127.0.0.1", port=n.port, rack=None) for n in self._nodes],
@@ -243,7 +251,10 @@ class ScriptedBroker:
             ],
         }
 
-    def _ListOffsets(self, message: Any) -> dict[str, Any]:
+    def _leader(self) -> int:
+        return min((node.number for node in self._nodes if not node.silent), default=-1)
+
+    def _ListOffsets(self, message: Any, code: int) -> dict[str, Any]:
         topic = ListOffsetsResponse.ListOffsetsTopicResponse
         partition = topic.ListOffsetsPartitionResponse
         return {
@@ -251,7 +262,9 @@ class ScriptedBroker:
                 topic(
                     name=asked.name,
                     partitions=[
-                        partition(partition_index=p.partition_index, offset=0 if p.timestamp == -2 else 10)
+                        partition(
+                            partition_index=p.partition_index, offset=0 if p.timestamp == -2 else 10, error_code=code
+                        )
                         for p in asked.partitions
                     ],
                 )
@@ -282,7 +295,8 @@ class ScriptedBroker:
 
     def _FindCoordinator(self, message: Any) -> dict[str, Any]:
         coordinator = FindCoordinatorResponse.Coordinator
-        key, port = message.coordinator_keys[0], self._nodes[self.coordinator - 1].port
+        key = message.coordinator_keys[0]
+        (port,) = (node.port for node in self._nodes if node.number == self.coordinator)
         return {"coordinators": [coordinator(key=key, node_id=self.coordinator, host="127.0.0.1", port=port)]}
 
     def _new_member_id(self) -> str:

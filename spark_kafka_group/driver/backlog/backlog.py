@@ -96,10 +96,10 @@ class Backlog:
             return  # the first join is not over
         standing, paused = self._query.standing, self._paused.partitions()
         stopped = self.bounds.stopped(self.ends)
-        ends = {tp: end for tp, end in self.ends.items() if tp not in paused and tp not in stopped}
-        left = self._retry_delays.due_as_known(
-            [OffsetRange(tp, standing.position(tp), end) for tp, end in ends.items()]
-        )
+        # The ends may be from before a rebalance, and the positions of partitions that it took may be gone.
+        begin = standing.starts(self._query.member.owned)
+        ends = {tp: end for tp, end in self.ends.items() if tp in begin and tp not in paused and tp not in stopped}
+        left = self._retry_delays.due_as_known([OffsetRange(tp, begin[tp], end) for tp, end in ends.items()])
         read = all(r.size == 0 for r in left)
         self._all_read = (standing.proven, self._query.generation.id, paused) if read else None
         if not self.bounds.available_now:

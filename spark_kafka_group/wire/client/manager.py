@@ -43,6 +43,10 @@ SAY_AFTER_S = 3.0
 """After this long without an answer to the first attempt there is a warning."""
 
 
+class _MovedError(kafka_errors.KafkaConnectionError):  # type: ignore[misc]
+    """Ends a connection to an address at which there is another broker by now. That one is not away."""
+
+
 class Manager(KafkaConnectionManager):  # type: ignore[misc]
     """kafka-python's connection manager, with reasons.
 
@@ -222,6 +226,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
     def get_connection(self, node_id: Any, timeout_ms: float | None = None, **how: Any) -> Any:
         known = self._conns.get(node_id)
+        if known is not None and self._moved(node_id, known):
+            known.close(_MovedError("the node has moved to another address"))
+            known = None
         # Given all the time there is, as bootstrapping gives it, a server that does not answer would use it up.
         setup_ms = self.socket_connection_setup_timeout_ms(node_id)
         if str(node_id).startswith(COORDINATOR):
@@ -238,6 +245,17 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 scram.checked(conn, lambda problem: RefusedError(f"{address(node.host, node.port)}: {problem}"))
         return conn
 
+    def _moved(self, node_id: Any, conn: Any) -> bool:
+        """Whether an idle connection leads to an address that is not the node's any more.
+
+        1. Brokers come back at each other's addresses. 2. A broker that does not know it yet names an old address. 3.
+        The connection leads to another broker. That answers that it does not lead, or coordinate, as long as it is
+        asked.
+        """
+        node = self.cluster.broker_metadata(node_id)
+        idle = conn.connected and not conn.in_flight_requests
+        return idle and node is not None and conn.made_to != (node.host, node.port)
+
     def _hung_up(self, node: Any, *, greeted: bool) -> None:
         if self._bootstrap is not None and not self.config["proxy_url"]:
             self._wrong.hung_up((node.host, node.port), self.config["security_protocol"], greeted=greeted)
@@ -248,7 +266,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         where = f"{shown}{' through kafka.proxy.url' if self.config['proxy_url'] else ''}"
 
         def lost_with_reason(error: Exception | None) -> None:
-            if error is not None:
+            if error is not None and not isinstance(error, _MovedError):
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
                 self._away.add((node.host, node.port))
                 if conn.initializing and not conn.init_future.is_done:
