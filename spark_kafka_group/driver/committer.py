@@ -280,7 +280,7 @@ class Committer:
         if not batch.ends:
             return True
         try:
-            self._commit(batch.ends, batch.generation, batch.end.batch, timeout_ms)
+            self._commit_batch(batch, timeout_ms)
         except MembershipLostError as error:
             log.warning(
                 "group %s: generation %d: not committed: %s. The rows of %s are in the sink; the members that "
@@ -288,9 +288,13 @@ class Committer:
                 self.group_id, batch.generation, error, " ".join(map(str, batch.reads)),
             )  # fmt: skip
             return False
+        return True
+
+    def _commit_batch(self, batch: Batch, timeout_ms: float | None) -> None:
+        try:
+            self._commit(batch.ends, batch.generation, batch.end.batch, timeout_ms)
         except CommitError as error:
             self._failed(batch, error)
-        return True
 
     def _failed(self, batch: Batch, error: CommitError) -> None:
         """The commit of a batch failed; that is an error unless its topics were deleted, and the others are committed.

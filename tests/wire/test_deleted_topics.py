@@ -1,9 +1,10 @@
-"""A topic is deleted, and the group rebalances again before the query has looked at what is left."""
+"""Topics that are deleted while something else happens to the group."""
 
 import contextlib
 
-from scripted import FOREVER
-from test_cells import HEARTBEAT, ORDERS
+from scripted import CODES, FOREVER
+from test_cells import BILLS, HEARTBEAT, ORDERS
+from test_driver_reactions import LIMIT, committed, ends
 from test_outages import BRIEF
 
 from spark_kafka_group.driver.membership.siblings import Siblings
@@ -37,3 +38,25 @@ def test_positions_of_a_deleted_topic_are_not_asked_for_while_others_hold_up_a_r
     broker.takes_s.clear()
     assert driver.latest_offset(start) == start
     assert session.standing.starts(session.member.owned)[ORDERS] == 10
+
+
+def test_membership_that_is_lost_while_the_other_topics_of_a_batch_are_committed_is_taken_up_again(broker, driver_of):
+    """1. The commit of a batch is refused, as a topic was deleted. 2. Membership is lost. 3. The rest is committed."""
+    driver = driver_of(failOnDataLoss="false", **BRIEF)
+    end = driver.latest_offset(driver.initial_offset(), LIMIT)
+    take, of_others = broker._OffsetCommit, []
+
+    def commit(message, codes=None):
+        if BILLS.topic in {topic.name for topic in message.topics}:
+            return take(message, {BILLS: CODES["UNKNOWN_TOPIC_OR_PARTITION"]})
+        if not of_others:
+            broker.member_id, broker.generation = "", broker.generation + 1
+        of_others.append(message)
+        return take(message)
+
+    broker._OffsetCommit = commit
+    del broker.topics[BILLS.topic]
+    following = wait_until(lambda: (o := driver.latest_offset(end, LIMIT)) != end and o, within=30)
+    assert of_others
+    assert committed(broker)[ORDERS] == 2
+    assert ends(following)[ORDERS] > 2
