@@ -39,6 +39,16 @@ def share(backlog: Collection[OffsetRange], limit: int | None, turn: int) -> lis
     return [OffsetRange(r.tp, r.start, r.start + sizes[r.tp]) for r in ranges]
 
 
+def turns(backlog: Collection[OffsetRange], limit: int | None) -> int:
+    """After so many turns :func:`share` begins again with the partitions of the first one.
+
+    What is shared out among those that it has chosen has to go on after such a round, or it would give the same ones
+    nothing in every round.
+    """
+    count = sum(r.size > 0 for r in backlog)
+    return 1 if limit is None or limit >= count else count // math.gcd(count, limit)
+
+
 def tasks(
     ranges: Collection[OffsetRange],
     options: Options,

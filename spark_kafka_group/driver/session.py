@@ -127,7 +127,7 @@ class GroupSession:
         self._min_offsets.planned()
         ranges = planner.share(backlog, max_offsets, self._shares)
         if max_bytes is not None:
-            ranges = self._samples.share(ranges, max_bytes, self._shares)
+            ranges = self._samples.share(ranges, max_bytes, self._shares // planner.turns(backlog, max_offsets))
         self._shares += 1
         end = next_end.after_reading(self._query, self.checkpointed_ends, ranges)
         self._query.plan(Batch(end, ranges, self.member.use()))

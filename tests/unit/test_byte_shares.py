@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.log_samples import sample_of
 from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
 from spark_kafka_group.driver.planner import BYTES_PER_TASK, pack
@@ -37,6 +38,16 @@ def test_the_nearest_sample_gives_the_bytes_of_an_offset():
 def test_one_huge_partition_does_not_starve_small_ones():
     backlog = [sized(0, 1_000_000), *(sized(n, 1) for n in range(1, 6))]
     assert sizes_of(share_bytes(backlog, 10_000, 0)) == [95, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("partitions", "offsets"), [(4, 2), (6, 4), (5, 2), (3, 7)])
+def test_partitions_take_turns_where_offsets_and_bytes_are_limited(partitions, offsets):
+    backlog = [OffsetRange(TopicPartition("t", p), 10, 100) for p in range(partitions)]
+    served = set()
+    for turn in range(partitions * offsets):
+        chosen = [SizedRange(r, (), 100.0) for r in planner.share(backlog, offsets, turn)]
+        served |= {r.tp.partition for r in share_bytes(chosen, 1, turn // planner.turns(backlog, offsets))}
+    assert served == set(range(partitions))
 
 
 def test_with_too_few_bytes_partitions_take_turns():
