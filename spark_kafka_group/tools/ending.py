@@ -33,6 +33,7 @@ OF_A_JOB = "PYSPARK_GATEWAY_PORT"
 """Environment variable of a program that a JVM has started: spark-submit's. Otherwise Python starts the JVM."""
 IN_A_HURRY_S = 1.0
 """A second Ctrl-C that comes later than this ends the program at once. One Ctrl-C may arrive twice, see _Forwarding."""
+AGAIN_AFTER_S = 0.05
 LEAVES_S = 10.0
 STOPS_S = 60.0
 OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
@@ -86,10 +87,12 @@ class _Block(contextlib.AbstractContextManager[None]):
     def __init__(self, groups: tuple[str, ...]) -> None:
         self._groups = groups
         self._before: dict[int, Any] = {}
+        self._hook = sys.unraisablehook
         self._came_s: float | None = None
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
+        self._hook, sys.unraisablehook = sys.unraisablehook, self._swallowed
         _Block.current = self
         try:
             self.take_signals()
@@ -121,6 +124,22 @@ class _Block(contextlib.AbstractContextManager[None]):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
+    def _swallowed(self, unraisable: Any) -> None:
+        """Send a signal again that Python has swallowed.
+
+        1. It comes while Python runs a finalizer: py4j has one for each object of the JVM. 2. Python prints its
+        exception, and goes on. 3. Whoever sent it waits for the end, and kills the program.
+        """
+        stopped = unraisable.exc_value
+        if not isinstance(stopped, Stopped) or not isinstance(stopped.code, int):
+            self._hook(unraisable)
+            return
+        self._came_s = None
+        # After the finalizer, in which it would be swallowed again.
+        again = threading.Timer(AGAIN_AFTER_S, os.kill, (os.getpid(), stopped.code - 128))
+        again.daemon = True
+        again.start()
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -138,6 +157,7 @@ class _Block(contextlib.AbstractContextManager[None]):
                 self._say(error, code, left, place)
         finally:
             _Block.current = None
+            sys.unraisablehook = self._hook
             if threading.current_thread() is threading.main_thread():
                 for number, handler in self._before.items():
                     signal.signal(number, handler)

@@ -12,7 +12,7 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.tools.ending import sentence
 
 PROGRAM = """
-import json, os, signal, sys
+import json, os, signal, sys, time
 from spark_kafka_group import BrokerError, submit
 
 def end(how):
@@ -24,6 +24,12 @@ def end(how):
         raise KeyError("customer")
     elif how == "exit":
         sys.exit(7)
+    elif how == "finalizer":
+        class Finalized:
+            def __del__(self):
+                os.kill(os.getpid(), signal.SIGTERM)
+        Finalized()
+        time.sleep(20)
     else:
         os.kill(os.getpid(), getattr(signal, how))
         signal.pause()
@@ -52,6 +58,7 @@ ENDS = {
     "SIGINT billing": [130, [], ["stopped; left group billing"]],
     "SIGTERM billing tax": [143, [], ["stopped; left groups billing, tax"]],
     "SIGTERM": [143, [], ["stopped"]],
+    "finalizer billing": [143, [], ["stopped; left group billing"]],
     "error billing": [1, [], ["connecting to nowhere: no answer"]],
     "exit billing": [7, [], []],
 }
