@@ -20,3 +20,14 @@ def test_an_executor_that_misses_a_partition_asks_other_brokers_too(broker, refr
         with contextlib.closing(Brokers(settings)) as brokers:
             answers = [brokers.leaders(ORDERS, refresh) for _ in range(50)]
             assert ORDERS[0] in set().union(*answers)
+
+
+def test_an_executor_asks_brokers_too_that_were_silent_before_it_takes_a_partition_for_deleted(broker):
+    """1. A broker was slow once. 2. All others are cut off, and answer."""
+    broker.cut_off.add(2)
+    settings = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"})
+    with contextlib.closing(Brokers(settings)) as brokers:
+        brokers.leaders(ORDERS, refresh=True)
+        brokers._client._manager.note_silent(1)
+        answers = [brokers.leaders(ORDERS, refresh=True) for _ in range(20)]
+        assert ORDERS[0] in set().union(*answers)

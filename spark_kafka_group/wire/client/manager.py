@@ -39,6 +39,8 @@ connection_log.install()
 
 COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connections to coordinators
 
+AWAY_ASKED_EVERY = 10
+"""Each answer may take seconds."""
 SAY_AFTER_S = 3.0
 """After this long without an answer to the first attempt there is a warning."""
 
@@ -68,6 +70,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
         self._last_failure: str | None = None
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
+        self._any_asked = 0
 
         group_id = configs.get("group_id")
         self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
@@ -121,6 +124,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         future = super().send(request, asked, self._patience.of(request, asked))
 
         def ended(_: Any) -> None:
+            node = self.cluster.broker_metadata(asked) if future.exception is None else None
+            if node is not None:
+                self._away.discard((node.host, node.port))
             self._patience.ended(request, asked, future.exception, (time.monotonic() - sent_s) * 1000)
 
         return future.add_both(ended)
@@ -144,8 +150,16 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         return min(ready, key=self._load, default=node_id)
 
     def any_node(self) -> Any:
-        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it."""
-        nodes = [broker.node_id for broker in self.cluster.brokers() if not self._is_away(broker.node_id)]
+        """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it.
+
+        So may all that were reached, so one that was not is asked now and then.
+        """
+        known = [broker.node_id for broker in self.cluster.brokers()]
+        nodes = [node_id for node_id in known if not self._is_away(node_id)]
+        self._any_asked += 1
+        if self._any_asked % AWAY_ASKED_EVERY == 0:
+            away = [node_id for node_id in known if node_id not in nodes and self.connection_delay(node_id) == 0]
+            nodes = away or nodes
         return random.choice(nodes) if nodes else None
 
     def _load(self, node_id: Any) -> tuple[bool, int]:
