@@ -23,6 +23,7 @@ from spark_kafka_group.executor.chunk import Chunk
 from spark_kafka_group.executor.elections import Elections
 from spark_kafka_group.executor.gone_records import BELIEVED_AFTER_S, GoneRecords
 from spark_kafka_group.executor.stall import Stall
+from spark_kafka_group.executor.uncommitted import Uncommitted
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers, FetchedPartition, FetchError, NearestReplicas, unreached
 from spark_kafka_group.wire.reactions import Reaction
@@ -37,6 +38,9 @@ SILENCE = (
     "Tiered storage does so while it is slow: then raise kafkaConsumer.pollTimeoutMs. If it goes on, the log may be "
     "damaged there: look at it with kafka-dump-log, and start the query behind the damage"
 )
+
+LOOK_AGAIN_S = 1.0
+"""How often leaders are looked for that were not found, while other partitions can be read."""
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8  # within a record batch; the bytes that it counts follow
@@ -93,7 +97,9 @@ class Fetcher:
         self._stall = Stall(stalled_after_s, clock, outage)
         self._gone = GoneRecords(self._positions, self._ends, fail_on_data_loss, self._stall, clock)
         self._elections = Elections(brokers, self._epochs, min(BELIEVED_AFTER_S, stalled_after_s / 2), clock)
+        self._uncommitted = Uncommitted(brokers, self._epochs, self._stall, outage)
         self._refresh = False
+        self._look_again_at = float("-inf")  # when leaders that were not found are looked for again
         self._error: ReadError | None = None
 
     def chunks(self) -> Iterator[Chunk]:
@@ -205,10 +211,13 @@ class Fetcher:
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
         lacking = [tp for tp in self._positions if tp not in self._nodes]
-        if self._outage is None or not self._outage.away:
+        if not lacking:
             return lacking
+        others = bool(self._asked) or len(lacking) < len(self._positions)
+        if self._outage is None or not self._outage.away:
+            return [] if others and self._clock() < self._look_again_at else lacking
         now = [tp for tp in lacking if not self._outage.put_off(tp)]
-        if lacking and not now and not self._asked and not any(tp in self._nodes for tp in self._positions):
+        if not now and not others:
             self._outage.wait()
             return lacking
         return now
@@ -247,8 +256,7 @@ class Fetcher:
         except (OSError, BrokerError) as error:
             self._lose(node_id, asked, error)
             return []
-        if self._outage is not None:
-            self._outage.answered(asked)
+        self._uncommitted.answered(asked)
         chunks, refused = self._chunks_of(fetched, asked, bool(rack))
         if self._error is not None:
             return chunks
@@ -306,6 +314,8 @@ class Fetcher:
     def _taken(self, fetched: FetchedPartition, by_rack: bool) -> tuple[Chunk | None, bool]:
         """The chunk of a partition's part of a response; and whether the part has an error that may pass."""
         tp, error = fetched.tp, fetched.error
+        if error is not None or fetched.high_watermark > self._positions[tp]:
+            self._uncommitted.over(tp)
         if tp in self._epochs and not by_rack:
             self._elections.answered(tp, None if error is None else error.reaction)
         if error is not None:
@@ -316,7 +326,7 @@ class Fetcher:
             problem = f"the broker sends neither records nor an error, in a log that ends at {fetched.high_watermark}"
             return self._silent(tp, f"{problem}. {SILENCE}"), False
         self._check_not_at_end(fetched)
-        return None, False
+        return None, tp in self._uncommitted
 
     def _advance(self, fetched: FetchedPartition) -> Chunk:
         """Move the position past the fetched batches. The partition goes to the end of the queue, for fairness."""
@@ -383,12 +393,15 @@ class Fetcher:
 
     def _check_not_at_end(self, fetched: FetchedPartition) -> None:
         """The log ends before the range does, or a transaction that is open keeps the broker from sending the rest."""
-        if self._gone.look_at_log_end(fetched.tp, fetched.high_watermark):
+        tp, committed = fetched.tp, fetched.high_watermark
+        position, end, stable = self._positions[tp], self._ends[tp], fetched.last_stable_offset
+        if tp in self._uncommitted or self._gone.ends_for_good(tp, committed):
+            if self._uncommitted.are_lost(tp, position, committed):
+                self._gone.skip(tp, end, f"the log ends at {committed}")
             return
-        position, end, stable = self._positions[fetched.tp], self._ends[fetched.tp], fetched.last_stable_offset
-        if stable is not None and stable <= position and self._stall.is_over_limit():
+        if committed > position and stable is not None and stable <= position and self._stall.is_over_limit(tp):
             raise ReadError(
-                fetched.tp.topic, fetched.tp.partition, position,
+                tp.topic, tp.partition, position,
                 f"kafka.isolation.level=read_committed reads up to the last stable offset, {stable}, where a "
                 f"transaction is open, and the range to read ends at {end}. Wait until the transaction has ended (its "
                 f"transaction.timeout.ms bounds that), or set read_uncommitted",
@@ -447,6 +460,7 @@ class Fetcher:
         self._brokers.give_up(node_id, error)
         led = [tp for tp in asked if tp not in self._followed]
         for tp in asked:
+            self._uncommitted.forget(tp)
             if tp in self._followed:
                 self._leave_follower(tp, error)
             self._nodes.pop(tp, None)
@@ -459,7 +473,9 @@ class Fetcher:
             return
         message = f"{prefix}{problem}"
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
-            self._wait(message)
+            self._look_again_at = self._clock() + LOOK_AGAIN_S
+            others = bool(self._asked) or any(tp in self._nodes for tp in self._positions)
+            self._wait(message, pauses=not others)
             return
         self._stall.problem = message
         for tp in tps:  # the answers of a leader before the outage count no longer
@@ -468,7 +484,8 @@ class Fetcher:
             self._elections.unreached(tp)
         self._outage.missed(tps, problem)
 
-    def _wait(self, problem: str) -> None:
+    def _wait(self, problem: str, pauses: bool = True) -> None:
         self._stall.problem = problem
         self._stall.check(self._positions)
-        time.sleep(self._brokers.retry_backoff_s)
+        if pauses:
+            time.sleep(self._brokers.retry_backoff_s)

@@ -60,21 +60,18 @@ class GoneRecords:
             self.skip(tp, self._ends[tp], "the cluster does not have this partition any more")
         return set(missing) != gone
 
-    def look_at_log_end(self, tp: TopicPartition, high_watermark: int) -> bool:
-        """True if a log has lost its end, from the position on; the range ends there then.
+    def ends_for_good(self, tp: TopicPartition, high_watermark: int) -> bool:
+        """Whether a leader has said for a while that its log ends before the position, however long nothing came.
 
         A leader that was just elected learns later how far its log is committed (KIP-207), and brokers may have been
-        away until then. So it is believed when it has said so for a while, however long nothing came.
+        away until then.
         """
         if high_watermark > self._positions[tp]:
             self._ends_since.pop(tp, None)
             return False
         since = self._ends_since.setdefault(tp, self._clock())
         believed_after_s = min(BELIEVED_AFTER_S, self._stall.limit_s / 2)
-        if not self._stall.is_over_limit() or self._clock() - since < believed_after_s:
-            return False
-        self.skip(tp, self._ends[tp], f"the log ends at {high_watermark}")
-        return True
+        return self._stall.is_over_limit(tp) and self._clock() - since >= believed_after_s
 
     def look_at_bounds(self, tp: TopicPartition, first: int, last: int) -> bool:
         """Read on at the first offset of the log, if the position is before it or behind `last`.

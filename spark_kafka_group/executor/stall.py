@@ -10,7 +10,10 @@ from spark_kafka_group.wire.task_outage import Outage
 
 
 class Stall:
-    """The time since the last new record.
+    """The time since the last new record, of any partition.
+
+    A partition that was away begins again when it is back. The outages of others do not count for it, and do not let it
+    begin again: a leader that is away ever so often would have the task wait for a stalled partition without end.
 
     Parameters
     ----------
@@ -28,21 +31,21 @@ class Stall:
     def __init__(self, limit_s: float, clock: Callable[[], float], outage: Outage | None) -> None:
         self.limit_s = limit_s
         self.problem = "no response"
-        self._clock = clock
+        self._clock = clock if outage is None else outage.answering_s
         self._outage = outage
-        self._since = clock()
+        self._since = self._clock()
 
     def moved(self) -> None:
         """Start again: records have come, or the caller took its time."""
         self._since = self._clock()
 
-    def is_over_limit(self) -> bool:
-        """Whether nothing has come for too long."""
+    def is_over_limit(self, tp: TopicPartition) -> bool:
+        """Whether nothing has come for too long, and not because of brokers that are, or were, away."""
         since = self._since
         if self._outage is not None:
-            if self._outage.away:
+            if self._outage.away:  # one that has no answer for this partition may depend on them
                 return False
-            since = max(since, self._outage.over_at)
+            since = max(since, self._outage.back_at(tp))
         return self._clock() - since >= self.limit_s
 
     def check(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -53,9 +56,10 @@ class Stall:
         BrokerTimeoutError
             With the offsets that are waited for.
         """
-        if not self.is_over_limit():
+        stalled = sorted(tp for tp in positions if self.is_over_limit(tp))
+        if not stalled:
             return
-        waiting = ", ".join(f"{tp}@{position}" for tp, position in sorted(positions.items()))
+        waiting = ", ".join(f"{tp}@{positions[tp]}" for tp in stalled)
         raise BrokerTimeoutError(
             f"no new record of {waiting} for {self.limit_s:.0f} s (kafkaConsumer.pollTimeoutMs): {self.problem}"
         )

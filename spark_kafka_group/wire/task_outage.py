@@ -38,11 +38,6 @@ class Outage:
 
     maxBrokerOutage limits the time without an answer. kafkaConsumer.pollTimeoutMs limits the time of a broker that
     answers without records.
-
-    Attributes
-    ----------
-    over_at
-        End of the last outage, by `clock`.
     """
 
     def __init__(
@@ -67,7 +62,16 @@ class Outage:
         self._pause_s = 0.0
         self._again_at = 0.0
         self._warned = False
-        self.over_at = float("-inf")
+        self._lasted_s = 0.0  # outages that are over, in all
+        self._away_at: dict[TopicPartition, float] = {}  # by answering_s
+
+    def answering_s(self) -> float:
+        """Seconds without those of outages: they stand still while one lasts."""
+        return (self._since[1] if self._missed else self._clock()) - self._lasted_s
+
+    def back_at(self, tp: TopicPartition) -> float:
+        """When the last outage of a partition was over, by :meth:`answering_s`."""
+        return self._away_at.get(tp, float("-inf"))
 
     @property
     def away(self) -> bool:
@@ -94,6 +98,7 @@ class Outage:
         if not self._missed:
             self._since, self._attempts, self._pause_s, self._warned = (now_s, now), 0, self._first_pause_s, False
         self._missed.update(tps)
+        self._away_at.update(dict.fromkeys(tps, self.answering_s()))
         self._attempts += 1
         self._again_at = now + self._pause_s
         self._pause_s = min(2 * self._pause_s, self._longest_pause_s)
@@ -127,9 +132,10 @@ class Outage:
         self._missed.difference_update(tps)
         if self._missed:
             return
-        self.over_at = self._clock()
+        lasted_s = self._clock() - self._since[1]
+        self._lasted_s += lasted_s
         if self._warned:
-            log.warning("brokers answer again, after %.0f s", self.over_at - self._since[1])
+            log.warning("brokers answer again, after %.0f s", lasted_s)
 
 
 def with_reason(problem: str, failure: str | None) -> str:

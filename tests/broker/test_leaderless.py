@@ -5,10 +5,14 @@ import time
 
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
-from support import Record, name, options, produce
+from support import Record, name, numbered, options, produce
+from test_executor import task
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read
+from spark_kafka_group.executor import decode
+from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -81,3 +85,27 @@ def test_a_lookup_follows_a_leader_that_has_moved_without_a_connection_being_los
             asked = time.monotonic()
             assert lookup([tp]) in ({tp: 5}, {tp: None})
             assert time.monotonic() - asked < FOLLOWED_WITHIN_S
+
+
+def test_a_batch_read_goes_on_with_the_partitions_that_have_leaders(kafka3, disconnected):
+    topic = name("leaderless")
+    kafka3.create_topic(topic, partitions=2, replication=1, configs={"min.insync.replicas": "1"})
+    produce(kafka3, topic, numbered(2000, 2), batch_size=200)
+    settings = Options.parse(options(kafka3, topic, **{"kafka.max.partition.fetch.bytes": 1000}))
+    disconnected(settings)
+    node = kafka3.node(leaders(kafka3, topic)[1] - 1)
+    try:
+        node.stop()
+        wait_until(lambda: leaders(kafka3, topic)[1] < 0, within=30)
+        scan = decode.load("auto").scan
+        chunks = Fetcher(brokers_for(settings), task(topic, (0, 1000), (0, 1000)).ranges, scan, 30).chunks()
+        read = 0
+        while read < 1000:
+            chunk = next(chunks)
+            assert chunk.tp.partition == 0
+            _, read = scan(topic, 0, chunk.records)
+        node.start()
+        assert {chunk.tp.partition for chunk in chunks} == {1}
+    finally:
+        node.start()
+        kafka3.wait_until_ready()

@@ -47,12 +47,14 @@ def test_a_missing_partition_is_given_up_when_it_has_been_missing_for_a_while(ta
 
 
 def test_an_end_of_a_log_is_believed_when_nothing_came_and_it_was_said_for_a_while(task):
-    assert not task.gone.look_at_log_end(TP, 10)
+    assert not task.gone.ends_for_good(TP, 10)
     task.now += LIMIT_S - 1
-    assert not task.gone.look_at_log_end(TP, 10)
+    assert not task.gone.ends_for_good(TP, 10)
     task.now += 1
-    assert task.gone.look_at_log_end(TP, 10)
-    assert task.positions == {}
+    assert not task.gone.ends_for_good(TP, 11)
+    assert not task.gone.ends_for_good(TP, 10)  # said again, and only now
+    task.now += BELIEVED_AFTER_S
+    assert task.gone.ends_for_good(TP, 10)
 
 
 @pytest.mark.parametrize(
@@ -81,6 +83,6 @@ def test_a_loss_is_an_error_with_the_position_unless_failondataloss_is_false():
 
 def test_a_gap_starts_the_time_without_records_again(task):
     task.now = LIMIT_S
-    assert task.stall.is_over_limit()
+    assert task.stall.is_over_limit(TP)
     task.gone.skip(TP, 15, "a reason")
-    assert not task.stall.is_over_limit()
+    assert not task.stall.is_over_limit(TP)
