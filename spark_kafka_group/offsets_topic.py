@@ -4,13 +4,17 @@ Formats are those of Kafka's group-coordinator module: ``OffsetCommitKey``/``Val
 A key begins with the kind of the record, a value with the version of its layout. Values from version 4 on are flexible:
 strings and arrays have compact lengths, and every structure ends in tagged fields, which are skipped. Kafka 4.3 writes
 commits as version 4 and generations as version 3. Members' subscriptions and assignments are
-``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, inside a generation's record.
+``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, inside a generation's record. A group of the newer
+protocol has no generations, but the records of ``consumer_group_records``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from spark_kafka_group import consumer_group_records
+from spark_kafka_group.consumer_group_records import NewerEntry
+from spark_kafka_group.kafka_bytes import KafkaBytes
 from spark_kafka_group.offsets import TopicPartition
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -20,12 +24,6 @@ NEWEST_VALUE, FIRST_FLEXIBLE = 4, 4
 NEWEST_PROTOCOL = 3
 
 OTHER_KINDS = {
-    3: "consumer group metadata",
-    4: "consumer group partition metadata",
-    5: "consumer group member metadata",
-    6: "consumer group target assignment metadata",
-    7: "consumer group target assignment member",
-    8: "consumer group current member assignment",
     9: "share group partition metadata",
     10: "share group member metadata",
     11: "share group metadata",
@@ -33,7 +31,6 @@ OTHER_KINDS = {
     13: "share group target assignment member",
     14: "share group current member assignment",
     15: "share group state partition metadata",
-    16: "consumer group regular expression",
     17: "streams group metadata",
     18: "streams group partition metadata",
     19: "streams group member metadata",
@@ -42,7 +39,7 @@ OTHER_KINDS = {
     22: "streams group current member assignment",
     23: "streams group topology",
 }
-"""Kinds that groups of the newer protocols write (``CoordinatorRecordType``); all their keys begin with the group."""
+"""Kinds that are of no group of consumers (``CoordinatorRecordType``); all their keys begin with the group."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +99,7 @@ class GroupRemoved:
 
 @dataclass(frozen=True)
 class OtherRecord:
-    """A record of a newer kind, which is not decoded; the group is None where even that could not be read."""
+    """A record of another kind, which is not decoded; the group is None where even that could not be read."""
 
     group: str | None
     kind: int
@@ -121,7 +118,7 @@ class Undecodable:
     problem: str
 
 
-Entry = OffsetCommitted | OffsetRemoved | GroupGeneration | GroupRemoved | OtherRecord | Undecodable
+Entry = OffsetCommitted | OffsetRemoved | GroupGeneration | GroupRemoved | NewerEntry | OtherRecord | Undecodable
 
 
 @dataclass(frozen=True)
@@ -154,7 +151,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
     try:
         if key is None:
             raise ValueError("there is none")
-        keys = _Bytes(key)
+        keys = KafkaBytes(key)
         kind = keys.int16()
         if kind < 0:
             raise ValueError(f"kind {kind} cannot be")
@@ -163,14 +160,18 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             tp = TopicPartition(keys.string(), keys.int32())
             keys.end()
             where = f"value of the offset of {tp}"
-            return OffsetRemoved(group, tp) if value is None else _offset(group, tp, _Bytes(value))
+            return OffsetRemoved(group, tp) if value is None else _offset(group, tp, KafkaBytes(value))
         if kind == GROUP_KIND:
             keys.end()
             where = "value of the generation"
-            return GroupRemoved(group) if value is None else _generation(group, _Bytes(value))
+            return GroupRemoved(group) if value is None else _generation(group, KafkaBytes(value))
+        if kind in consumer_group_records.NAMES:
+            about = consumer_group_records.about_of(kind, keys)
+            where = f"value of {consumer_group_records.NAMES[kind]}{'' if about is None else f' of {about}'}"
+            return consumer_group_records.entry_of(kind, group, about, value)
         return OtherRecord(group, kind, value is None)
     except ValueError as error:
-        if kind is not None and kind > GROUP_KIND:
+        if kind is not None and kind > GROUP_KIND and kind not in consumer_group_records.NAMES:
             return OtherRecord(None, kind, value is None)  # a newer layout of keys
         return Undecodable(group, f"{where}: {error}")
 
@@ -185,8 +186,8 @@ def subscription_of(data: bytes) -> Subscription:
     """
     if not data:
         return Subscription(0, (), (), None, None)
-    fields = _Bytes(data)
-    version = fields.protocol_version()
+    fields = KafkaBytes(data)
+    version = min(fields.protocol_version(), NEWEST_PROTOCOL)
     topics = tuple(fields.string() for _ in range(fields.count()))
     fields.nullable_bytes()  # user data
     owned = fields.partitions() if version >= 1 else ()
@@ -204,13 +205,13 @@ def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:
     """
     if not data:
         return ()
-    fields = _Bytes(data)
+    fields = KafkaBytes(data)
     fields.protocol_version()
     return fields.partitions()
 
 
-def _offset(group: str, tp: TopicPartition, values: _Bytes) -> OffsetCommitted:
-    version = values.value_version()
+def _offset(group: str, tp: TopicPartition, values: KafkaBytes) -> OffsetCommitted:
+    version = values.value_version(NEWEST_VALUE, FIRST_FLEXIBLE)
     offset = values.int64()
     leader_epoch = values.int32() if version >= 3 else None
     metadata, timestamp_ms = values.string(), values.int64()
@@ -220,8 +221,8 @@ def _offset(group: str, tp: TopicPartition, values: _Bytes) -> OffsetCommitted:
     return OffsetCommitted(group, tp, offset, metadata, timestamp_ms, leader_epoch, expire_timestamp_ms)
 
 
-def _generation(group: str, values: _Bytes) -> GroupGeneration:
-    version = values.value_version()
+def _generation(group: str, values: KafkaBytes) -> GroupGeneration:
+    version = values.value_version(NEWEST_VALUE, FIRST_FLEXIBLE)
     protocol_type, generation = values.string(), values.int32()
     protocol, leader = values.nullable_string(), values.nullable_string()
     state_timestamp_ms = values.int64() if version >= 2 else None
@@ -231,7 +232,7 @@ def _generation(group: str, values: _Bytes) -> GroupGeneration:
     return GroupGeneration(group, protocol_type, generation, protocol, leader, state_timestamp_ms, members)
 
 
-def _member(version: int, values: _Bytes) -> Member:
+def _member(version: int, values: KafkaBytes) -> Member:
     member = Member(
         member_id=values.string(),
         instance_id=values.nullable_string() if version >= 3 else None,
@@ -244,92 +245,3 @@ def _member(version: int, values: _Bytes) -> Member:
     )
     values.tags()
     return member
-
-
-class _Bytes:
-    """Kafka's primitive types, read one after the other; ValueError for impossible bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-        self._flexible = False
-
-    def value_version(self) -> int:
-        """The version that begins a value; it decides how lengths are read."""
-        version = self.int16()
-        if not 0 <= version <= NEWEST_VALUE:
-            raise ValueError(f"version {version} is not known, only 0 to {NEWEST_VALUE} are")
-        self._flexible = version >= FIRST_FLEXIBLE
-        return version
-
-    def protocol_version(self) -> int:
-        """The version that begins a subscription or assignment."""
-        version = self.int16()
-        if version < 0:
-            raise ValueError(f"version {version} cannot be")
-        return min(version, NEWEST_PROTOCOL)
-
-    def int16(self) -> int:
-        return int.from_bytes(self._take(2), "big", signed=True)
-
-    def int32(self) -> int:
-        return int.from_bytes(self._take(4), "big", signed=True)
-
-    def int64(self) -> int:
-        return int.from_bytes(self._take(8), "big", signed=True)
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise ValueError(f"null at {self._position}, where a string must be")
-        return text
-
-    def nullable_string(self) -> str | None:
-        size = self._varint() - 1 if self._flexible else self.int16()
-        return None if size == -1 else self._take(size).decode()
-
-    def nullable_bytes(self) -> bytes | None:
-        size = self._varint() - 1 if self._flexible else self.int32()
-        return None if size == -1 else self._take(size)
-
-    def count(self) -> int:
-        """Elements of an array; each takes at least one byte."""
-        count = self._varint() - 1 if self._flexible else self.int32()
-        if not 0 <= count <= len(self._data) - self._position:
-            raise ValueError(f"{count} elements announced at {self._position} of {len(self._data)} bytes")
-        return count
-
-    def partitions(self) -> tuple[TopicPartition, ...]:
-        owned = []
-        for _ in range(self.count()):
-            topic = self.string()
-            owned += [TopicPartition(topic, self.int32()) for _ in range(self.count())]
-        return tuple(owned)
-
-    def tags(self) -> None:
-        """Skip tagged fields; there are none before the first flexible version."""
-        if self._flexible:
-            for _ in range(self._varint()):
-                self._varint()
-                self._take(self._varint())
-
-    def end(self) -> None:
-        """Be at the end."""
-        left = len(self._data) - self._position
-        if left:
-            raise ValueError(f"{left} bytes are left over after {self._position}")
-
-    def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            (byte,) = self._take(1)
-            value |= (byte & 0x7F) << shift
-            if not byte & 0x80:
-                return value
-        raise ValueError(f"the number that ends at {self._position} has more than 32 bits")
-
-    def _take(self, size: int) -> bytes:
-        if not 0 <= size <= len(self._data) - self._position:
-            raise ValueError(f"{size} bytes announced at {self._position} of {len(self._data)}")
-        self._position += size
-        return self._data[self._position - size : self._position]

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from spark_kafka_group import offsets_topic
 from spark_kafka_group.commit_metadata import writer_of
+from spark_kafka_group.consumer_group_records import (
+    CurrentAssignment,
+    GroupEpoch,
+    GroupTopics,
+    NewerGroupMember,
+    NewerRecordRemoved,
+    Partitions,
+    PatternTopics,
+    TargetAssignment,
+    TargetEpoch,
+)
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import (
     OFFSETS_TOPIC,
@@ -40,9 +51,22 @@ prints a line for each record, in the order of the log:
   removed        a committed offset expired or was deleted
   generation     a generation began: strategy, leader, and members with what
                  they subscribe to and were assigned
-  group removed  the group expired or was deleted
-  other          a record of a newer group protocol, not decoded
+  group removed  the group expired, was deleted, or has become one of Kafka's
+                 newer protocol (KIP-848), with the records that follow
+  epoch          the epoch of such a group, which has no generations
+  member         one of its members, the member's protocol, and its topics
+  target epoch   the epoch for which the broker has assigned
+  target         partitions that a member is to get
+  assignment     partitions that a member has, and under which epoch of its own
+  topics         topics of the members, as brokers before Kafka 4.1 keep them
+  pattern        topics that a regular expression of a member matches
+  left           one of these records was removed: the member has left, or the
+                 group is a classic one again, or gone
+  other          a record of another group protocol, not decoded
   undecodable    a record whose bytes cannot be decoded
+
+Records of the newer protocol name topics by their ids, and so does this command
+where the cluster does not have a topic any more.
 
 The log is compacted: Kafka deletes the older records of a key after a while.
 Commits in a transaction are shown while it is open, too, and after it was
@@ -82,9 +106,9 @@ def run(args: argparse.Namespace) -> int:
         located = locate(admin, args.group)
         print(_json_of(located) if args.json else sentence(_header(args.group, located)), flush=True)
         written: Iterable[Written] = read(admin, args.group, located)
-        count = 0
+        count, topics = 0, _NamesById(admin)
         for one in newest(written) if args.last else written:
-            print(json.dumps(as_json(one)) if args.json else sentence(as_line(one)))
+            print(json.dumps(as_json(one, topics)) if args.json else sentence(as_line(one, topics)))
             count += 1
     if not count and not args.json:
         print(f"nothing about group {printable(args.group)}")
@@ -128,6 +152,33 @@ def newest(written: Iterable[Written]) -> list[Written]:
     return list(last.values())
 
 
+class _NamesById(Mapping[str, str]):
+    """Names of the cluster's topics by their ids, looked up when the first one is needed."""
+
+    def __init__(self, admin: GroupAdmin) -> None:
+        self._admin = admin
+        self._names: Mapping[str, str] | None = None
+
+    def __getitem__(self, topic_id: str) -> str:
+        return self._known()[topic_id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known())
+
+    def __len__(self) -> int:
+        return len(self._known())
+
+    def _known(self) -> Mapping[str, str]:
+        if self._names is None:
+            self._names = self._admin.topics_by_id()
+        return self._names
+
+
+def _named(found: Partitions, topics: Mapping[str, str]) -> list[TopicPartition]:
+    """Partitions by their topics' names; a topic that is gone keeps its id."""
+    return sorted(TopicPartition(topics.get(topic_id, topic_id), n) for topic_id, numbers in found for n in numbers)
+
+
 # Text
 
 
@@ -138,13 +189,13 @@ def _header(group: str, located: Located) -> str:
     )
 
 
-def as_line(written: Written) -> str:
-    """A record as one line of text."""
-    kind, text = _described(written.entry)
+def as_line(written: Written, topics: Mapping[str, str]) -> str:
+    """A record as one line of text; `topics` are names of topics by their ids."""
+    kind, text = _described(written.entry, topics)
     return printable(f"{instant(written.record.timestamp_ms)}  {kind:<13}  {text}".rstrip())
 
 
-def _described(entry: Entry) -> tuple[str, str]:
+def _described(entry: Entry, topics: Mapping[str, str]) -> tuple[str, str]:
     match entry:
         case OffsetCommitted():
             return "commit", f"{entry.tp}  {entry.offset}  {_writer(entry.metadata)}"
@@ -154,6 +205,22 @@ def _described(entry: Entry) -> tuple[str, str]:
             return "generation", _generation(entry)
         case GroupRemoved():
             return "group removed", ""
+        case GroupEpoch():
+            return "epoch", str(entry.epoch)
+        case NewerGroupMember():
+            return "member", _newer_member(entry)
+        case TargetEpoch():
+            return "target epoch", str(entry.epoch)
+        case TargetAssignment():
+            return "target", f"{entry.member_id}  {partitions(_named(entry.partitions, topics)) or NOTHING}"
+        case CurrentAssignment():
+            return "assignment", _current(entry, topics)
+        case GroupTopics():
+            return "topics", "  ".join(f"{topic} ({count} partitions)" for topic, count in entry.topics) or NOTHING
+        case PatternTopics():
+            return "pattern", f"{entry.pattern}  {','.join(entry.topics) or NOTHING}"
+        case NewerRecordRemoved():
+            return "left", entry.name if entry.about is None else f"{entry.about}  {entry.name}"
         case OtherRecord():
             return "other", f"{entry.name} (kind {entry.kind}){', removed' if entry.removed else ''}, not decoded"
         case Undecodable():
@@ -184,6 +251,23 @@ def _member(generation: GroupGeneration, member: Member) -> str:
     return f"{member.member_id} ({member.client_id} {member.host}{instance}) {shares}"
 
 
+def _newer_member(member: NewerGroupMember) -> str:
+    instance = f" instance {member.instance_id}" if member.instance_id is not None else ""
+    wanted = ",".join(member.topics) or member.pattern or NOTHING
+    strategies = "" if member.strategies is None else f" strategies {','.join(member.strategies)}"
+    assignor = f" assignor {member.assignor}" if member.assignor is not None else ""
+    return (
+        f"{member.member_id} ({member.client_id} {member.host}{instance}) protocol {member.protocol}{strategies}"
+        f"{assignor} subscribes {wanted}"
+    )
+
+
+def _current(entry: CurrentAssignment, topics: Mapping[str, str]) -> str:
+    assigned = partitions(_named(entry.assigned, topics)) or NOTHING
+    revoking = f" to give back {partitions(_named(entry.revoking, topics))}" if entry.revoking else ""
+    return f"{entry.member_id}  epoch {entry.epoch}, {entry.state}  assigned {assigned}{revoking}"
+
+
 # JSON
 
 
@@ -192,8 +276,8 @@ def _json_of(located: Located) -> str:
                        "start": located.start, "end": located.end})  # fmt: skip
 
 
-def as_json(written: Written) -> dict[str, Any]:
-    """A record as an object for JSON."""
+def as_json(written: Written, topics: Mapping[str, str]) -> dict[str, Any]:
+    """A record as an object for JSON; `topics` are names of topics by their ids."""
     record, entry = written.record, written.entry
     common = {"log_offset": record.offset, "time_ms": record.timestamp_ms, "group": entry.group}
     match entry:
@@ -212,10 +296,37 @@ def as_json(written: Written) -> dict[str, Any]:
             return {"kind": "generation", **common, **more}
         case GroupRemoved():
             return {"kind": "group_removed", **common}
+        case GroupEpoch():
+            return {"kind": "epoch", **common, "epoch": entry.epoch}
+        case TargetEpoch():
+            return {"kind": "target_epoch", **common, "epoch": entry.epoch}
+        case NewerGroupMember():
+            fields = asdict(entry)
+            del fields["group"]
+            return {"kind": "member", **common, "protocol": entry.protocol, **fields}
+        case TargetAssignment():
+            more = {"member_id": entry.member_id, "assigned": _lists(entry.partitions, topics)}
+            return {"kind": "target", **common, **more}
+        case CurrentAssignment():
+            more = {"member_id": entry.member_id, "epoch": entry.epoch, "previous_epoch": entry.previous_epoch,
+                    "state": entry.state, "assigned": _lists(entry.assigned, topics),
+                    "revoking": _lists(entry.revoking, topics)}  # fmt: skip
+            return {"kind": "assignment", **common, **more}
+        case GroupTopics():
+            return {"kind": "topics", **common, "topics": dict(entry.topics)}
+        case PatternTopics():
+            return {"kind": "pattern", **common, "pattern": entry.pattern, "topics": list(entry.topics)}
+        case NewerRecordRemoved():
+            more = {"record_kind": entry.kind, "name": entry.name, "about": entry.about}
+            return {"kind": "left", **common, **more}
         case OtherRecord():
             return {"kind": "other", **common, "record_kind": entry.kind, "name": entry.name, "removed": entry.removed}
         case Undecodable():
             return {"kind": "undecodable", **common, "problem": entry.problem}
+
+
+def _lists(found: Partitions, topics: Mapping[str, str]) -> list[list[Any]]:
+    return [list(tp) for tp in _named(found, topics)]
 
 
 def _member_json(generation: GroupGeneration, member: Member) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import ListGroupsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
@@ -176,6 +176,13 @@ class GroupAdmin:
                 node = None if leader is None else Node(leader.node_id, leader.host, leader.port)
                 found[TopicPartition(topic, partition)] = node
         return found
+
+    def topics_by_id(self) -> dict[str, str]:
+        """Names of the cluster's topics by their ids (KIP-516), as far as the user may see them; brokers before Kafka
+        2.8 have none."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        found = self.retried("looking up topics", lambda left_ms: self.send(request)).topics
+        return {str(t.topic_id): t.name for t in found if t.topic_id is not None and t.name is not None}
 
     def log_ranges(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset of each log, and the one its next record will get. Logs without a leader are waited for."""

@@ -215,7 +215,7 @@ def test_a_group_that_does_not_exist_has_no_records(group, kafka, topic, tool):
     assert (code, lines[1:]) == (0, [f"nothing about group {group}"])
 
 
-def test_groups_of_the_newer_protocol_are_shown_record_by_record_but_not_decoded(kafka, group, topic, tool, tool_json):
+def test_groups_of_the_newer_protocol_are_shown_record_by_record(kafka, group, topic, tool, tool_json):
     produce(kafka, topic, numbered(3, 3))
     kafka.run_tool(
         "org.apache.kafka.tools.consumer.ConsoleConsumer", "--bootstrap-server", kafka.bootstrap_servers,
@@ -223,11 +223,16 @@ def test_groups_of_the_newer_protocol_are_shown_record_by_record_but_not_decoded
         "--command-property", "group.protocol=consumer",
     )  # fmt: skip
     records = tool_json("offsets", "--group", group)[1:]
-    names = {r["name"] for r in records if r["kind"] == "other"}
-    assert {"consumer group metadata", "consumer group member metadata"} <= names
     assert all(r["group"] == group for r in records)
+    member = next(r for r in records if r["kind"] == "member")
+    assert (member["protocol"], member["topics"], member["strategies"]) == ("consumer", [topic], None)
+    assert [[topic, p] for p in range(3)] in [r["assigned"] for r in records if r["kind"] == "assignment"]
+    assert {"epoch", "target_epoch", "target", "commit", "left"} <= {r["kind"] for r in records}
+    assert not {"other", "undecodable"} & {r["kind"] for r in records}
     _, lines, _ = tool("offsets", "--group", group)
-    assert any("consumer group metadata (kind 3), not decoded" in line for line in lines)
+    assert any(f"stable  assigned {topic}:0,1,2" in line for line in lines)
+    assert any(f"protocol consumer subscribes {topic}" in line for line in lines)
+    assert any(line.endswith("consumer group member metadata") for line in lines)
     rows = [row for row in tool_json("describe", "--group", group) if row["kind"] == "partition"]
     assert {row["partition"]: (row["current_offset"], row["lag"]) for row in rows} == dict.fromkeys(range(3), (1, 0))
     # Its offsets are committed as everybody's, so they can be set.

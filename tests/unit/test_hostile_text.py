@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_kafka_group import consumer_group_records as newer
 from spark_kafka_group import offsets_topic, user_classes
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.commit_metadata import writer_of
@@ -387,13 +388,19 @@ def test_records_of_the_offsets_topic_are_shown_escaped_and_as_json_as_they_are(
         offsets_topic.GroupGeneration(EVIL, EVIL, 1, EVIL, EVIL, None, (member,)),
         offsets_topic.OffsetRemoved(EVIL, TopicPartition(EVIL, 0)),
         offsets_topic.Undecodable(EVIL, EVIL),
+        newer.NewerGroupMember(EVIL, EVIL, EVIL, EVIL, EVIL, EVIL, (EVIL,), EVIL, 1, EVIL, 1, (EVIL,)),
+        newer.GroupTopics(EVIL, ((EVIL, 1),)),
+        newer.TargetAssignment(EVIL, EVIL, ((EVIL, (0,)),)),
+        newer.CurrentAssignment(EVIL, EVIL, 1, 0, "stable", (("id", (0,)),), ((EVIL, (0,)),)),
+        newer.PatternTopics(EVIL, EVIL, (EVIL,)),
+        newer.NewerRecordRemoved(EVIL, 5, EVIL),
     ]
     for entry in entries:
         written = Written(LogRecord(1, 2, b"", b""), entry)
-        line = as_line(written)
+        line = as_line(written, {"id": EVIL})
         assert SHOWN in line
         assert line.isprintable()
-        assert json.loads(json.dumps(as_json(written)))["group"] == EVIL
+        assert json.loads(json.dumps(as_json(written, {"id": EVIL})))["group"] == EVIL
 
 
 def test_describe_shows_names_escaped_and_its_json_has_them_as_they_are():

@@ -6,6 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_kafka_group.consumer_group_records import (
+    CurrentAssignment,
+    GroupEpoch,
+    GroupTopics,
+    NewerGroupMember,
+    NewerRecordRemoved,
+    PatternTopics,
+    TargetAssignment,
+    TargetEpoch,
+)
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import (
     GroupGeneration,
@@ -76,10 +86,67 @@ LEGACY_KEY, OFFSET_KEY, GROUP_KEY = (
     )
 )
 OTHER_KEYS = {
-    "consumer group metadata": "0003000762696c6c696e67",
-    "consumer group member metadata": "0005000762696c6c696e6700016d",
     "share group metadata": "000b000762696c6c696e67",
+    "share group member metadata": "000a000762696c6c696e6700016d",
+    "streams group metadata": "0011000762696c6c696e67",
 }
+ORDERS_ID, RETURNS_ID = "69b71d79-f821-8a39-259a-7a29aabb2db8", "00000000-0000-0001-0000-000000000002"
+NEWER = {
+    "epoch": (
+        "0003000762696c6c696e67",
+        "00000000000701000800000000075bcd15",
+        GroupEpoch("billing", 7),
+    ),
+    "topics": (
+        "0004000762696c6c696e67",
+        ("00000369b71d79f8218a39259a7a29aabb2db8076f7264657273000000020300000000030261026200000000010202620000"
+        "000000000000000100000000000000020872657475726e7300000001010000"),
+        GroupTopics("billing", (("orders", 2), ("returns", 1))),
+    ),
+    "a classic member": (
+        "0005000762696c6c696e6700036d2d31",
+        ("000005696e7374077261636b2d6102630a2f31302e302e302e3103076f72646572730872657475726e7300000493e0000100"
+            "29010000afc8030672616e6765040001020013636f6f70657261746976652d737469636b790300030000"
+        ),
+        NewerGroupMember(
+            "billing", "m-1", "inst", "rack-a", "c", "/10.0.0.1", ("orders", "returns"), None, 300000, None, 45000,
+            ("range", "cooperative-sticky"),
+        ),
+    ),
+    "a newer member": (
+        "0005000762696c6c696e6700036d2d31",
+        "0000000002640a2f31302e302e302e3201066f72642e2a0000afc808756e69666f726d00",
+        NewerGroupMember("billing", "m-1", None, None, "d", "/10.0.0.2", (), "ord.*", 45000, "uniform"),
+    ),
+    "a newer member, its classic metadata null": (
+        "0005000762696c6c696e6700036d2d31",
+        "0000000002640a2f31302e302e302e3201066f72642e2a0000afc808756e69666f726d01000100",
+        NewerGroupMember("billing", "m-1", None, None, "d", "/10.0.0.2", (), "ord.*", 45000, "uniform"),
+    ),
+    "target epoch": (
+        "0006000762696c6c696e67",
+        "0000000000070100080000018bcfe5687b",
+        TargetEpoch("billing", 7),
+    ),
+    "target": (
+        "0007000762696c6c696e6700036d2d31",
+        "00000269b71d79f8218a39259a7a29aabb2db80300000000000000030000",
+        TargetAssignment("billing", "m-1", ((ORDERS_ID, (0, 3)),)),
+    ),
+    "assignment": (
+        "0008000762696c6c696e6700036d2d31",
+        ("00000000000700000006010269b71d79f8218a39259a7a29aabb2db803000000000000000301000903000000050000000702"
+        "0000000000000001000000000000000202000000010000"),
+        CurrentAssignment(
+            "billing", "m-1", 7, 6, "unrevoked partitions", ((ORDERS_ID, (0, 3)),), ((RETURNS_ID, (1,)),)
+        ),
+    ),
+    "pattern": (
+        "0010000762696c6c696e6700056f72642e2a",
+        "000002076f726465727300000000000000090000018bcfe5687b00",
+        PatternTopics("billing", "ord.*", ("orders",)),
+    ),
+}  # fmt: skip
 ORDERS_0, ORDERS_3, RETURNS_1 = TopicPartition("orders", 0), TopicPartition("orders", 3), TopicPartition("returns", 1)
 
 
@@ -149,8 +216,37 @@ def test_tombstones_say_what_is_gone():
     assert decode(GROUP_KEY, None) == GroupRemoved("billing")
 
 
+@pytest.mark.parametrize(("key", "value", "entry"), NEWER.values(), ids=NEWER)
+def test_records_of_a_group_of_the_newer_protocol_are_read(key, value, entry):
+    assert decode(bytes.fromhex(key), bytes.fromhex(value)) == entry
+    kind, about = int(key[:4], 16), getattr(entry, "member_id", getattr(entry, "pattern", None))
+    assert decode(bytes.fromhex(key), None) == NewerRecordRemoved("billing", kind, about)
+    assert decode(bytes.fromhex(key) + b"!", None) == Undecodable(
+        "billing", f"key: 1 bytes are left over after {len(key) // 2}"
+    )
+    name = NewerRecordRemoved("billing", kind, about).name
+    where = f"value of {name}{'' if about is None else f' of {about}'}"
+    assert decode(bytes.fromhex(key), b"\0\1") == Undecodable("billing", f"{where}: version 1 is not known, only 0 is")
+
+
+def test_members_say_their_protocol():
+    assert (NEWER["a classic member"][2].protocol, NEWER["a newer member"][2].protocol) == ("classic", "consumer")
+
+
+@given(
+    st.sampled_from(list(NEWER.values())),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4),
+    st.integers(0, 200),
+)
+def test_no_change_of_a_newer_record_breaks_the_decoder(record, changes, size):
+    value = bytearray(bytes.fromhex(record[1]))
+    for position, byte in changes:
+        value[position % len(value)] = byte
+    decode(bytes.fromhex(record[0]), bytes(value[:size]))
+
+
 @pytest.mark.parametrize(("name", "key"), OTHER_KEYS.items())
-def test_records_of_newer_groups_are_named_with_their_group(name, key):
+def test_records_of_other_kinds_of_groups_are_named_with_their_group(name, key):
     kind = int(key[:4], 16)
     assert decode(bytes.fromhex(key), b"\0\0anything") == OtherRecord("billing", kind, removed=False)
     assert decode(bytes.fromhex(key), None) == OtherRecord("billing", kind, removed=True)
