@@ -56,13 +56,24 @@ class Unseen:
 
 
 def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
-    """No partition is assigned to two members in one generation of a group, except where members have no membership."""
+    """No partition is assigned to two members in one generation of a group, except where members have no membership.
+
+    A member that is in another generation by now, or in none, proves nothing: a group that was of Kafka's newer protocol
+    counts from 1 again once all its members have left.
+    """
     owners: dict[tuple[str, int, TopicPartition], Event] = {}
+    now: dict[tuple[str, str], int] = {}
     for event in events:
+        if event.kind in ("lost", "stopped"):
+            now.pop((event.group, event.member), None)
         if event.kind != "assigned" or event.generation == WITHOUT_MEMBERSHIP:
             continue
+        now[event.group, event.member] = event.generation
         for tp in sorted(event.partitions):
-            owner = owners.setdefault((event.group, event.generation, tp), event)
+            owner = owners.get((event.group, event.generation, tp), event)
+            if now.get((event.group, owner.member)) != event.generation:
+                owner = event
+            owners[event.group, event.generation, tp] = owner
             if owner.member != event.member:
                 problem = f"{tp} was assigned to {owner.member} and to {event.member} in generation {event.generation}"
                 yield Violation(ONE_OWNER, problem, (owner, event))

@@ -99,6 +99,13 @@ def test_a_good_run_is_summed_up():
     assert verify([]).events == 0
 
 
+def test_a_group_that_counts_from_one_again_gives_no_partition_to_two_members():
+    first = Script().assigned("a", 1, T0).revoked("a", 1, T0).assigned("a", 2, T0).stopped("a", 2)
+    second = first.assigned("b", 1, T0).revoked("b", 1, T0).assigned("b", 2, T0)
+    assert found(second.events) == []
+    assert found(second.assigned("c", 2, T0).events) == [ONE_OWNER]
+
+
 def test_a_partition_of_two_members_in_one_generation_is_found():
     events = good().events
     events[at(good(), "assigned", "b")] = replace(events[at(good(), "assigned", "b")], partitions=frozenset({T0, T1}))
