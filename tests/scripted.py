@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -30,6 +31,7 @@ from kafka.protocol.consumer import (
     OffsetFetchResponse,
     SyncGroupRequest,
 )
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 from kafka.protocol.metadata import (
     ApiVersionsRequest,
     ApiVersionsResponse,
@@ -50,7 +52,7 @@ VERSIONS = {
     ListOffsetsRequest: 10, MetadataRequest: 12, OffsetCommitRequest: 8, OffsetFetchRequest: 8,
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
     ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
-    SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2,
+    SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2, DescribeGroupsRequest: 5,
 }  # fmt: skip
 """Its requests, each with the highest version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
@@ -70,6 +72,10 @@ class ScriptedBroker:
     ----------
     member_id, generation
         Of the group; the member id is empty without a member.
+    assigns
+        Whether it assigns the partitions itself, as in a group of the newer protocol.
+    rebalances
+        Whether a classic group waits for its member to join.
     committed
         Offset and metadata by partition.
     fetch
@@ -90,6 +96,7 @@ class ScriptedBroker:
         self.member_id, self.instance_id, self.generation = "", None, 0
         self.members_made = 0
         self.assignment = b""
+        self.assigns = self.rebalances = False
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
         self.fetch: tuple[int, int] | None = None
         self.written: dict[TopicPartition, int] = defaultdict(int)
@@ -156,6 +163,12 @@ class ScriptedBroker:
         """Throw the member out, as when its session has timed out."""
         with self._lock:
             self.member_id, self.generation = "", self.generation + 1
+
+    def become_classic(self, epoch: int) -> None:
+        """The last member of the newer protocol has left, and the group's epoch, which numbers the generation now, is
+        ahead of that of the member."""
+        with self._lock:
+            self.assigns, self.rebalances, self.generation = False, True, epoch
 
     def move_coordinator(self) -> None:
         """Another node coordinates from now on, with everything this one knew."""
@@ -311,6 +324,7 @@ class ScriptedBroker:
             return {"error_code": CODES["UNKNOWN_MEMBER_ID"]}
         self.member_id = message.member_id or self._new_member_id()
         self.generation += 1
+        self.rebalances = False
         protocol = message.protocols[0]
         member = JoinGroupResponse.JoinGroupResponseMember(
             member_id=self.member_id, group_instance_id=message.group_instance_id, metadata=protocol.metadata
@@ -319,9 +333,9 @@ class ScriptedBroker:
             "generation_id": self.generation,
             "protocol_type": "consumer",
             "protocol_name": protocol.name,
-            "leader": self.member_id,
+            "leader": "" if self.assigns else self.member_id,
             "member_id": self.member_id,
-            "members": [member],
+            "members": [] if self.assigns else [member],
         }
 
     def _not_a_member(self, member_id: str, generation: int) -> int:
@@ -333,7 +347,11 @@ class ScriptedBroker:
         code = self._not_a_member(message.member_id, message.generation_id)
         if code:
             return {"error_code": code}
-        self.assignment = message.assignments[0].assignment
+        if self.assigns:
+            everything = [(topic, list(range(count))) for topic, count in self.topics.items()]
+            self.assignment = ConsumerProtocolAssignment(0, everything, b"").encode()
+        else:
+            self.assignment = message.assignments[0].assignment
         return {
             "protocol_type": "consumer",
             "protocol_name": message.protocol_name,
@@ -341,7 +359,17 @@ class ScriptedBroker:
         }
 
     def _Heartbeat(self, message: Any) -> dict[str, Any]:
-        return {"error_code": self._not_a_member(message.member_id, message.generation_id)}
+        code = self._not_a_member(message.member_id, message.generation_id)
+        return {"error_code": code or (CODES["REBALANCE_IN_PROGRESS"] if self.rebalances else 0)}
+
+    def _DescribeGroups(self, message: Any) -> dict[str, Any]:
+        group = DescribeGroupsResponse.DescribedGroup
+        if self.assigns:
+            return {"groups": [group(group_id=message.groups[0], group_state="Dead")]}
+        members = [group.DescribedGroupMember(member_id=self.member_id)] if self.member_id else []
+        state = "PreparingRebalance" if self.rebalances else "Stable"
+        found = group(group_id=message.groups[0], group_state=state, protocol_type="consumer", members=members)
+        return {"groups": [found]}
 
     def _LeaveGroup(self, message: Any) -> dict[str, Any]:
         self.member_id = ""

@@ -54,7 +54,7 @@ UNSUPPORTED = {
     ),
     "kafka.group.remote.assignor": (
         "only consumers of the newer protocol choose the broker's assignor: take kafka.partition.assignment.strategy, "
-        "which has effect while the group has no such consumer"
+        "which has effect while the group is a classic one"
     ),
     "kafka.share.acknowledgement.mode": _NO_SHARE_GROUPS,
     "kafka.share.acquire.mode": _NO_SHARE_GROUPS,

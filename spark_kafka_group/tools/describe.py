@@ -35,6 +35,8 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
   type         consumer where a member has Kafka's newer protocol (KIP-848); the
                group then has an epoch and the broker's assignor, in place of a
                generation and a strategy of the members
+  EPOCH        of a member of such a group: below the group's while it has not
+               taken part in the rebalance, for example as a micro-batch runs
   LAG-SECONDS  age of the first record that is not committed: now minus its
                timestamp, which the producer sets unless the topic has
                LogAppendTime; 0 without lag, - without a commit
@@ -56,13 +58,15 @@ MOST_NAMED = 10
 
 @dataclass(frozen=True)
 class MemberRow:
-    """A member, and the partitions that it was assigned."""
+    """A member, and the partitions that it was assigned; its epoch is None in a classic group."""
 
     member_id: str
     instance_id: str | None
     client_id: str
     host: str
     assigned: tuple[TopicPartition, ...]
+    protocol: str | None = CLASSIC
+    epoch: int | None = None
 
 
 @dataclass(frozen=True)
@@ -236,7 +240,8 @@ def _no_such_group(group: str, groups: Mapping[str, str]) -> str:
 
 def _member_row(member: DescribedMember) -> MemberRow:
     assigned = tuple(sorted(member.assigned or ()))
-    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned)
+    return MemberRow(member.member_id, member.instance_id, member.client_id, member.host, assigned,
+                     member.protocol, member.epoch)  # fmt: skip
 
 
 def _with_generations(admin: GroupAdmin, looked: Sequence[GroupReport]) -> list[GroupReport]:
@@ -313,8 +318,14 @@ def as_text(report: GroupReport) -> str:
         facts = f"type {CONSUMER}, epoch {generation}, assignor {strategy}"
     parts = [sentence(f"group {report.group}: {report.state}, {facts}, coordinator {report.coordinator}")]
     if report.members:
-        columns = ("CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", "PARTITIONS")
-        rows = [(m.member_id, m.instance_id, m.client_id, m.host, partitions(m.assigned)) for m in report.members]
+        epochs = report.kind == CONSUMER
+        columns = ("CONSUMER-ID", "INSTANCE-ID", "CLIENT-ID", "HOST", *(("PROTOCOL", "EPOCH") if epochs else ()),
+                   "PARTITIONS")  # fmt: skip
+        rows = [
+            (m.member_id, m.instance_id, m.client_id, m.host, *((m.protocol, m.epoch) if epochs else ()),
+             partitions(m.assigned))
+            for m in report.members
+        ]  # fmt: skip
         parts.append(table(columns, rows))
     if report.partitions:
         headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "POSITION",

@@ -58,8 +58,8 @@ class Unseen:
 def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
     """No partition is assigned to two members in one generation of a group, except where members have no membership.
 
-    A member that is in another generation by now, or in none, proves nothing: a group that was of Kafka's newer protocol
-    counts from 1 again once all its members have left.
+    A member that is in another generation by now, or in none, proves nothing: a group that was of Kafka's newer
+    protocol counts from 1 again once all its members have left.
     """
     owners: dict[tuple[str, int, TopicPartition], Event] = {}
     now: dict[tuple[str, str], int] = {}

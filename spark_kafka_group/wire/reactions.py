@@ -199,8 +199,9 @@ ADVICE: Mapping[str, str] = {
     ),
     "INCONSISTENT_GROUP_PROTOCOL": (
         "the group's other members support none of this query's kafka.partition.assignment.strategy names "
-        "({strategies}), or they are no consumers: name a strategy that all of them support, "
-        "or take another kafka.group.id"
+        "({strategies}), or they are no consumers, or have Kafka's newer protocol (group.protocol=consumer) while the "
+        "broker's group.consumer.migration.policy is disabled: name a strategy that all of them support, set that "
+        "policy to bidirectional, or take another kafka.group.id"
     ),
     "INVALID_SESSION_TIMEOUT": (
         "kafka.session.timeout.ms ({session_timeout_ms}) is outside the broker's group.min.session.timeout.ms and "

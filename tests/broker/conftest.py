@@ -1,7 +1,7 @@
 """Drivers, as Spark drives them, without Spark."""
 
 import pytest
-from running import Neighbour, NewerNeighbour, Query
+from running import LibrdkafkaNeighbour, Neighbour, NewerNeighbour, Query
 from support import options
 from triggers import QUICK, Stream
 
@@ -79,6 +79,20 @@ def newer_neighbour_of():
 
     def make(kafka, topic, group):
         made.append(NewerNeighbour(kafka, topic, group))
+        return made[-1]
+
+    yield make
+    for neighbour in made:
+        neighbour.close()
+
+
+@pytest.fixture
+def librdkafka_of():
+    """Makes consumers of the newer group protocol that are librdkafka's, in threads, and closes them."""
+    made = []
+
+    def make(kafka, topic, group, **configs):
+        made.append(LibrdkafkaNeighbour(kafka, topic, group, **configs))
         return made[-1]
 
     yield make

@@ -2,6 +2,7 @@
 
 import subprocess
 import threading
+import time
 
 from kafka import KafkaConsumer
 
@@ -147,6 +148,80 @@ class NewerNeighbour:
         """Leave the group. Harmless when repeated."""
         self._process.terminate()
         self._process.wait(timeout=60)
+
+
+QUICK_EPOCHS = {
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "400",
+    "group.consumer.min.session.timeout.ms": "4000",
+    "group.consumer.session.timeout.ms": "4000",
+}
+"""A broker's settings by which consumers of the newer protocol hear of rebalances soon, and are missed soon."""
+
+
+class LibrdkafkaNeighbour:
+    """The same of librdkafka, in a thread: it commits each poll's records before the next poll."""
+
+    def __init__(self, kafka, topic, group, **configs):
+        from confluent_kafka import Consumer
+
+        self.records = []
+        self.taken_s = []  # when each was taken, by time.time()
+        self.failure = None
+        self._ending = threading.Event()
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": kafka.bootstrap_servers,
+                "group.id": group,
+                "group.protocol": "consumer",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                **configs,
+            }
+        )
+        self._consumer.subscribe([topic])
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self):
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+        moved_on = {KafkaError.STALE_MEMBER_EPOCH, KafkaError.ILLEGAL_GENERATION, KafkaError.REBALANCE_IN_PROGRESS}
+        try:
+            while not self._ending.is_set():
+                messages = self._consumer.consume(100, timeout=0.1)
+                wrong = [message.error() for message in messages if message.error() is not None]
+                if wrong:
+                    raise KafkaException(wrong[0])
+                ends = {(m.topic(), m.partition()): m.offset() + 1 for m in messages}
+                self.records += messages
+                self.taken_s += [time.time()] * len(messages)
+                if ends:
+                    try:
+                        self._consumer.commit(
+                            offsets=[TopicPartition(*tp, end) for tp, end in ends.items()], asynchronous=False
+                        )
+                    except KafkaException as error:
+                        if error.args[0].code() not in moved_on:
+                            raise
+        except Exception as error:  # noqa: BLE001 - reported to the test when it ends
+            self.failure = error
+        finally:
+            self._consumer.close()
+
+    def places(self):
+        """Partitions and offsets of the records that it has read."""
+        return [(m.partition(), m.offset()) for m in self.records]
+
+    def refused(self):
+        """Kafka's name of the error by which the group did not let it in, once it is there."""
+        return None if self.failure is None else self.failure.args[0].str()
+
+    def close(self):
+        """Leave the group. Harmless when repeated."""
+        self._ending.set()
+        self._thread.join(timeout=60)
+        assert not self._thread.is_alive()
 
 
 def settled(kafka, group, count):

@@ -44,6 +44,8 @@ def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, 
         wait_until(lambda: query.driver.report_latest_offset()["@group"]["protocol"] == "consumer", within=30)
         assert MEMBERS_ASSIGN not in caplog.text
 
+        wait_until(lambda: query.driver.report_latest_offset()["@group"]["strategy"] == "uniform", within=30)
+
         report = describe.look(admin, group, lambda: 0.0)
         assert (report.state, report.problem) == ("Stable", None)
         assert report.generation == query.driver._session.member.generation.id
@@ -51,6 +53,12 @@ def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, 
         assert describe.as_text(report).startswith(line)
         (own,) = [member for member in report.members if member.instance_id]
         assert set(own.assigned) == query.owned()
+        assert sorted((m.protocol, m.epoch) for m in report.members) == [
+            ("classic", report.generation),
+            ("consumer", report.generation),
+        ]
+        headers = "CONSUMER-ID  INSTANCE-ID  CLIENT-ID  HOST  PROTOCOL  EPOCH  PARTITIONS"
+        assert describe.as_text(report).splitlines()[2].split() == headers.split()
         assert {tp for member in report.members for tp in member.assigned} == {
             TopicPartition(topic, p) for p in range(4)
         }
@@ -76,7 +84,41 @@ def test_members_of_both_protocols_are_seen_by_everybody_who_asks(kafka, group, 
     assert caplog.text.count(f"group {group}: {BROKER_ASSIGNS}") == 1
     assert caplog.text.count(f"group {group}: {MEMBERS_ASSIGN}") == 1
     assert query.driver.report_latest_offset()["@group"]["protocol"] == "classic"
+    assert query.driver.report_latest_offset()["@group"]["strategy"] == "range"
     assert query.driver._session.member.generation.leader
+
+
+class ToTheFirst:
+    """Gives everything to one member, and counts how often it is asked."""
+
+    name = "to-the-first"
+    asked = 0
+
+    def assign(self, members, partitions):
+        type(self).asked += 1
+        first = min(member.instance_id or member.member_id for member in members)
+        given = [(topic, p) for topic, numbers in partitions.items() for p in numbers]
+        return {m.member_id: given if first in (m.instance_id, m.member_id) else [] for m in members}
+
+
+def test_a_strategy_of_the_users_own_lets_newer_members_in_and_assigns_again_when_they_have_left(
+    kafka, group, query_of, librdkafka_of
+):
+    topic = topic_with(kafka, numbered(40, 4), partitions=4)
+    own = {"kafka.partition.assignment.strategy": f"{__name__}:{ToTheFirst.__name__}"}
+    query = query_of(kafka, topic, group, **QUICK, **own)
+    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(4)}, within=30)
+    neighbour = librdkafka_of(kafka, topic, group)
+    wait_until(lambda: len(query.owned()) == 2, within=60)
+    asked = ToTheFirst.asked
+    assert asked > 0
+    produce(kafka, topic, numbered(40, 4, 40))
+    wait_until(lambda: sum(committed(kafka, group).values()) == 80, within=30)
+    assert ToTheFirst.asked == asked
+    neighbour.close()
+    wait_until(lambda: len(query.owned()) == 4, within=60)
+    assert ToTheFirst.asked > asked
+    assert query.driver._session.member.generation.strategy == "to-the-first"
 
 
 def test_a_rebalance_in_a_group_of_the_newer_protocol_is_not_held_up_by_a_batch_that_was_committed_from_outside(

@@ -23,7 +23,9 @@ NOW_MS = 1_000_000.0
 def progress(starts, positions, ends, committed=None, since_ms=None):
     tps = frozenset(ends)
     generation = Generation(7, "me-1", True, None, tps, "range", tps)
-    return Progress("billing", generation, starts, positions, ends, committed or {}, since_ms or {}, NOW_MS)
+    return Progress(
+        "billing", generation, generation.strategy, starts, positions, ends, committed or {}, since_ms or {}, NOW_MS
+    )
 
 
 def test_offsets_behind_latest_are_of_the_partitions_that_have_a_position():

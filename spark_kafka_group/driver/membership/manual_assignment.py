@@ -46,6 +46,11 @@ class ManualAssignment:
         """The partitions; none before they have been looked at."""
         return frozenset() if self._generation is None else self._generation.assignment
 
+    @property
+    def strategy(self) -> str:
+        """Empty: the user assigns."""
+        return ""
+
     def asked_to_rejoin(self) -> bool:
         """Always False: manual assignment never rebalances."""
         return False

@@ -18,14 +18,18 @@ from spark_kafka_group.wire import Generation, GroupClient
 log = logging.getLogger(__name__)
 
 BROKER_ASSIGNS = (
-    "the broker assigns the partitions, as a member has Kafka's newer protocol (group.protocol=consumer). Until the "
-    "last member of this kind has left, kafka.partition.assignment.strategy and generation have no effect, and the "
-    "number of a generation is the epoch of this member"
+    "the broker assigns the partitions, as a member has Kafka's newer protocol (group.protocol=consumer). Meanwhile "
+    "kafka.partition.assignment.strategy and generation have no effect, and the number of a generation is the epoch of "
+    "this member. That ends when the last member of this kind has left, or, where the broker's "
+    "group.consumer.migration.policy is upgrade, when all members have"
 )
 MEMBERS_ASSIGN = (
     "no member has Kafka's newer protocol any more: a member assigns the partitions, by "
     "kafka.partition.assignment.strategy"
 )
+LOOK_EVERY_S = 5.0
+"""How often a member of a group that the broker assigns looks whether its heartbeats tell all: as long as members of
+the newer protocol wait between two heartbeats."""
 
 
 class Member:
@@ -56,6 +60,8 @@ class Member:
         self._preparing = False  # the listener has been called for a rebalance that is not over
         self._lost = False
         self._rebalancing_since_s = 0.0
+        self._looked_s = 0.0  # at a group that the broker assigns, by time.monotonic()
+        self._assignor = ""  # the broker's, as last seen
         self.client = GroupClient(options, group_id, static_id, resolve(options.group.assignment_strategy))
         self.client.subscribe(options.reading.subscription)
         self._generation: Generation | None = None
@@ -70,6 +76,11 @@ class Member:
     def owned(self) -> frozenset[TopicPartition]:
         """Its partitions; none before the first join."""
         return frozenset() if self._generation is None else self._generation.assignment
+
+    @property
+    def strategy(self) -> str:
+        """What assigned its partitions: a strategy of the members, or the broker's assignor, empty while unknown."""
+        return self._assignor if self.generation.by_broker else self.generation.strategy
 
     def asked_to_rejoin(self) -> bool:
         """Whether the group rebalances and this driver, still a member, has not yet given its partitions back."""
@@ -97,6 +108,7 @@ class Member:
 
     def unsettled(self) -> bool:
         """Whether :meth:`ensure` would have something to do."""
+        self._look_at_group()
         return self._joining and (self._generation is None or self.client.rejoin_needed())
 
     def undisturbed(self) -> bool:
@@ -131,7 +143,25 @@ class Member:
             self._hooks.partitions_assigned(self.generation.assignment)
             return Joined.AS_NEW
         self.client.check_not_fenced()
+        self._look_at_group()
         return self._rejoin(self._generation, patience_ms) if self.client.rejoin_needed() else Joined.SAME
+
+    def _look_at_group(self) -> None:
+        """Where the broker assigns, take note of its assignor, and ask to join again if it waits for that: heartbeats
+        do not say it."""
+        if self._generation is None or not self._generation.by_broker or self.client.rejoin_needed():
+            return
+        now_s = time.monotonic()
+        if now_s - self._looked_s < LOOK_EVERY_S:
+            return
+        self._looked_s = now_s
+        group = self.client.assigned_by_broker()
+        if group is None:
+            return
+        self._assignor = group.strategy
+        if group.waits_for_a_join:
+            log.info("group %s: joining again, so that the broker assigns partitions that were left", self._group_id)
+            self.client.request_rejoin()
 
     def _rejoin(self, before: Generation, patience_ms: float | None) -> Joined:
         """Take part in a rebalance, after the generation `before`; may be called again until it is over."""
@@ -231,6 +261,7 @@ class Member:
         if before is None or joined.id != before.id:
             self._used = False
         if joined.by_broker != (before is not None and before.by_broker):
+            self._looked_s, self._assignor = 0.0, ""
             log.warning("group %s: %s", self._group_id, BROKER_ASSIGNS if joined.by_broker else MEMBERS_ASSIGN)
         self._generation = joined
         self._events.assigned(joined.id, joined.assignment)

@@ -31,6 +31,10 @@ class Membership(Protocol):
     def owned(self) -> frozenset[TopicPartition]:
         """Partitions of that generation; none before it."""
 
+    @property
+    def strategy(self) -> str:
+        """What assigned its partitions; empty without membership, and while it is not known."""
+
     def ensure(self, patience_ms: float | None = None) -> Joined:
         """Be a member of a stable group.
 

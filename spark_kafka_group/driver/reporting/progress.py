@@ -18,7 +18,7 @@ MEANINGS = {
     "protocol": "`classic`, or `consumer` (KIP-848) where the broker assigns the partitions.",
     "role": "`leader`, or `follower` where another member, or the broker, assigns the partitions.",
     "generation": "Generation that planned the micro-batch.",
-    "strategy": "Assignment strategy of the generation.",
+    "strategy": "Assignment strategy of the generation, or the assignor of the broker where that assigns.",
     "timestampMs": "Time of the plan, in ms since 1970.",
     "assignedPartitions": "Partitions in the query's assignment.",
     "minOffsetsBehindLatest": "Lowest number of records between a partition's position and the end of its log.",
@@ -40,6 +40,8 @@ class Progress:
 
     Attributes
     ----------
+    strategy
+        What assigned the partitions.
     starts
         Where each owned partition stands before that batch.
     positions
@@ -56,6 +58,7 @@ class Progress:
 
     group_id: str
     generation: Generation
+    strategy: str
     starts: Mapping[TopicPartition, int]
     positions: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
@@ -82,7 +85,7 @@ class Progress:
             "protocol": "consumer" if self.generation.by_broker else "classic",
             "role": "leader" if self.generation.leader else "follower",
             "generation": self.generation.id,
-            "strategy": self.generation.strategy,
+            "strategy": self.strategy,
             "timestampMs": round(self.now_ms),
             "assignedPartitions": len(self.generation.assignment),
             "minOffsetsBehindLatest": min(behind, default=0),
@@ -110,6 +113,7 @@ def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
     progress = Progress(
         query.group_id,
         generation,
+        query.member.strategy,
         starts,
         positions,
         ends={tp: backlog.ends[tp] for tp in starts},

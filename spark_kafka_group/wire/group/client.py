@@ -35,7 +35,7 @@ from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.leaving import Leaving
-from spark_kafka_group.wire.group.members import described
+from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
@@ -292,6 +292,14 @@ class GroupClient(LogClient):
         with contextlib.suppress(kafka_errors.KafkaError):
             self._run(self._coordinator._send_heartbeat_request)
 
+    def assigned_by_broker(self) -> DescribedGroup | None:
+        """The group as its coordinator knows it, if the broker assigns in it; None also where that cannot be found
+        out."""
+        if self.knows_coordinator():
+            with contextlib.suppress(kafka_errors.KafkaError, BrokerError):
+                return assigned_by_broker(self._ask_coordinator, self._group_id)
+        return None
+
     def lost(self) -> bool:
         """Whether the coordinator has said that this driver is no longer a member."""
         return bool(self._coordinator._generation.is_lost())
@@ -372,8 +380,10 @@ class GroupClient(LogClient):
             When the time is over: it may have been committed.
         FencedError, CommitError
         """
+        if not self._manual and self._rounds.current().by_broker:
+            self.heartbeat()  # finds out whether the generation has another number by now
         current = self._coordinator.generation_if_stable()
-        if not self._manual and (current is None or current.generation_id != generation):
+        if not self._manual and (current is None or current.generation_id != self._rounds.number_of(generation)):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
         try:
             for part in in_parts(offsets, len(self._group_id) + len(metadata)):

@@ -18,6 +18,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.group.membership import Assignor, Generation
+from spark_kafka_group.wire.group.renumbered import Renumbered
 from spark_kafka_group.wire.group.unreadable_members import UnreadableMembers
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Joining:
         self._looked_up: set[str] = set()  # topics of other members whose metadata was asked for
         self._unreadable = UnreadableMembers(group_id, self._ask)
         self._leader: str | None = None  # that the last JoinGroup named; empty where the broker assigns
+        self._renumbered = Renumbered(group_id, lambda: self._leader == "", self._go_on_as)
 
     def attach(self, consumer: KafkaConsumer) -> None:
         """Take the consumer that was made with :attr:`assignors`."""
@@ -68,6 +70,16 @@ class Joining:
             self._leader = response.leader
 
         self._coordinator._process_join_group_response = process
+        self._renumbered.attach(self._coordinator, self._manager)
+
+    def number_of(self, generation: int) -> int:
+        """The number by which the coordinator knows a generation that was reported."""
+        return self._renumbered.now(generation)
+
+    def _go_on_as(self, number: int) -> None:
+        """The generation that was entered last has another number now, and no other has begun."""
+        if self._seen is not None:
+            self._seen = (self._seen[0], number)
 
     def needed(self) -> bool:
         """Whether the group rebalances, membership was lost, or subscribed topics got partitions."""
@@ -225,6 +237,7 @@ class Joining:
         followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
         self._unbroken = self._unbroken & self.owned() if followed else frozenset()
         self._seen = (now.member_id, now.generation_id)
+        self._renumbered.forget()
 
     def _follow_up(self) -> None:
         """Do the steps after a SyncGroup that kafka-python leaves out. They may ask for another round."""

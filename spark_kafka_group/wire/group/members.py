@@ -24,6 +24,8 @@ from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 CLASSIC, CONSUMER = "classic", "consumer"
 DEAD = "Dead"
+PROTOCOLS = {0: CLASSIC, 1: CONSUMER}
+"""A member's protocol by its type in ConsumerGroupDescribe (KIP-1099); brokers before Kafka 4.0 do not say it."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,13 @@ class DescribedMember:
     """A member as the coordinator knows it; partitions are None where the bytes are not those of Kafka's consumers.
 
     Its topics are None where the coordinator does not show them, for example while a group rebalances.
+
+    Attributes
+    ----------
+    protocol
+        ``classic`` or ``consumer``; None where the broker does not say.
+    epoch
+        In a ``consumer`` group: below the group's while the member has not taken part in the rebalance.
     """
 
     member_id: str
@@ -39,6 +48,8 @@ class DescribedMember:
     host: str
     assigned: frozenset[TopicPartition] | None
     topics: frozenset[str] | None = None
+    protocol: str | None = CLASSIC
+    epoch: int | None = None
 
     @property
     def name(self) -> str:
@@ -62,6 +73,8 @@ class DescribedGroup:
         The assignment strategy its members agreed on, or the broker's; empty without members.
     epoch
         Of a ``consumer`` group, its epoch in place of a generation; else None.
+    assigned_epoch
+        The epoch for which the broker has assigned; else None.
     """
 
     state: str
@@ -70,6 +83,20 @@ class DescribedGroup:
     strategy: str
     members: tuple[DescribedMember, ...] = ()
     epoch: int | None = None
+    assigned_epoch: int | None = None
+
+    @property
+    def waits_for_a_join(self) -> bool:
+        """Whether the broker assigns only once a member joins again, as all members are classic ones.
+
+        1. The last member of the newer protocol leaves, or a classic one. The group stays one of the newer protocol, as
+        the broker's group.consumer.migration.policy has no way back. 2. The coordinator has a new epoch, and would
+        assign for it with the next heartbeat of a member of the newer protocol, or the next JoinGroup. 3. Classic
+        members hear of a rebalance once it has assigned (Kafka 4.3), so they send heartbeats on and on, and no member
+        gets the partitions.
+        """
+        behind = self.epoch is not None and self.assigned_epoch is not None and self.assigned_epoch < self.epoch
+        return behind and all(member.protocol == CLASSIC for member in self.members)
 
     def static_member(self, instance_id: str) -> DescribedMember | None:
         """The member under this instance id (KIP-345)."""
@@ -100,6 +127,17 @@ def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
     return NO_GROUP
 
 
+def assigned_by_broker(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+    """A group of the newer protocol, as :func:`described`; None for any other.
+
+    Raises
+    ------
+    kafka.errors.KafkaError
+        The coordinator's answer instead.
+    """
+    return _consumer(ask, group_id)
+
+
 def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
     (group,) = ask(DescribeGroupsRequest(groups=[group_id])).groups
     if not _there(group, group_id):
@@ -126,10 +164,27 @@ def _consumer(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None
     if not _there(group, group_id):
         return None
     members = (
-        DescribedMember(m.member_id, m.instance_id, m.client_id, m.client_host, _named(m.assignment))
+        DescribedMember(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            _named(m.assignment),
+            frozenset(m.subscribed_topic_names),
+            PROTOCOLS.get(m.member_type),
+            m.member_epoch,
+        )
         for m in group.members
     )
-    return DescribedGroup(group.group_state, CONSUMER, CONSUMER, group.assignor_name, tuple(members), group.group_epoch)
+    return DescribedGroup(
+        group.group_state,
+        CONSUMER,
+        CONSUMER,
+        group.assignor_name,
+        tuple(members),
+        group.group_epoch,
+        group.assignment_epoch,
+    )
 
 
 def _there(group: Any, group_id: str) -> bool:
