@@ -44,6 +44,7 @@ from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, Produ
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from spark_kafka_group.wire.reactions import OF_A_MEMBER, Request
 
 FOREVER = 1_000_000
@@ -53,6 +54,7 @@ VERSIONS = {
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
     ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
     SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2, DescribeGroupsRequest: 5,
+    ConsumerGroupDescribeRequest: 1,
 }  # fmt: skip
 """Its requests, each with the highest version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
@@ -74,6 +76,9 @@ class ScriptedBroker:
         Of the group; the member id is empty without a member.
     assigns
         Whether it assigns the partitions itself, as in a group of the newer protocol.
+    waits, newer_members
+        Where it assigns: whether the group has an epoch for which it has not, and how many more members it has, which
+        are of the newer protocol.
     rebalances
         Whether a classic group waits for its member to join.
     committed
@@ -96,7 +101,8 @@ class ScriptedBroker:
         self.member_id, self.instance_id, self.generation = "", None, 0
         self.members_made = 0
         self.assignment = b""
-        self.assigns = self.rebalances = False
+        self.assigns = self.rebalances = self.waits = False
+        self.newer_members = 0
         self.committed: dict[TopicPartition, tuple[int, str]] = {}
         self.fetch: tuple[int, int] | None = None
         self.written: dict[TopicPartition, int] = defaultdict(int)
@@ -324,7 +330,7 @@ class ScriptedBroker:
             return {"error_code": CODES["UNKNOWN_MEMBER_ID"]}
         self.member_id = message.member_id or self._new_member_id()
         self.generation += 1
-        self.rebalances = False
+        self.rebalances = self.waits = False
         protocol = message.protocols[0]
         member = JoinGroupResponse.JoinGroupResponseMember(
             member_id=self.member_id, group_instance_id=message.group_instance_id, metadata=protocol.metadata
@@ -369,6 +375,31 @@ class ScriptedBroker:
         members = [group.DescribedGroupMember(member_id=self.member_id)] if self.member_id else []
         state = "PreparingRebalance" if self.rebalances else "Stable"
         found = group(group_id=message.groups[0], group_state=state, protocol_type="consumer", members=members)
+        return {"groups": [found]}
+
+    def _ConsumerGroupDescribe(self, message: Any) -> dict[str, Any]:
+        group = ConsumerGroupDescribeResponse.DescribedGroup
+        if not self.assigns:
+            return {"groups": [group(group_id=message.group_ids[0], error_code=CODES["GROUP_ID_NOT_FOUND"])]}
+        types = {self.member_id: 0} | {f"newer-{n}": 1 for n in range(self.newer_members)}
+        members = [
+            group.Member(
+                member_id=member_id,
+                member_epoch=self.generation,
+                member_type=kind,
+                assignment=group.Member.Assignment(topic_partitions=[]),
+                target_assignment=group.Member.Assignment(topic_partitions=[]),
+            )
+            for member_id, kind in types.items()
+        ]
+        found = group(
+            group_id=message.group_ids[0],
+            group_state="Assigning" if self.waits else "Stable",
+            group_epoch=self.generation + self.waits,
+            assignment_epoch=self.generation,
+            assignor_name="uniform",
+            members=members,
+        )
         return {"groups": [found]}
 
     def _LeaveGroup(self, message: Any) -> dict[str, Any]:
