@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,12 @@ from crew import (
     FOLDERS,
     JAVA_ASSIGNORS,
     KILLED,
+    NEWER_BROKER,
     BareQuery,
     JavaConsumer,
     Member,
+    NewerConsumer,
+    NewerJavaConsumer,
     PythonConsumer,
     Run,
     SparkQuery,
@@ -92,7 +95,7 @@ class Chaos:
         """Start all, then change something every now and then: so long, and until a kill if there are to be some."""
         began = time.monotonic()
         for member in self._members:
-            self._start(member)
+            self.start(member)
         while time.monotonic() < began + seconds or (
             self._lacks_a_kill() and time.monotonic() < began + KILLED_WITHIN_S
         ):
@@ -105,11 +108,11 @@ class Chaos:
 
     def _change(self, member: Member) -> None:
         if member.process is not None and member.ended():
-            self._reap(member)
+            self.reap(member)
         if member.process is None:
             if isinstance(member, BareQuery) and self._rng.random() < 0.2:
                 member.fresh()
-            self._start(member)
+            self.start(member)
         elif member.ending is None and self._rng.random() < 0.75:  # most are up most of the time
             # Spark ends a query at once, but who waits for the end of a batch is promised that nothing comes twice.
             violent = [KILLED, KILLED, AT_ONCE] if isinstance(member, BareQuery) else [KILLED]
@@ -117,10 +120,10 @@ class Chaos:
             if how == KILLED or member.listens():
                 member.end(how)
 
-    def _start(self, member: Member) -> None:
+    def start(self, member: Member) -> None:
         member.start(self._rng.randrange(2**31))
 
-    def _reap(self, member: Member) -> None:
+    def reap(self, member: Member) -> None:
         """Take note of how a process ended."""
         failure = member.failure()
         if failure is not None:
@@ -145,7 +148,7 @@ class Chaos:
                 self.problems.append(f"{member.id} has not ended {member.ending}: {member.log.read_text()[-1500:]}")
                 member.process.kill()
                 member.process.wait()
-            self._reap(member)
+            self.reap(member)
 
     def drain(self, run: Run, ends: dict[int, int]) -> None:
         """Let queries alone read the rest; those that were killed go on where they were."""
@@ -154,7 +157,7 @@ class Chaos:
         self.end([query for query in queries if query.ending is not None or query.ended()])
         for query in queries:
             if query.process is None:
-                self._start(query)
+                self.start(query)
 
         def drained() -> bool:
             committed = {tp[1]: offset for tp, (offset, _) in run.kafka.committed(run.group).items()}
@@ -179,6 +182,8 @@ def play(
     queries: int = 2,
     java: int = 0,
     python: int = 0,
+    newer_java: int = 0,
+    librdkafka: int = 0,
     strategy: str = "range",
     kill: bool = False,
     partitions: int = 6,
@@ -188,29 +193,49 @@ def play(
     siblings: bool = False,
 ) -> Verdict:
     """One run, and its judgement."""
-    for folder in FOLDERS:
-        (directory / folder).mkdir(parents=True, exist_ok=True)
-    topic = kafka.create_topic(f"chaos-{uuid.uuid4().hex[:10]}", partitions=partitions)
-    run = Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds, siblings)
+    run = staged(kafka, directory, strategy, batch_seconds, siblings, partitions)
     rng = random.Random(seed)
     query = SparkQuery if spark else BareQuery
     members: list[Member] = [query(run, f"query{n}") for n in range(queries)]
     members += [JavaConsumer(run, f"java{n}") for n in range(java)]
     members += [PythonConsumer(run, f"python{n}") for n in range(python)]
+    members += [NewerJavaConsumer(run, f"javanewer{n}") for n in range(newer_java)]
+    members += [NewerConsumer(run, f"librdkafka{n}") for n in range(librdkafka)]
     chaos = Chaos(members, rng, kill, pace)
     production = Production(run, partitions, random.Random(seed + 1))
+    return concluded(run, chaos, production, lambda: chaos.run(seconds))
+
+
+def staged(
+    kafka: KafkaCluster,
+    directory: Path,
+    strategy: str = "range",
+    batch_seconds: float = 0.5,
+    siblings: bool = False,
+    partitions: int = 6,
+) -> Run:
+    """A run with a topic and a group of its own, without members."""
+    for folder in FOLDERS:
+        (directory / folder).mkdir(parents=True, exist_ok=True)
+    topic = kafka.create_topic(f"chaos-{uuid.uuid4().hex[:10]}", partitions=partitions)
+    return Run(kafka, directory, topic, f"group-{topic}", strategy, batch_seconds, siblings)
+
+
+def concluded(run: Run, chaos: Chaos, production: Production, act: Callable[[], None]) -> Verdict:
+    """Let members act while records are produced, then let queries read the rest, and judge."""
     try:
-        chaos.run(seconds)
+        act()
     finally:
         produced = production.stop()
         ends: dict[int, int] = {}
         for record in produced:
             ends[record["partition"]] = max(ends.get(record["partition"], 0), record["offset"] + 1)
         chaos.drain(run, ends)
+    directory = run.directory
     stored.write(directory / "produced.jsonl", produced)
     stored.write(directory / "endings.jsonl", chaos.endings)
-    stored.write(directory / "commits.jsonl", stored.commits(kafka, run.group))
-    stored.write(directory / "generations.jsonl", stored.generations(kafka, run.group))
+    stored.write(directory / "commits.jsonl", stored.commits(run.kafka, run.group))
+    stored.write(directory / "generations.jsonl", stored.generations(run.kafka, run.group, run.topic))
     (directory / "end.json").write_text(json.dumps(chaos.problems))
     return judge(gather(directory))
 
@@ -222,6 +247,8 @@ def main() -> int:
     parser.add_argument("--queries", type=int, default=2, help="queries, at least one")
     parser.add_argument("--java", type=int, default=0, help="Kafka's VerifiableConsumers")
     parser.add_argument("--python", type=int, default=0, help="kafka-python consumers")
+    parser.add_argument("--newer-java", type=int, default=0, help="VerifiableConsumers of the newer protocol (KIP-848)")
+    parser.add_argument("--librdkafka", type=int, default=0, help="librdkafka consumers of the newer protocol")
     parser.add_argument("--strategy", choices=JAVA_ASSIGNORS, default="range")
     parser.add_argument(
         "--kill", action="store_true", help="end some with kill -9, and queries in the middle of a batch"
@@ -240,7 +267,7 @@ def main() -> int:
     if options["seed"] is None:
         options["seed"] = random.randrange(2**31)
     print(f"{options} in {directory}", flush=True)
-    with KafkaCluster() as kafka:
+    with KafkaCluster(properties=NEWER_BROKER) as kafka:
         verdict = play(kafka, directory.resolve(), **options)
     print(tell(verdict))
     return 1 if verdict.violations else 0

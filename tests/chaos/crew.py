@@ -25,6 +25,13 @@ JAVA_ASSIGNORS = {
 }
 SESSION_MS = 4_000
 REBALANCE_MS = 30_000
+NEWER_BROKER = {
+    "group.consumer.min.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.session.timeout.ms": str(SESSION_MS),
+    "group.consumer.min.heartbeat.interval.ms": str(SESSION_MS // 10),
+    "group.consumer.heartbeat.interval.ms": str(SESSION_MS // 10),
+}
+"""A broker's settings by which members of the newer protocol are as quick as the others here."""
 ENDS_WITHIN_S = 90.0
 CLEANLY, AT_ONCE, KILLED = "cleanly", "at once", "killed"
 FOLDERS = ("checkpoints", "events", "rows", "java", "logs")
@@ -219,9 +226,9 @@ class JavaConsumer(Member):
         run = self.run
         settings = {
             "client.id": self.id,
-            "heartbeat.interval.ms": SESSION_MS // 10,
             "max.poll.interval.ms": REBALANCE_MS,
             "max.poll.records": 20 + seed % 200,
+            **self.settings(),
         }
         config = run.directory / "java" / f"{self.id}.properties"
         config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -229,7 +236,42 @@ class JavaConsumer(Member):
             java(), "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
             "-cp", str(jars("kafka-tools", run.kafka.version) / "*"), "org.apache.kafka.tools.VerifiableConsumer",
             "--bootstrap-server", run.kafka.bootstrap_servers, "--topic", run.topic, "--group-id", run.group,
-            "--session-timeout", str(SESSION_MS), "--reset-policy", "earliest", "--verbose",
-            "--assignment-strategy", f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[run.strategy]}",
-            "--command-config", str(config),
+            "--reset-policy", "earliest", "--verbose", "--command-config", str(config), *self.protocol(),
+        ]  # fmt: skip
+
+    def settings(self) -> dict[str, str | int]:
+        return {"heartbeat.interval.ms": SESSION_MS // 10}
+
+    def protocol(self) -> Sequence[str]:
+        strategy = f"org.apache.kafka.clients.consumer.{JAVA_ASSIGNORS[self.run.strategy]}"
+        return ["--session-timeout", str(SESSION_MS), "--assignment-strategy", strategy]
+
+
+class NewerJavaConsumer(JavaConsumer):
+    """The same of Kafka's newer group protocol (KIP-848): the broker says how often it sends heartbeats."""
+
+    def settings(self) -> dict[str, str | int]:
+        return {}
+
+    def protocol(self) -> Sequence[str]:
+        return ["--group-protocol", "consumer"]
+
+
+class NewerConsumer(Member):
+    """A librdkafka consumer of the newer group protocol; a static member if it has an instance id."""
+
+    kind = "librdkafka"
+
+    def __init__(self, run: Run, name: str, instance_id: str | None = None) -> None:
+        super().__init__(run, name)
+        self._static = [] if instance_id is None else ["--instance-id", instance_id]
+
+    def command(self, seed: int) -> Sequence[str]:
+        directory, run = self.run.directory, self.run
+        return [
+            sys.executable, str(HERE / "newer_consumer.py"), "--bootstrap-servers", run.kafka.bootstrap_servers,
+            "--topic", run.topic, "--group", run.group, "--name", self.id, *self._static,
+            "--rows", str(directory / "rows" / f"{self.id}.jsonl"),
+            "--events", str(directory / "events" / f"{self.id}.jsonl"),
+            "--seed", str(seed), "--batch-seconds", str(run.batch_seconds),
         ]  # fmt: skip

@@ -18,6 +18,8 @@ from typing import Any
 
 from spark_kafka_group.offsets import OffsetRange, TopicPartition, positions_to_json
 
+NEWER = "javanewer"
+"""How the names of consumers of the newer protocol begin."""
 TICK_MS = 1.0
 """The precision of the times it prints."""
 
@@ -48,7 +50,12 @@ def generation_at(stored: Sequence[Mapping[str, Any]], client_id: str, time_ms: 
 def convert(
     objs: Iterable[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]], group: str, member: str
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Events and rows of one consumer; `stored` are the group's generations in order."""
+    """Events and rows of one consumer; `stored` are the group's generations in order.
+
+    A consumer of the newer protocol prints what is added to its partitions, and its epoch changes without a word: its
+    events have no generation.
+    """
+    newer, owned = member.startswith(NEWER), set[tuple[str, int]]()
     events: list[dict[str, Any]] = []
     rows: list[dict[str, Any]] = []
     batch, generation, polled_at = -1, -1, 0.0
@@ -62,13 +69,17 @@ def convert(
     for obj in objs:
         time_ms = float(obj["timestamp"])
         match obj["name"]:
+            case "partitions_assigned" if newer:
+                owned |= {(p["topic"], p["partition"]) for p in obj["partitions"]}
+                event("assigned", time_ms, partitions=_numbers({"topic": t, "partition": p} for t, p in sorted(owned)))
             case "partitions_assigned":
                 found = generation_at(stored, member, time_ms)
                 if found is not None:
                     generation = found["generation"]
-                    owned = next(m["partitions"] for m in found["members"] if m["client_id"] == member)
-                    event("assigned", time_ms, partitions=owned)
+                    given = next(m["partitions"] for m in found["members"] if m["client_id"] == member)
+                    event("assigned", time_ms, partitions=given)
             case "partitions_revoked":
+                owned -= {(p["topic"], p["partition"]) for p in obj["partitions"]}
                 event("revoked", time_ms, partitions=_numbers(obj["partitions"]))
             case "record_data":
                 pending.append((obj["partition"], obj["offset"], obj["value"]))

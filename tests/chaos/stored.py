@@ -11,6 +11,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
 from spark_kafka_group import offsets_topic
+from spark_kafka_group.consumer_group_records import CurrentAssignment, NewerGroupMember
 from spark_kafka_group.testing import KafkaCluster, OffsetCommitted, read_group_log
 
 
@@ -23,26 +24,39 @@ def commits(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
     ]
 
 
-def generations(kafka: KafkaCluster, group: str) -> list[dict[str, Any]]:
-    """All generations with each member's assignment, in order, and the time when they were stored."""
-    return [
-        {
-            "generation": entry.generation,
-            "protocol": entry.protocol,
-            "time_ms": time_ms,
-            "members": [
-                {
-                    "member_id": member.member_id,
-                    "instance_id": member.instance_id,
-                    "client_id": member.client_id,
-                    "partitions": _numbers(member.assignment),
-                }
-                for member in entry.members
-            ],
-        }
-        for time_ms, entry in _entries(kafka, group)
-        if isinstance(entry, offsets_topic.GroupGeneration) and entry.group == group
-    ]
+def generations(kafka: KafkaCluster, group: str, topic: str) -> list[dict[str, Any]]:
+    """All generations with each member's assignment, in order, and the time when they were stored.
+
+    While the group has members of the newer protocol, each member has assignments of its own under its own epochs: each
+    is a generation of one member here. They name the one `topic` by an id.
+    """
+    found: list[dict[str, Any]] = []
+    newer: dict[str, NewerGroupMember] = {}
+    for time_ms, entry in _entries(kafka, group):
+        match entry:
+            case offsets_topic.GroupGeneration() if entry.group == group:
+                members = [_member(m, _numbers(m.assignment)) for m in entry.members]
+                found.append(_generation(entry.generation, entry.protocol, time_ms, members))
+            case NewerGroupMember() if entry.group == group:
+                newer[entry.member_id] = entry
+            case CurrentAssignment() if entry.group == group and entry.member_id in newer:
+                numbers = sorted(n for _, some in entry.assigned for n in some)
+                members = [_member(newer[entry.member_id], {topic: numbers} if numbers else {})]
+                found.append(_generation(entry.epoch, "consumer", time_ms, members))
+    return found
+
+
+def _generation(number: int, protocol: str | None, time_ms: int, members: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"generation": number, "protocol": protocol, "time_ms": time_ms, "members": members}
+
+
+def _member(member: offsets_topic.Member | NewerGroupMember, numbers: dict[str, list[int]]) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "client_id": member.client_id,
+        "partitions": numbers,
+    }
 
 
 def _entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_topic.Entry]]:

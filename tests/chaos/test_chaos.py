@@ -184,3 +184,25 @@ def test_a_line_of_javas_other_thread_among_the_rows_of_a_poll_takes_none_of_the
     _, rows = java_events.convert(objs, [], "g", "java0-1")
     assert [[offset for _, offset, _ in batch["rows"]] for batch in rows] == [[0, 1], [2, 3], [4]]
     assert [batch["batch"] for batch in rows] == [0, 1, 2]
+
+
+def test_what_a_newer_java_consumer_prints_adds_up_and_has_no_generation(tmp_path):
+    run = a_run()
+    del run["events/b.1-1.jsonl"], run["rows/b.1.jsonl"]
+    run["endings.jsonl"][1]["process"] = "javanewer0-1"
+    zero, one = {"topic": "t", "partition": 0}, {"topic": "t", "partition": 1}
+    data = [
+        {"timestamp": 6, "name": "record_data", "key": None, "value": f"r{n}", "offset": n} | zero
+        for n in range(10, 20)
+    ]
+    read = zero | {"count": 10, "minOffset": 10, "maxOffset": 19}
+    lines = run["java/javanewer0-1.jsonl"] = [
+        {"timestamp": 5, "name": "partitions_assigned", "partitions": [zero]},
+        {"timestamp": 5, "name": "partitions_assigned", "partitions": [one]},
+        *data,
+        {"timestamp": 6, "name": "records_consumed", "count": 10, "partitions": [read]},
+        {"timestamp": 7, "name": "offsets_committed", "success": True, "offsets": [zero | {"offset": 20}]},
+    ]
+    assert found(run, tmp_path) == ""
+    lines.insert(2, {"timestamp": 5, "name": "partitions_revoked", "partitions": [zero]})
+    assert "javanewer0-1 planned t-0[10,20) after t-0 was revoked" in found(run, tmp_path)
