@@ -75,6 +75,7 @@ def test_a_query_has_its_partitions_back_when_a_newer_member_has_gone(
     assert read_by(query, newer) == [(p, offset) for p in range(6) for offset in range(end // 6)]
 
 
+@pytest.mark.soak
 def test_a_query_joins_newer_members_unless_the_policy_forbids_it(
     kafka, policy, group, seen, query_of, driver_of, librdkafka_of
 ):
@@ -97,6 +98,7 @@ def test_a_query_joins_newer_members_unless_the_policy_forbids_it(
     assert read_by(query, newer) == [(p, offset) for p in range(6) for offset in range(30)]
 
 
+@pytest.mark.soak
 def test_partitions_of_a_query_that_leaves_classic_members_of_a_newer_group_go_to_another(
     kafka, policy, group, seen, query_of, librdkafka_of
 ):

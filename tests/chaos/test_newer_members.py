@@ -77,7 +77,6 @@ class Scene:
     ("kind", "newer_first", "ending"),
     [
         (NewerConsumer, False, CLEANLY),
-        (NewerJavaConsumer, True, KILLED),
         *[
             pytest.param(*one, marks=pytest.mark.soak)
             for one in [
@@ -87,6 +86,7 @@ class Scene:
                 (NewerJavaConsumer, False, CLEANLY),
                 (NewerJavaConsumer, False, KILLED),
                 (NewerJavaConsumer, True, CLEANLY),
+                (NewerJavaConsumer, True, KILLED),
             ]
         ],
     ],
