@@ -24,6 +24,7 @@ from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.pictures import plot
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
+from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.command_errors import UsageError
 from spark_kafka_group.top import command as top
@@ -49,10 +50,12 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _OneLine(logging.Formatter):
-    """Messages alone, which steer no terminal."""
+    """Messages alone, which steer no terminal, and name the arguments of the command."""
+
+    servers = "--bootstrap-server"
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record))
+        return printable(as_given(super().format(record), self.servers))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,9 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Warnings of kafka-python repeat what the error says.
     own = logging.StreamHandler()
     own.addFilter(logging.Filter("spark_kafka_group"))
-    own.setFormatter(_OneLine())
+    one_line = _OneLine()
+    own.setFormatter(one_line)
     logging.basicConfig(handlers=[own])
     args = parser().parse_args(argv)
+    one_line.servers = getattr(args, "bootstrap_server_as_written", one_line.servers)
     try:
         code: int = args.run(args)
         sys.stdout.flush()

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.download import cache_directory, writable
 from spark_kafka_group.testing.produce import produce
@@ -41,7 +42,11 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     records.add_argument("--topic", required=True)
     records.add_argument("--records", type=int, default=1000, help="how many (default: %(default)s)")
     records.add_argument(
-        "--bootstrap-servers", "--bootstrap-server", metavar="HOST:PORT", help="brokers (default: those of start)"
+        "--bootstrap-servers",
+        "--bootstrap-server",
+        action=AsWritten,
+        metavar="HOST:PORT",
+        help="brokers (default: those of start)",
     )
     commands.add_parser("stop", help="stop Kafka")
     commands.add_parser(
@@ -134,7 +139,7 @@ def send(args: argparse.Namespace, state: dict[str, Any]) -> int:
     servers = args.bootstrap_servers or (living(state) and state["bootstrap_servers"])
     if not servers:
         raise RuntimeError("no broker runs here: start one, or name one with --bootstrap-servers")
-    produce(servers, args.topic, args.records)
+    produce(servers, args.topic, args.records, getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers"))
     print(f"{args.records} records are in topic {args.topic} at {servers}")
     return 0
 

@@ -7,8 +7,10 @@ PARTITIONS = 3
 REACHED_WITHIN_MS = 5_000
 
 
-def produce(bootstrap_servers: str, topic: str, records: int) -> None:
+def produce(bootstrap_servers: str, topic: str, records: int, argument: str = "--bootstrap-servers") -> None:
     """Send ``order 0``, ``order 1``, ... with a key each, and wait until the brokers have them; make a topic if needed.
+
+    `argument` is the command's that names brokers, for the error.
 
     Raises
     ------
@@ -24,7 +26,7 @@ def produce(bootstrap_servers: str, topic: str, records: int) -> None:
             admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=REACHED_WITHIN_MS)
         except KafkaTimeoutError as error:
             raise RuntimeError(
-                f"no broker answers at {bootstrap_servers}: name another one with --bootstrap-servers, or start one: "
+                f"no broker answers at {bootstrap_servers}: name another one with {argument}, or start one: "
                 f"python -m spark_kafka_group.testing start"
             ) from error
         try:

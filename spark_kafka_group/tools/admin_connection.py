@@ -32,29 +32,36 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         "kafka.client.id": DEFAULT_CLIENT_ID,
         "subscribe": OFFSETS_TOPIC,  # options have to name something to read
     }
+    written = args.bootstrap_server_as_written
     if args.command_config is not None:
         given |= _settings(args.command_config)
     try:
         options = Options.parse(given)
     except OptionError as error:
         where = "" if args.command_config is None else f"{args.command_config}: "
-        raise ToolError(where + as_given(error)) from error
+        raise ToolError(where + as_given(error, written)) from error
     try:
         return LagAdmin(options)
     except BrokerTimeoutError as error:
         raise ToolError(
             f"no broker answered at {args.bootstrap_server} within {options.connection.request_timeout_ms} ms: check "
-            f"--bootstrap-server, or raise request.timeout.ms in --command-config: {as_given(error)}"
+            f"{written}, or raise request.timeout.ms in --command-config: {as_given(error, written)}"
         ) from error
     except BrokerError as error:
         if isinstance(error, AuthenticationError):
             raise
-        raise ToolError(as_given(error)) from error
+        raise ToolError(as_given(error, written)) from error
 
 
-def as_given(error: Exception) -> str:
-    """The text of an error, with arguments, and settings of --command-config, in place of the source's options."""
-    text = str(error).replace("kafka.bootstrap.servers", "--bootstrap-server")
+def as_given(error: Exception | str, servers: str = "--bootstrap-server") -> str:
+    """The text of an error, with arguments, and settings of --command-config, in place of the source's options.
+
+    Parameters
+    ----------
+    servers
+        The argument that names the brokers, as the user has written it.
+    """
+    text = str(error).replace("kafka.bootstrap.servers", servers)
     text = re.sub(r"\bset kafka\.([a-z.]+[a-z])", r"set \1 in --command-config", text)
     return re.sub(r"(?<![\w.])kafka\.(?=[a-z])", "", text)
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.options import parsing
 
 OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -57,6 +58,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bootstrap-server",
         "--bootstrap-servers",
+        action=AsWritten,
         required=True,
         metavar="HOST:PORT,...",
         help="brokers to ask for the cluster, comma-separated",

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -37,6 +38,23 @@ AGAIN_AFTER_S = 0.05
 LEAVES_S = 10.0
 STOPS_S = 60.0
 OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
+
+
+_arguments: dict[str, str] = {}
+"""Arguments of this program by the options that they stand for."""
+
+
+def given_as(arguments: Mapping[str, str]) -> None:
+    """Have errors name these arguments of the program in place of the options that they stand for."""
+    _arguments.clear()
+    _arguments.update(arguments)
+
+
+def as_given(text: str) -> str:
+    """The text of an error with the program's arguments in place of options."""
+    for option, argument in _arguments.items():
+        text = re.sub(rf"(?<![\w.]){re.escape(option)}(?![\w.]*\w| to\b)", argument, text)  # not the verb
+    return text
 
 
 class Stopped(SystemExit):
@@ -182,6 +200,8 @@ class _Block(contextlib.AbstractContextManager[None]):
             if line is None:
                 traceback.print_exception(error)
                 line = f"{type(error).__name__}: {_first_line(error)}"
+            else:
+                line = as_given(line)
             if place and "checkpoint" in line:
                 line += f". This query's checkpoint: {place}"
         else:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.live.bar import bar
 from spark_kafka_group.live.batches import Batches, line, rows_and_lag
@@ -72,7 +73,9 @@ def parser(doc: str, *, group: str | None = None) -> argparse.ArgumentParser:
         Help for ``--group`` where it may be left out.
     """
     made = Parser(description=doc.splitlines()[0])
-    made.add_argument("--bootstrap-servers", "--bootstrap-server", required=True, help="brokers, host:port,...")
+    made.add_argument(
+        "--bootstrap-servers", "--bootstrap-server", action=AsWritten, required=True, help="brokers, host:port,..."
+    )
     made.add_argument("--group", required=group is None, help=group or "consumer group")
     made.add_argument("--topics", required=True, help="topics, comma-separated")
     made.add_argument(
@@ -107,15 +110,24 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     named = {
         "kafka.bootstrap.servers": args.bootstrap_servers, "kafka.group.id": args.group, "subscribe": args.topics,
     }  # fmt: skip
+    others = [*more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)]
     by_name: dict[str, tuple[str, str]] = {}
-    for name, value in (*named.items(), *more.items(), *_of_file(args.options_file).items(), *map(_pair, args.option)):
+    for name, value in (*named.items(), *others):
         by_name[name.lower()] = name, value  # names that differ in case are one option
     found = dict(by_name.values())
+    replaced = {name.lower() for name, _ in others}
+    ending.given_as({name: written for name, written in _written(args).items() if name not in replaced})
     try:
         parsed_each(found)
     except OptionError as error:
-        raise SystemExit(str(error)) from None
+        raise SystemExit(ending.as_given(str(error))) from None
     return found
+
+
+def _written(args: argparse.Namespace) -> dict[str, str]:
+    """Arguments by the options that they stand for."""
+    servers = getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers")
+    return {"kafka.bootstrap.servers": servers, "kafka.group.id": "--group", "subscribe": "--topics"}
 
 
 def _of_file(path: Path | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ import pytest
 import spark_kafka_group
 from spark_kafka_group import submit
 from spark_kafka_group.__main__ import main, parser
+from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.describe import MOST_NAMED, _no_such_group
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +71,37 @@ def test_both_spellings_of_the_brokers_are_taken_everywhere(spelling):
         assert parser().parse_args([*command, spelling, "a:1"]).bootstrap_server == "a:1"
     arguments = [spelling, "a:1", "--group", "g", "--topics", "t"]
     assert submit.parser("A program.").parse_args(arguments).bootstrap_servers == "a:1"
+
+
+@pytest.mark.parametrize("spelling", ["--bootstrap-server", "--bootstrap-servers"])
+def test_an_error_names_the_argument_as_it_was_written(capsys, spelling):
+    assert main(["describe", spelling, "localhost"]) == 1
+    assert capsys.readouterr().err.startswith(
+        f"python -m spark_kafka_group describe: {spelling} (localhost) must be host:port"
+    )
+    args = submit.parser("A program.").parse_args([spelling, "localhost", "--group", "g", "--topics", "t"])
+    with pytest.raises(SystemExit, match=rf"^{spelling} \(localhost\) must be host:port"):
+        submit.options(args)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        ("Correct kafka.bootstrap.servers, or start the broker", "Correct --bootstrap-server, or start the broker"),
+        ("subscribe names ordres", "--topics names ordres"),
+        ("take another kafka.group.id, or subscribe instead", "take another --group, or --topics instead"),
+        ("a member does not subscribe to it", "a member does not subscribe to it"),
+        ("one of subscribePattern, kafka.group.instance.id", "one of subscribePattern, kafka.group.instance.id"),
+    ],
+)
+def test_an_error_in_a_program_names_the_arguments_of_the_program(monkeypatch, error, shown):
+    monkeypatch.setattr(ending, "_arguments", {})
+    parsed = submit.parser("A program.")
+    arguments = ["--bootstrap-server", "a:1", "--group", "g", "--topics", "t"]
+    submit.options(parsed.parse_args(arguments))
+    assert ending.as_given(error) == shown
+    submit.options(parsed.parse_args([*arguments, "--option", "SUBSCRIBE=b"]))
+    assert ending.as_given("subscribe names ordres") == "subscribe names ordres"
 
 
 @pytest.mark.parametrize(

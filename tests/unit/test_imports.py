@@ -19,6 +19,7 @@ VALUES = {
     "timing", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
+    "argument_as_written": set(),
     "printable": set(),
     "json_text": set(),
     "spark_version": {"errors"},
@@ -63,7 +64,14 @@ ALLOWED = {
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"hung_up", "metrics", "wire"},
     "sampling": VALUES | {"executor", "wire"},
-    "tools": VALUES | {"wire", "consumer_group_records", "offsets_topic", "live", "sampling"},
+    "tools": VALUES | {
+        "argument_as_written",
+        "wire",
+        "consumer_group_records",
+        "offsets_topic",
+        "live",
+        "sampling",
+    },
     "top": VALUES | {"tools", "wire"},
     "explore": VALUES | {"executor", "wire", "sampling", "tools"},
     "submit": {"tools"},
@@ -71,7 +79,7 @@ ALLOWED = {
     "pictures": VALUES | {"metrics", "tools"},
     "__main__": {"errors", "pictures", "printable", "tools", "top"},
     "__init__": VALUES | {"source", "batch", "listener", "processing"},
-    "testing": {"offsets_topic"},
+    "testing": {"argument_as_written", "offsets_topic"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
 

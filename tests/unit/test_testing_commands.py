@@ -55,6 +55,6 @@ def test_a_broker_that_does_not_answer_is_an_error_soon(tmp_path, capsys, monkey
     arguments = ["produce", "--topic", "orders", "--bootstrap-server", "127.0.0.1:1"]
     assert main(["--state", str(tmp_path), *arguments]) == SOME_DOWN
     assert capsys.readouterr().err == (
-        "no broker answers at 127.0.0.1:1: name another one with --bootstrap-servers, or start one: "
+        "no broker answers at 127.0.0.1:1: name another one with --bootstrap-server, or start one: "
         "python -m spark_kafka_group.testing start\n"
     )

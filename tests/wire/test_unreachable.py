@@ -6,6 +6,8 @@ import math
 import re
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 
@@ -189,6 +191,20 @@ def test_a_command_names_its_own_arguments(capsys, tmp_path):
     assert "check --bootstrap-server, or raise request.timeout.ms in --command-config" in said
     assert "for security.protocol PLAINTEXT?" in said
     assert "kafka." not in said
+
+
+def test_a_warning_of_a_command_names_its_own_arguments(tmp_path):
+    config = tmp_path / "client.properties"
+    config.write_text("request.timeout.ms=1500\n")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        command = [sys.executable, "-m", "spark_kafka_group", "describe", "--bootstrap-servers", address]
+        done = subprocess.run([*command, "--command-config", config], capture_output=True, text=True, check=False)
+    warning, error = done.stderr.splitlines()
+    assert "no broker can be reached" in warning
+    assert "are host and port right in --bootstrap-servers" in warning
+    assert "check --bootstrap-servers" in error
+    assert "kafka." not in warning + error.removeprefix("python -m spark_kafka_group")
 
 
 def test_a_command_says_where_its_settings_are():
