@@ -72,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except GroupKafkaError as error:
-        print(f"{program()} {args.command}: {error}", file=sys.stderr)
+        text = as_given(error, one_line.servers) if hasattr(args, "command_config") else error
+        print(f"{program()} {args.command}: {text}", file=sys.stderr)
         return MISUSED if isinstance(error, UsageError) else FAILED
     except BrokenPipeError:  # as of `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -98,7 +98,10 @@ class Node:
             try:
                 sock.bind(("127.0.0.1", self._port))
             except OSError as error:
-                raise RuntimeError(f"port {self._port} of 127.0.0.1 cannot be opened: {error}") from error
+                raise RuntimeError(
+                    f"port {self._port} of 127.0.0.1 cannot be opened: {error}. Take another port, or end the process "
+                    f"that has this one"
+                ) from error
 
     def configure(self) -> None:
         """Write the settings."""

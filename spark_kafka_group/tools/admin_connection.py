@@ -8,7 +8,8 @@ from pathlib import Path
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
-from spark_kafka_group.options import Options
+from spark_kafka_group.options import OPTION_NAMES, Options
+from spark_kafka_group.options.unsupported import UNSUPPORTED
 from spark_kafka_group.sampling.lag_admin import LagAdmin
 from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
 from spark_kafka_group.tools.command_errors import ToolError
@@ -16,6 +17,16 @@ from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.wire.admin import GroupAdmin
 
 DEFAULT_CLIENT_ID = "groupkafka-tools"
+_NAMES = "|".join(
+    re.escape(name.removeprefix("kafka."))
+    for name in sorted({*OPTION_NAMES, *UNSUPPORTED}, key=len, reverse=True)
+    if name.startswith("kafka.")
+)
+_SETTING = re.compile(
+    r"(?<![\w.-])(?P<set>(?:\bset )?)"
+    rf"(?:(?<=option )kafka\.|kafka\.(?=(?:{_NAMES})(?!\w|-|:\d|\.\w)))(?P<name>[\w.]*\w)"
+)
+"""A setting of Kafka's by its name as an option. Hosts, groups and topics may begin with kafka., too."""
 
 
 def connect(args: argparse.Namespace) -> GroupAdmin:
@@ -49,7 +60,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         ) from error
     except BrokerError as error:
         if isinstance(error, AuthenticationError):
-            raise
+            raise AuthenticationError(as_given(error, written)) from error
         raise ToolError(as_given(error, written)) from error
 
 
@@ -62,8 +73,12 @@ def as_given(error: Exception | str, servers: str = "--bootstrap-server") -> str
         The argument that names the brokers, as the user has written it.
     """
     text = str(error).replace("kafka.bootstrap.servers", servers)
-    text = re.sub(r"\bset kafka\.([a-z.]+[a-z])", r"set \1 in --command-config", text)
-    return re.sub(r"(?<![\w.])kafka\.(?=[a-z])", "", text)
+    return _SETTING.sub(_of_the_file, text)
+
+
+def _of_the_file(found: re.Match[str]) -> str:
+    where = " in --command-config" if found["set"] else ""
+    return f"{found['set']}{found['name']}{where}"
 
 
 def _settings(path: Path) -> dict[str, str]:

@@ -207,7 +207,10 @@ def test_a_port_in_use_is_named_in_the_error(tmp_path, capsys):
         taken.listen()
         port = taken.getsockname()[1]
         assert main(["--state", str(tmp_path), "start", "--port", str(port)]) == SOME_DOWN
-    assert f"port {port} of 127.0.0.1 cannot be opened: [Errno 98] Address already in use" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        f"port {port} of 127.0.0.1 cannot be opened: [Errno 98] Address already in use. Take another port, or end the "
+        "process that has this one\n"
+    )
 
 
 def test_a_java_that_is_too_old_is_an_error_that_names_it(tmp_path, monkeypatch):

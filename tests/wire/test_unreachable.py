@@ -91,6 +91,8 @@ def test_names_without_an_address_are_an_error_soon(hasty, caplog, servers, kind
 
 CLOSE_NOTIFY = bytes.fromhex("15 03 03 00 02 01 00")
 """TLS's alert that a connection ends, unencrypted."""
+NOT_TLS = bytes.fromhex("15 03 03 00 02 02 32")
+"""TLS's alert that a message is none of TLS's."""
 
 
 @pytest.mark.parametrize("last_words", [b"", CLOSE_NOTIFY])
@@ -207,11 +209,50 @@ def test_a_warning_of_a_command_names_its_own_arguments(tmp_path):
     assert "kafka." not in warning + error.removeprefix("python -m spark_kafka_group")
 
 
-def test_a_command_says_where_its_settings_are():
-    error = BrokerError("a TLS listener: set kafka.security.protocol to SSL, or correct kafka.bootstrap.servers")
-    assert as_given(error) == (
-        "a TLS listener: set security.protocol in --command-config to SSL, or correct --bootstrap-server"
-    )
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (
+            "a TLS listener: set kafka.security.protocol to SSL, or correct kafka.bootstrap.servers",
+            "a TLS listener: set security.protocol in --command-config to SSL, or correct --bootstrap-server",
+        ),
+        (
+            "no answer within kafka.request.timeout.ms: a:1: timed out",
+            "no answer within request.timeout.ms: a:1: timed out",
+        ),
+        ("kafka.sasl.jaas.config, kafka.ssl.protocol.", "sasl.jaas.config, ssl.protocol."),
+        ("option kafka.sasl.mechanisms is not known", "option sasl.mechanisms is not known"),
+    ],
+)
+def test_a_command_says_where_its_settings_are(error, shown):
+    assert as_given(BrokerError(error)) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["connecting to kafka.example.org:9092: kafka.client.id:9092", "no group kafka.orders", "of kafka.client.id.eu-0"],
+)
+def test_a_command_shows_names_that_begin_as_settings_do(text):
+    assert as_given(text) == text
+
+
+def test_a_command_shows_a_host_by_its_name(hasty, capsys):
+    assert main(["describe", "--bootstrap-server", NO_NAME, "--group", "billing"]) == 1
+    assert f"connecting to {NO_NAME}: kafka.invalid: this name has no address" in capsys.readouterr().err
+
+
+def test_a_command_at_a_listener_for_tls_names_its_own_settings(hasty, capsys):
+    class Refusing(socketserver.BaseRequestHandler):
+        """Ends a connection with an alert, as a listener for TLS does where a client does not begin TLS."""
+
+        def handle(self):
+            self.request.recv(10_000)
+            self.request.sendall(NOT_TLS)
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Refusing)
+    with serving(server):
+        assert main(["describe", "--bootstrap-servers", f"127.0.0.1:{server.server_address[1]}"]) == 1
+    assert "it may be a TLS listener: set security.protocol in --command-config to SSL" in capsys.readouterr().err
 
 
 def test_an_address_that_takes_a_connection_is_wrong_no_more():
