@@ -202,11 +202,18 @@ class _Block(contextlib.AbstractContextManager[None]):
                 line = f"{type(error).__name__}: {_first_line(error)}"
             else:
                 line = as_given(line)
-            if place and "checkpoint" in line:
-                line += f". This query's checkpoint: {place}"
+            line += _query_of(line, place, self._groups)
         else:
             line = _stopped(self._groups, left)
         _print_last(line)
+
+
+def _query_of(line: str, checkpoint: str, groups: tuple[str, ...]) -> str:
+    """The checkpoint and the group that an error is about, behind its text, where that does not name them."""
+    named = [f"checkpoint: {checkpoint}"] if checkpoint and "checkpoint" in line else []
+    if len(groups) == 1 and "the group" in line and groups[0] not in line:
+        named.append(f"group: {groups[0]}")
+    return f". This query's {', '.join(named)}" if named else ""
 
 
 def _print_last(line: str) -> None:

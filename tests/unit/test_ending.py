@@ -20,6 +20,8 @@ def end(how):
         print("done")
     elif how == "error":
         raise BrokerError("connecting to nowhere: no answer")
+    elif how == "lost":
+        raise BrokerError("records are gone: move the group's offset")
     elif how == "bug":
         raise KeyError("customer")
     elif how == "exit":
@@ -60,6 +62,9 @@ ENDS = {
     "SIGTERM": [143, [], ["stopped"]],
     "finalizer billing": [143, [], ["stopped; left group billing"]],
     "error billing": [1, [], ["connecting to nowhere: no answer"]],
+    "lost billing": [1, [], ["records are gone: move the group's offset. This query's group: billing"]],
+    "lost billing tax": [1, [], ["records are gone: move the group's offset"]],
+    "lost group": [1, [], ["records are gone: move the group's offset"]],
     "exit billing": [7, [], []],
 }
 BUG = "bug billing"
