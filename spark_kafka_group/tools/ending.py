@@ -38,6 +38,8 @@ AGAIN_AFTER_S = 0.05
 LEAVES_S = 10.0
 STOPS_S = 60.0
 OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
+OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
+"""What Spark repeats of an exception in Python: of a function for foreachBatch, or of one that tasks call."""
 
 
 _arguments: dict[str, str] = {}
@@ -255,7 +257,8 @@ def _first_line(error: BaseException) -> str:
     text = (error.getMessage() if isinstance(error, PySparkException) else None) or str(error)
     if isinstance(error, Py4JJavaError):
         text = text.removeprefix(error.errmsg).removeprefix(": ")  # what precedes the message names the call only
-    return text.strip().split("\n")[0]
+    raised = OF_PYTHON.findall(text)
+    return str(raised[-1]) if raised else text.strip().split("\n")[0]
 
 
 def checkpoint_of(error: BaseException) -> str:

@@ -5,9 +5,10 @@ import subprocess
 import sys
 
 import pytest
-from pyspark.errors import StreamingQueryException
+from pyspark.errors import PythonException, StreamingQueryException
+from pyspark.sql.functions import udf
 
-from spark_kafka_group.tools.ending import checkpoint_of
+from spark_kafka_group.tools.ending import _first_line, checkpoint_of
 
 
 def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_path):
@@ -20,6 +21,17 @@ def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_
         query.awaitTermination(60)
     assert checkpoint_of(raised.value).endswith(f"{tmp_path}/checkpoint")
     assert checkpoint_of(ValueError("of no query")) == ""
+    assert _first_line(raised.value) == "ValueError: no"
+
+
+def test_the_last_line_of_an_error_in_a_function_of_tasks_is_that_error(spark):
+    @udf("string")
+    def fail(number):
+        raise KeyError("customer")
+
+    with pytest.raises(PythonException) as raised:
+        spark.range(1).select(fail("id")).collect()
+    assert _first_line(raised.value) == "KeyError: 'customer'"
 
 
 UNKNOWN_SOURCE = """

@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
-from spark_kafka_group.tools.ending import sentence
+from spark_kafka_group.tools.ending import _first_line, sentence
 
 PROGRAM = """
 import json, os, signal, sys, time
@@ -118,6 +119,23 @@ The above exception was the direct cause of the following exception:
 
 spark_kafka_group.errors.FencedError: group billing: another process has joined
  SQLSTATE: 38000"""
+
+
+OF_A_USER = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: \
+[FOREACH_BATCH_USER_FUNCTION_ERROR] An error occurred in the user provided function in foreach batch sink. Reason: An \
+exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+  File "orders.py", line 7, in save
+    table[order]
+    ~~~~~^^^^^^^
+KeyError: 'customer'
+ SQLSTATE: 39000 SQLSTATE: XXKST
+=== Streaming Query ===
+Logical Plan: none"""
+
+
+def test_an_error_in_a_function_is_that_error_where_spark_repeats_it():
+    assert _first_line(StreamingQueryException(OF_A_USER)) == "KeyError: 'customer'"
+    assert _first_line(RuntimeError("[STREAM_FAILED] first\nsecond")) == "[STREAM_FAILED] first"
 
 
 def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it():
