@@ -18,6 +18,7 @@ from spark_kafka_group.errors import OffsetFormatError
 from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.printable import printable
 
+OF_ANOTHER_SOURCE = "A source of another kind may have written it: give this query a checkpointLocation of its own"
 GROUP_KEY = "@group"
 FORMAT_VERSION = 1
 INT32_MAX, INT64_MAX = 2**31 - 1, 2**63 - 1
@@ -163,9 +164,14 @@ class GroupOffset:
             When the shape is another one, or a newer version of this package wrote it.
         """
         if not isinstance(obj, dict):
-            raise OffsetFormatError(f"the checkpoint's offset is not a JSON object: {excerpt(obj)}")
+            raise OffsetFormatError(
+                f"the checkpoint's offset is not a JSON object: {excerpt(obj)}. {OF_ANOTHER_SOURCE}"
+            )
         group = obj.get(GROUP_KEY)
-        positions = positions_from_json({k: v for k, v in obj.items() if k != GROUP_KEY}, "the checkpoint's offset")
+        try:
+            positions = positions_from_json({k: v for k, v in obj.items() if k != GROUP_KEY}, "the checkpoint's offset")
+        except OffsetFormatError as error:
+            raise error if group is not None else OffsetFormatError(f"{error}. {OF_ANOTHER_SOURCE}") from None
         if group is None:
             return cls(positions)
         if not isinstance(group, dict):

@@ -106,6 +106,12 @@ def test_anything_else_is_refused(broken):
         GroupOffset.from_json(broken)
 
 
+@pytest.mark.parametrize("other", [3, [1, 2], {"logOffset": 4}, {"shards": {"a": "b"}}])
+def test_the_checkpoint_of_a_source_of_another_kind_is_named_as_the_likely_cause(other):
+    with pytest.raises(OffsetFormatError, match=r"of another kind .* give this query a checkpointLocation of its own$"):
+        GroupOffset.from_json(other)
+
+
 def test_the_error_names_what_was_read():
     with pytest.raises(OffsetFormatError, match="startingOffsets: 'x' is not an offset of orders-0"):
         positions_from_json({"orders": {"0": "x"}}, "startingOffsets")
