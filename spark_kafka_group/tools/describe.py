@@ -21,6 +21,7 @@ from spark_kafka_group.tools import checkpoint, generations
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
 from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.tools.coordinators import missing_groups, require_coordinator
 from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
@@ -156,9 +157,10 @@ def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
     between = "\n" if args.json else "\n\n\n"
     if reports or not args.json:
         print(between.join(map(as_json if args.json else as_text, reports)) or "the cluster has no consumer groups")
-    for report in reports:
-        if report.problem is not None:
-            print(printable(report.problem), file=sys.stderr)
+    missing = None if args.group is not None else missing_groups(admin)
+    for problem in (*(report.problem for report in reports), missing):
+        if problem is not None:
+            print(printable(problem), file=sys.stderr)
 
 
 def look_at_all(
@@ -187,9 +189,10 @@ def look(
     Raises
     ------
     ToolError
-        When the group does not exist, or is not one of consumers.
+        When the group does not exist, has no coordinator, or is not one of consumers.
     BrokerError
     """
+    require_coordinator(admin, group)
     (report,) = _with_generations(admin, [_looked_at(admin, group, clock, positions)])
     return report
 

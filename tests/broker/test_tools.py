@@ -720,3 +720,26 @@ def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_
             assert report.group in [other.group for other in describe.look_at_all(admin, lambda: 0.0)]
     finally:
         odd.close(autocommit=False)
+
+
+def test_groups_that_have_no_coordinator_are_said_to_be_missing(capsys):
+    groups = [name("group") for _ in range(6)]
+    with KafkaCluster(3, {"offsets.topic.replication.factor": "1"}) as kafka:
+        topic = kafka.create_topic(name("topic"))
+        for group in groups:
+            commit_for(kafka, group, {(topic, 0): 0})
+        describing = ["describe", "--bootstrap-server", kafka.bootstrap_servers]
+        assert main(describing) == 0
+        assert capsys.readouterr().err == ""
+        with admin_of(kafka) as admin:
+            nodes = {group: admin.coordinator(group).id for group in groups}
+            kafka.node(nodes[groups[0]] - 1).kill()
+            wait_until(lambda: None in admin.leaders([OFFSETS_TOPIC]).values(), within=60)
+        assert main(describing) == 0
+        shown = capsys.readouterr()
+        assert main([*describing, "--group", groups[0]]) == 1
+        assert f"group {groups[0]} has no coordinator: start the brokers that hold it" in capsys.readouterr().err
+    there = {group for group, node in nodes.items() if node != nodes[groups[0]]}
+    assert {group for group in groups if f"group {group}: " in shown.out} == there
+    assert "partitions of __consumer_offsets have no leader, so groups of these have no coordinator" in shown.err
+    assert "and are not shown: start the brokers that are away" in shown.err

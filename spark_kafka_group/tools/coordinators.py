@@ -1,0 +1,60 @@
+"""Groups without a coordinator: the leader of their partition of the offsets topic would be it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_kafka_group import offsets_topic
+from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.tools.command_errors import ToolError
+from spark_kafka_group.wire.admin import GroupAdmin, Node
+
+
+def led(leaders: Mapping[TopicPartition, Node | None], group: str) -> tuple[TopicPartition, Node]:
+    """The partition that has a group's records, and its leader.
+
+    Raises
+    ------
+    ToolError
+        When it has none.
+    """
+    tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
+    leader = leaders[tp]
+    if leader is None:
+        raise ToolError(f"{tp} has no leader, so group {group} has no coordinator: start the brokers that hold it")
+    return tp, leader
+
+
+def require_coordinator(admin: GroupAdmin, group: str) -> None:
+    """Look, before brokers are asked for a group, whether one answers.
+
+    Raises
+    ------
+    ToolError
+        When none does.
+    """
+    leaders = _leaders(admin)
+    if leaders:
+        led(leaders, group)
+
+
+def missing_groups(admin: GroupAdmin) -> str | None:
+    """Why a list of all groups may lack some: brokers list those that they coordinate."""
+    leaders = _leaders(admin)
+    away = [tp for tp, leader in leaders.items() if leader is None]
+    if not away:
+        return None
+    return (
+        f"{len(away)} of {len(leaders)} partitions of {OFFSETS_TOPIC} have no leader, so groups of these have no "
+        f"coordinator, and are not shown: start the brokers that are away"
+    )
+
+
+def _leaders(admin: GroupAdmin) -> Mapping[TopicPartition, Node | None]:
+    """Of the offsets topic; empty where it cannot be looked up, as without the right to describe it."""
+    try:
+        return admin.leaders([OFFSETS_TOPIC])
+    except BrokerError:
+        return {}
