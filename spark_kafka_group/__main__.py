@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import spark_kafka_group
-from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.pictures import plot
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
@@ -72,7 +72,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.run(args)
         sys.stdout.flush()
     except GroupKafkaError as error:
-        text = as_given(error, one_line.servers) if hasattr(args, "command_config") else error
+        # Of a connection that was made: the others are told in the command's words already.
+        text = as_given(error, one_line.servers) if isinstance(error, BrokerError) else error
         print(f"{program()} {args.command}: {text}", file=sys.stderr)
         return MISUSED if isinstance(error, UsageError) else FAILED
     except BrokenPipeError:  # as of `| head`

@@ -637,6 +637,11 @@ def test_executing_without_a_scope_is_a_wrong_argument(group, tool):
     [
         ("localhost", "", "--bootstrap-server (localhost) must be host:port"),
         ("localhost:1", "fetch.max.bytes=1", ":1: fetch.max.bytes is not supported, only client.id"),
+        (
+            "localhost:1",
+            "kafka.sasl.mechanism=PLAIN",
+            ":1: kafka.sasl.mechanism is not supported in this file: write sasl.",
+        ),
         ("localhost:1", "# a comment\n\nclient.id", ":3: this line is not name=value"),
         ("localhost:1", "request.timeout.ms = soon", "config: request.timeout.ms (soon) must be a whole number"),
         ("localhost:1", "request.timeout.ms=1000", "no broker answered at localhost:1 within 1000 ms: check"),

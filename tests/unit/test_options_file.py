@@ -47,7 +47,10 @@ def test_options_come_from_a_file_and_those_of_the_command_line_go_before(file):
     [
         (f"{HUSH}\n", "client.properties:1: this line is not name=value"),
         (f"\n{HUSH}=\n", "client.properties:2: the setting of this line is not supported: remove it"),
-        ("security.protocol=SSL\n", "client.properties:1: security.protocol is not supported"),
+        (
+            "security.protocol=SSL\n",
+            "client.properties:1: security.protocol is not supported in this file: write kafka.security.protocol",
+        ),
         ("maxTask=3\n", "client.properties:1: maxTask is not supported"),
         ("\udcff", "it is not text in UTF-8"),
         (r"maxTasks=\ud83d", r"client.properties:1: a \\u escape there is a surrogate without its pair"),
