@@ -301,7 +301,7 @@ def _stopped_within(seconds: float) -> bool:
     """
     # That of a thread: with Spark Connect there is none in others.
     session = SparkSession.getActiveSession() if is_remote() else SparkSession._instantiatedSession
-    if session is None:
+    if session is None and SparkContext._jvm is None:
         return True
     left: list[bool] = []
     thread = threading.Thread(target=lambda: left.append(_stop(session)), name="groupkafka-ending", daemon=True)
@@ -310,12 +310,14 @@ def _stopped_within(seconds: float) -> bool:
     return left == [True]
 
 
-def _stop(session: SparkSession) -> bool:
+def _stop(session: SparkSession | None) -> bool:
+    if SparkContext._jvm is not None:
+        _silence(SparkContext._jvm)
+    if session is None:  # Spark was starting, so there is no query
+        return True
     context = session.sparkContext if hasattr(session, "_jsparkSession") else None
     left = False
     with contextlib.suppress(Exception):  # the JVM may be ending, too
-        if context is not None:
-            _silence(context)
         ended = [_ended(query) for query in session.streams.active]
         if context is None:
             left = all(ended)
@@ -335,11 +337,16 @@ def _ended(query: StreamingQuery) -> bool:
     return False
 
 
-def _silence(context: SparkContext) -> None:
-    """Have Spark log nothing about queries that are being stopped. `setLogLevel` does nothing after spark.log.level."""
+def _silence(jvm: Any) -> None:
+    """Have Spark's JVM say nothing about queries that are being stopped. `setLogLevel` does nothing after
+    spark.log.level."""
     with contextlib.suppress(Exception):  # another library than Log4j may log
-        log4j: Any = context._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+        log4j = jvm.org.apache.logging.log4j
         log4j.core.config.Configurator.setAllLevels(log4j.LogManager.ROOT_LOGGER_NAME, log4j.Level.OFF)
+    with contextlib.suppress(Exception):
+        # The JVM itself writes there that a thread has ended with an error: that of a query whose start a signal has
+        # interrupted, and which Spark begins all the same.
+        jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
 
 def _readers_ended(folder: Path) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -43,15 +44,35 @@ def session(name: str) -> SparkSession:
     """
     builder = SparkSession.builder.appName(name)
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
-        SparkContext._ensure_initialized()
+        _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        builder = builder.config(SOCKETS, SparkConf().get(SOCKETS, "true"))
+        sockets = SparkConf().get(SOCKETS, "true")
+        builder = builder.config(SOCKETS, sockets)
+        SparkContext.getOrCreate(SparkConf().setAppName(name).set(SOCKETS, sockets))
+        ending.take_signals()  # the context has taken Ctrl-C, and the rest takes seconds
     made = builder.getOrCreate()
     require_found(made)
-    ending.take_signals()
     if hasattr(made, "_jsparkSession"):
         _log_in_lines(made.sparkContext._jvm)
     return made
+
+
+def _start_jvm() -> None:
+    """Start Spark's JVM, unless there is one. Where a signal interrupts that, it ends: nobody else knows its process,
+    and it would write that this program is gone."""
+    before = _children()
+    try:
+        SparkContext._ensure_initialized()
+    except BaseException:
+        for pid in _children() - before:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        raise
+
+
+def _children() -> set[int]:
+    """Processes that this one has started, where the system shows them."""
+    return {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
 
 
 def _log_in_lines(jvm: Any) -> None:

@@ -70,3 +70,56 @@ def test_a_program_that_ends_while_a_query_runs_stops_it_and_says_so(end, said):
     assert done.returncode == 0
     assert [line for line in done.stderr.splitlines() if line.startswith("stopped")] == said
     assert "Exception" not in done.stderr
+
+
+STARTING = """
+import os, signal, threading, time
+from pyspark import SparkContext
+from spark_kafka_group import submit
+
+def interrupt():
+    while UNTIL:
+        time.sleep(0.001)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+with submit.orderly("billing"):
+    submit.session("starting")
+"""
+
+
+@pytest.mark.parametrize(
+    "until",
+    [
+        "not open(f'/proc/self/task/{os.getpid()}/children').read()",
+        "SparkContext._jvm is None",
+        "SparkContext._active_spark_context is None",
+    ],
+    ids=["JVM", "context", "session"],
+)
+def test_ctrl_c_while_spark_starts_is_one_line(until):
+    program = [sys.executable, "-c", STARTING.replace("UNTIL", until)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 130
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "stopped; left group billing"
+
+
+SILENCED = """
+from pyspark.sql import SparkSession
+from spark_kafka_group.tools import ending
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+err = spark._jvm.java.lang.System
+err.err.println("before")
+ending._silence(spark._jvm)
+err.err.println("after")
+spark._jvm.org.apache.logging.log4j.LogManager.getLogger("x").error("logged")
+"""
+
+
+def test_a_jvm_that_is_silenced_writes_nothing():
+    done = subprocess.run([sys.executable, "-c", SILENCED], capture_output=True, text=True, timeout=120)
+    lines = done.stderr.splitlines()
+    assert "before" in lines
+    assert "after" not in lines
+    assert "logged" not in done.stderr

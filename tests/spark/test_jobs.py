@@ -137,7 +137,9 @@ def test_an_error_of_a_query_is_the_job_s_last_line(tmp_path):
         "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", code=1,
         JAVA_TOOL_OPTIONS="",
     )  # fmt: skip
-    sentence = "connecting to 127.0.0.1:1: 127.0.0.1:1: no broker listens there (ECONNREFUSED). Correct kafka.bootstrap"
+    sentence = (
+        "connecting to 127.0.0.1:1: 127.0.0.1:1: no broker listens there (ECONNREFUSED). Correct --bootstrap-servers,"
+    )
     assert result.stdout.startswith(sentence)  # spark-submit prints there whatever the program prints
     assert result.stdout.count("\n") == 1
     of_spark = result.stderr.splitlines()
