@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -30,7 +31,8 @@ class _Column:
 
     def shown(self, line: int) -> str:
         text = shortened(self.cells[line], self.width)
-        return text.rjust(self.width) if self.numbers else text.ljust(self.width)
+        room = " " * (self.width - taken(text))
+        return room + text if self.numbers else text + room
 
 
 def shown(value: object) -> str:
@@ -43,18 +45,30 @@ def counted(count: int, thing: str, plural: str = "") -> str:
     return f"{count:,} {thing if count == 1 else plural or thing + 's'}"
 
 
+def taken(text: str) -> int:
+    """Columns of a terminal that `text` takes: two for each Chinese, Japanese or Korean character."""
+    return len(text) if text.isascii() else len(text) + sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+
+
 def shortened(text: str, width: int) -> str:
     """`text` with an ellipsis in its middle if it is longer: ids often differ in their ends only."""
-    if len(text) <= width:
+    if taken(text) <= width:
         return text
     tail = (width - 1) // 2
-    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+    return f"{_beginning(text, width - 1 - tail)}…{_beginning(text[::-1], tail)[::-1]}"
 
 
 def clipped(text: str, width: int) -> str:
     """The beginning of `text`, and an ellipsis where that is not all."""
     text = printable(text)
-    return text if len(text) <= width else f"{text[: width - 1]}…"
+    return text if taken(text) <= width else f"{_beginning(text, width - 1)}…"
+
+
+def _beginning(text: str, width: int) -> str:
+    text = text[:width]
+    while taken(text) > width:
+        text = text[:-1]
+    return text
 
 
 def whole(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -68,14 +82,18 @@ def narrowed(
     width: int,
     shown: Callable[[object], str] = shown,
 ) -> str:
-    """A line for each row. The widest columns are shortened until `width` is enough. Numbers are to the right.
+    """A line for each row. The widest texts are shortened until `width` is enough. Numbers are to the right.
 
-    Times are whole: one without its middle says nothing.
+    Times and numbers are whole: one without its middle says nothing, or something else. If they have no room, the last
+    texts are left out, and then the last of all columns.
     """
     columns = [
-        column if column.times else replace(column, least=min(column.width, SHORTEST))
+        column if column.times or column.numbers else replace(column, least=min(column.width, SHORTEST))
         for column in _columns(headers, list(rows), shown)
     ]
+    while len(columns) > 1 and _sum([column.least for column in columns]) > width:
+        texts = [place for place, column in enumerate(columns) if place and not (column.times or column.numbers)]
+        del columns[texts[-1] if texts else -1]
     return _text([_fitted(columns, width)])
 
 
@@ -98,7 +116,7 @@ def _columns(headers: Sequence[str], rows: Sequence[Sequence[object]], shown: Ca
     for number, header in enumerate(headers):
         values = [row[number] for row in rows]
         cells = (header, *map(shown, values))
-        width = max(map(len, cells))
+        width = max(map(taken, cells))
         numbers = {type(value) for value in values} - {type(None)} <= {int, float} and any(
             value is not None for value in values
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_group.commit_metadata import Writer
-from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shown
+from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shown, taken
 from spark_kafka_group.tools.describe import records_behind
 from spark_kafka_group.tools.formatting import table
 from spark_kafka_group.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
@@ -55,7 +55,7 @@ class Table:
 
     def _least_of(self, number: int) -> int:
         values = [row[number] for row in self.cells]
-        width = max(len(text) for text in (self.headers[number], *map(brief, values)))
+        width = max(taken(text) for text in (self.headers[number], *map(brief, values)))
         return min(width, LEAST_OF_NAMES) if any(isinstance(value, str) for value in values) else width
 
 

@@ -125,6 +125,33 @@ def test_a_narrowed_table_keeps_times_whole():
     assert max(map(len, table.splitlines())) <= 34
 
 
+def test_characters_that_take_two_columns_are_counted_as_two():
+    lines = text_table.narrowed(HEADERS, [("注文", 3, "請求書" * 9), ("o", 12, "b")], 24).splitlines()
+    assert lines == ["TOPIC  LAG  OWNER", "注文     3  請求書…求書", "o       12  b"]
+    assert text_table.clipped("請求書", 6) == "請求書"
+    assert text_table.clipped("請求書", 5) == text_table.clipped("請求書a", 5) == "請求…"
+
+
+@pytest.mark.parametrize(
+    ("width", "row"),
+    [
+        (59, "or…s  1,000,000,000,000  1,000,000,000,005    5  mm…m  rr…r"),
+        (58, "orders  1,000,000,000,000  1,000,000,000,005    5  mmm…mmm"),
+        (52, "orders  1,000,000,000,000  1,000,000,000,005    5"),
+        (46, "orders  1,000,000,000,000  1,000,000,000,005"),
+        (30, "orders  1,000,000,000,000"),
+        (3, "or…s"),
+    ],
+)
+def test_a_narrowed_table_keeps_numbers_whole_and_leaves_out_columns_without_room(width, row):
+    headers = ("TOPIC", "COMMITTED", "END", "LAG", "MEMBER", "READER")
+    cells = ("orders", 10**12, 10**12 + 5, 5, "m" * 40, "r" * 40)
+    table = text_table.narrowed(headers, [cells], width, lambda cell: f"{cell:,}" if isinstance(cell, int) else cell)
+    header, line = table.splitlines()
+    assert " ".join(line.split()) == " ".join(row.split())
+    assert len(header.split()) == len(row.split())
+
+
 def test_texts_by_name_break_between_words_on_a_terminal(terminal, capsys):
     texts = {"drain": "reads what is new", "process": "calls a function"}
     assert formatting.texts("PURPOSE", texts) == (
