@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import heapq
 import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from spark_kafka_group.json_text import excerpt, parsed
@@ -27,6 +30,10 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.command_errors import ToolError
 
 MOST_MS = 2**63
+LONGEST_LINE = 2**24
+"""Bytes. An event of 100,000 partitions has a fourth of them."""
+MOST_SHARED = 100_000
+NOTHING: Mapping[TopicPartition, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Move:
     why: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Event:
     """One line. Fields of other kinds are empty; ``where`` is the file and the line."""
 
@@ -52,8 +59,8 @@ class Event:
     batch: int | None = None
     ranges: tuple[OffsetRange, ...] = ()
     replay: bool = False
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
-    moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, int] = field(default_factory=lambda: NOTHING)
+    moves: Mapping[TopicPartition, Move] = field(default_factory=lambda: NOTHING)
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,8 @@ def parse(line: str, where: str = "") -> Event:
     event = Event(
         time_ms=time_ms,
         kind=_get(obj, "event", str),
-        group=_get(obj, "group", str),
-        member=_get(obj, "member", str),
+        group=sys.intern(_get(obj, "group", str)),
+        member=sys.intern(_get(obj, "member", str)),
         generation=_get(obj, "generation", int),
         where=where,
     )
@@ -127,22 +134,25 @@ def parse(line: str, where: str = "") -> Event:
 
 
 def _read_file(path: Path) -> tuple[list[Event], str | None]:
+    events: list[Event] = []
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a device or a pipe may have no end
             raise ToolError(f"{path} cannot be read: it is no regular file. Write the events into one")
-        lines = path.read_bytes().split(b"\n")
+        with path.open("rb") as file:
+            for number, line in enumerate(iter(lambda: file.readline(LONGEST_LINE), b""), start=1):
+                where = f"{path}:{number}"
+                if len(line) == LONGEST_LINE:
+                    raise ToolError(f"{where}: not an event: the line has {LONGEST_LINE:,} bytes or more")
+                if not line.strip():
+                    continue
+                try:
+                    events.append(parse(line.removesuffix(b"\n").decode(), where))
+                except ValueError as error:
+                    if not line.endswith(b"\n"):  # then it is the last
+                        return events, f"{where}: cut off, ignored"
+                    raise ToolError(f"{where}: not an event: {error}") from error
     except OSError as error:
         raise ToolError(f"{path} cannot be read: {error.strerror}") from error
-    events: list[Event] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            events.append(parse(line.decode(), f"{path}:{number}"))
-        except ValueError as error:
-            if number == len(lines):  # no newline after it
-                return events, f"{path}:{number}: cut off, ignored"
-            raise ToolError(f"{path}:{number}: not an event: {error}") from error
     return events, None
 
 
@@ -161,13 +171,19 @@ def _get(obj: Mapping[str, Any], name: str, *types: type) -> Any:
 def _partitions(topics: Mapping[str, Any]) -> Iterator[TopicPartition]:
     for topic, numbers in topics.items():
         for number in _typed(numbers, f"the value of topic {topic}", list):
-            yield TopicPartition(topic, _typed(number, f"a partition of {topic}", int))
+            yield _tp(topic, _typed(number, f"a partition of {topic}", int))
 
 
 def _by_partition(obj: Mapping[str, Any], name: str) -> Iterator[tuple[TopicPartition, Any]]:
     for topic, values in _get(obj, name, dict).items():
         for number, value in _typed(values, f"the value of topic {topic}", dict).items():
-            yield TopicPartition(topic, int(number)), value
+            yield _tp(topic, int(number)), value
+
+
+@lru_cache(maxsize=MOST_SHARED)
+def _tp(topic: str, partition: int) -> TopicPartition:
+    """Each once, however many events name it: a long log is little else."""
+    return TopicPartition(topic, partition)
 
 
 def _range(tp: TopicPartition, bounds: object) -> OffsetRange:

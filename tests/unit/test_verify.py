@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.tools import event_logs
+from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.event_logs import Event, Move, merge, parse, read_run
 from spark_kafka_group.tools.invariants import (
     COMMITTED_AS_PLANNED,
@@ -680,3 +683,38 @@ def test_what_may_have_no_end_is_refused(tmp_path, capsys, kind):
 def test_reports_are_values():
     assert verify(good().events) == verify(good().events)
     assert {field.name for field in dataclasses.fields(verify([]))} >= {"events", "violations", "in_doubt"}
+
+
+def test_a_line_that_has_no_end_is_refused_before_it_fills_the_memory(tmp_path):
+    path = tmp_path / "run"
+    with path.open("wb") as file:
+        file.truncate(8 * event_logs.LONGEST_LINE)  # a sparse file of zeros, as a full disk may leave it
+    tracemalloc.start()
+    try:
+        with pytest.raises(ToolError, match=rf"{path}:1: not an event: the line has 16,777,216 bytes or more"):
+            read_run([path])
+        assert tracemalloc.get_traced_memory()[1] < 4 * event_logs.LONGEST_LINE
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_log_takes_four_times_its_size_in_memory(tmp_path):
+    path = tmp_path / "run"
+    with path.open("w") as file:
+        for batch in range(1_000):
+            of_batch = {"time_ms": 1.7e12, "group": "billing", "member": "a" * 32, "generation": 1, "batch": batch}
+            at = 10**10 + 1_000 * batch
+            ranges = {str(number): [at + number, at + number + 999] for number in range(20)}
+            offsets = {number: end for number, (_, end) in ranges.items()}
+            for fields in (
+                {"event": "planned", "ranges": {"orders": ranges}},
+                {"event": "committed", "offsets": {"orders": offsets}},
+            ):
+                file.write(json.dumps(of_batch | fields) + "\n")
+    tracemalloc.start()
+    try:
+        run = read_run([path])
+        assert tracemalloc.get_traced_memory()[1] < 5 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+    assert len(run.events) == 2_000
