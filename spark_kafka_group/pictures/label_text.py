@@ -8,6 +8,9 @@ from itertools import pairwise, takewhile
 from spark_kafka_group.printable import printable
 
 LONGEST = 28
+LONGEST_OF_SEVERAL = 22
+LONGEST_TITLE = 90
+"""Characters of a line of the title that are not wider than a picture."""
 SHORTEST_ID = 8
 MOST_NAMED = 3
 
@@ -22,19 +25,27 @@ def label(name: str, longest: int = LONGEST) -> str:
     return f" {shown}" if shown.startswith("_") else shown  # or a legend leaves it out
 
 
-def ids(names: Collection[str]) -> Mapping[str, str]:
+def ids(names: Collection[str], longest: int = LONGEST) -> Mapping[str, str]:
     """Labels of ids: their first characters, as many as tell them apart, and eight at least."""
     ordered = sorted(set(names))
     common = max((_alike(a, b) for a, b in pairwise(ordered)), default=0)
     length = max(SHORTEST_ID, common + 1)
-    return {name: label(name[:length] if _is_id(name) else name) for name in ordered}
+    return {name: label(name[:length] if _is_id(name) else name, longest) for name in ordered}
 
 
 def several(what: str, names: Iterable[str]) -> str:
     """``group billing``, or ``groups a, b, c and 4 more``."""
     ordered = sorted(set(names))
+    if len(ordered) == 1:
+        return f"{what} {label(ordered[0])}"
     more = f" and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
-    return f"{what}{'s' if len(ordered) > 1 else ''} {', '.join(map(label, ordered[:MOST_NAMED]))}{more}"
+    return f"{what}s {', '.join(label(name, LONGEST_OF_SEVERAL) for name in ordered[:MOST_NAMED])}{more}"
+
+
+def title(what: str, names: Iterable[str], when: str) -> str:
+    """``group billing: 2026-01-01 …``; on two lines if it would be wider than a picture."""
+    line = f"{several(what, names)}: {when}"
+    return line if len(line) <= LONGEST_TITLE else f"{several(what, names)}\n{when}"
 
 
 def nth(every: int) -> str:

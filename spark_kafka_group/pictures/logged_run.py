@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from itertools import cycle
 from pathlib import Path
 
+from spark_kafka_group.pictures import label_text
 from spark_kafka_group.pictures.canvas import MOST_NAMED
 from spark_kafka_group.pictures.elapsed import Elapsed, elapsed
-from spark_kafka_group.pictures.label_text import ids, several
 from spark_kafka_group.pictures.themes import Theme
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.event_logs import Event, Run, read_run
@@ -17,6 +17,8 @@ from spark_kafka_group.tools.event_logs import Event, Run, read_run
 Files = Iterable[Path | str]
 Member = tuple[str, str]
 """Group and member."""
+LONGEST_OF_BOTH = 13
+"""Characters of the group's name, and of the member's, where both are shown."""
 
 
 def read(files: Files) -> Run:
@@ -44,7 +46,7 @@ def times(events: Iterable[Event]) -> Elapsed:
 
 def title(events: Iterable[Event], time: Elapsed) -> str:
     """Groups and range of time."""
-    return f"{several('group', {event.group for event in events})}: {time.range}"
+    return label_text.title("group", {event.group for event in events}, time.range)
 
 
 def members(events: Iterable[Event]) -> dict[Member, str]:
@@ -54,10 +56,14 @@ def members(events: Iterable[Event]) -> dict[Member, str]:
     """
     counts = Counter((event.group, event.member) for event in events)
     ordered = list(counts) if len(counts) <= MOST_NAMED else [member for member, _ in counts.most_common()]
-    short = ids([member for _, member in ordered])
     groups = {group for group, _ in ordered}
-    prefixes = {group: f"{name}: " if len(groups) > 1 else "" for group, name in ids(groups).items()}
-    return {(group, member): prefixes[group] + short[member] for group, member in ordered}
+    if len(groups) == 1:
+        short = label_text.ids([member for _, member in ordered])
+        return {(group, member): short[member] for group, member in ordered}
+    # Both together have the room of one, at both sides of a picture.
+    short = label_text.ids([member for _, member in ordered], LONGEST_OF_BOTH)
+    prefixes = label_text.ids(groups, LONGEST_OF_BOTH)
+    return {(group, member): f"{prefixes[group]}: {short[member]}" for group, member in ordered}
 
 
 def colours(found: Iterable[Member], theme: Theme) -> dict[Member, str]:

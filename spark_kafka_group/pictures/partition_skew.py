@@ -68,8 +68,10 @@ def _name(axes: Any, shown: Sequence[TopicPartition], every: int) -> None:
     if len(shown) > MOST_LABELS:
         topics = sorted({tp.topic for tp in shown})
         of_these = label(topics[0]) if len(topics) == 1 else f"{len(topics)} topics"
-        axes.set_xlabel(f"{nth(every)}partition of {of_these}, most records first")
+        axes.set_xlabel(f"rank of {nth(every) or 'each '}partition of {of_these}, by records read")
         canvas.whole_numbers(axes.xaxis)
+        # A number alone would be read as that of a partition.
+        axes.xaxis.set_major_formatter(lambda at, _: f"#{round(at) * every + 1:,}" if 0 <= at < len(shown) else "")
     elif len({tp.topic for tp in shown}) == 1:
         axes.set_xticks(range(len(shown)), [str(tp.partition) for tp in shown])
         axes.set_xlabel(f"partition of {label(shown[0].topic)}")

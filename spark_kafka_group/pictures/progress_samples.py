@@ -10,8 +10,8 @@ from typing import Any
 from spark_kafka_group.json_text import excerpt, parsed
 from spark_kafka_group.metrics.group_metrics import ListenersCommits, metrics_of
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
+from spark_kafka_group.pictures import label_text
 from spark_kafka_group.pictures.elapsed import Elapsed, elapsed
-from spark_kafka_group.pictures.label_text import several
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def times(found: Iterable[Sample]) -> Elapsed:
 def title(found: Iterable[Sample], time: Elapsed) -> str:
     """Groups and range of time."""
     groups = frozenset[str]().union(*(one.groups for one in found))
-    return f"{several('group', groups) if groups else 'query'}: {time.range}"
+    return label_text.title("group", groups, time.range) if groups else f"query: {time.range}"
 
 
 def _whole(sample: Sample) -> float:

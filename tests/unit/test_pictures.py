@@ -17,7 +17,7 @@ from spark_kafka_group import pictures
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
-from spark_kafka_group.pictures import canvas
+from spark_kafka_group.pictures import canvas, partition_skew
 from spark_kafka_group.pictures.absences import absences
 from spark_kafka_group.pictures.canvas import MOST_NAMED
 from spark_kafka_group.pictures.label_text import ids, label
@@ -283,6 +283,16 @@ def test_skew_compares_the_largest_partition_to_the_average(partitions):
     assert list(below.lines[0].get_ydata()) == pytest.approx([partitions / average] * 3)
 
 
+def test_places_of_many_partitions_are_ranks_and_not_their_numbers(monkeypatch):
+    above, _ = drawn(pictures.skew(with_partitions(13))).axes
+    assert above.get_xlabel() == "rank of each partition of orders, by records read"
+    assert above.xaxis.get_major_formatter()(2, 0) == "#3"
+    monkeypatch.setattr(partition_skew, "MOST_BARS", 100)
+    above, _ = drawn(pictures.skew(with_partitions(300))).axes
+    assert above.get_xlabel() == "rank of every 3rd partition of orders, by records read"
+    assert above.xaxis.get_major_formatter()(2, 0) == "#7"
+
+
 @pytest.mark.parametrize("picture", [pictures.lag, pictures.durations, pictures.skew])
 def test_without_progress_of_this_source_the_error_says_so(picture):
     with pytest.raises(ValueError, match="no progress of a groupkafka source: take recentProgress after"):
@@ -321,6 +331,24 @@ def test_names_are_neither_mathematics_nor_control_characters(script):
     texts = [figure.get_suptitle(), figure.axes[0].get_ylabel(), *legend(figure.axes[0])]
     assert all(text.isprintable() and len(text) < 120 for text in texts)
     assert all(text.count("$") == text.count(r"\$") for text in texts)
+
+
+def test_long_names_of_several_groups_leave_room_for_the_picture(script):
+    for number in range(5):
+        log = script.log(
+            f"member-of-the-team-in-frankfurt-{number}", group=f"enrichment-of-orders-in-production-{number}"
+        )
+        log.assigned(number, T[:3])
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    figure = drawn(pictures.overview(script.files))  # a layout that finds no room warns
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    texts = [figure._suptitle, *figure.axes[0].get_legend().get_texts()]
+    texts += [text for axes in figure.axes for text in axes.get_yticklabels()]
+    boxes = [text.get_window_extent(renderer) for text in texts]
+    assert min(box.x0 for box in boxes) >= 0
+    assert max(box.x1 for box in boxes) <= figure.bbox.width
+    assert min(axes.get_position().width for axes in figure.axes) > 0.3
 
 
 @pytest.mark.parametrize(
