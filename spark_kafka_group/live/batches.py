@@ -25,7 +25,8 @@ class Batches:
 
 def line(batch: StreamingQueryProgress, rest: str) -> str:
     """A line about a batch; `rest` stands behind the numbers of batch and generation."""
-    return f"batch {batch.batchId:>5}  generation {generation_of(batch):>4}  {rest}"
+    generation = generation_of(batch)
+    return f"batch {batch.batchId:>5}  generation {'-' if generation is None else generation:>4}  {rest}"
 
 
 def rows_and_lag(batch: StreamingQueryProgress) -> str:

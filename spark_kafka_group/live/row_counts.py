@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
@@ -45,20 +46,14 @@ def lag_of(batch: StreamingQueryProgress) -> int:
     return sum(_behind(source.endOffset, source.latestOffset) for source in batch.sources)
 
 
-def generation_of(batch: StreamingQueryProgress) -> int:
-    """The generation that planned the batch, of its first source.
-
-    Raises
-    ------
-    KeyError
-        When that is not groupkafka.
-    """
-    generation: int = json.loads(batch.sources[0].endOffset)[GROUP_KEY]["generation"]
-    return generation
+def generation_of(batch: StreamingQueryProgress) -> int | None:
+    """The generation that planned the batch, of its first groupkafka source; None if it has none."""
+    ends = (_json(source.endOffset) for source in batch.sources)
+    return next((end[GROUP_KEY]["generation"] for end in ends if GROUP_KEY in end), None)
 
 
 def _behind(end_offset: str, latest_offset: str) -> int:
-    end, latest = json.loads(end_offset or "null") or {}, json.loads(latest_offset or "null") or {}
+    end, latest = _json(end_offset), _json(latest_offset)
     if GROUP_KEY not in end:
         return 0
     return sum(
@@ -68,3 +63,12 @@ def _behind(end_offset: str, latest_offset: str) -> int:
         for partition, offset in partitions.items()
         if partition in end.get(topic, {})
     )
+
+
+def _json(offset: str) -> dict[str, Any]:
+    """An offset of any source; empty if it is no object, as that of Spark's rate source."""
+    try:
+        value = json.loads(offset or "null")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -166,6 +166,22 @@ def test_a_batch_without_new_records_says_so(spark, kafka, group, terminal):
     assert "no new records]" in terminal.text
 
 
+@pytest.mark.parametrize("ours", [True, False], ids=["beside groupkafka", "alone"])
+def test_a_source_of_others_has_rows_and_neither_lag_nor_generation(spark, kafka, group, no_terminal, capsys, ours):
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 100).load().selectExpr("value")
+    if ours:
+        settings = options(kafka, topic_with(kafka, numbered(30, 3)), group)
+        rows = rows.union(spark.readStream.format("groupkafka").options(**settings).load().selectExpr("offset"))
+    query = rows.writeStream.format("noop").start()
+    try:
+        wait_until(lambda: any(batch.numInputRows for batch in query.recentProgress), within=60)
+        watch(query, seconds=2)
+    finally:
+        query.stop()
+    generation = r"\d+" if ours else "-"
+    assert re.search(rf"^batch +\d+  generation +{generation}  records +\d+ .* lag +0$", capsys.readouterr().out, re.M)
+
+
 def test_an_error_of_the_query_is_that_of_the_view(kafka, group, no_terminal, query_of):
     topic = topic_with(kafka, numbered(30, 3))
     query = query_of(options(kafka, topic, group, startingOffsets=f'{{"{topic}": {{"7": 1}}}}'), availableNow=True)
