@@ -53,7 +53,7 @@ def _read(text: str | bytes, make: Any) -> Any:
         value = json.loads(text, object_pairs_hook=make, parse_int=_whole, parse_constant=_no_number)
     except RecursionError:
         raise ValueError(f"is nested deeper than {DEEPEST} levels") from None
-    if _is_deep(value):
+    if is_deep(value):
         raise ValueError(f"is nested deeper than {DEEPEST} levels")
     return value
 
@@ -75,7 +75,7 @@ def _without_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return dict(pairs)
 
 
-def _is_deep(value: object) -> bool:
+def is_deep(value: object) -> bool:
     """Whether a value is nested so deeply that walking through it, or showing it, may exhaust the stack."""
     level = [value]
     for _ in range(DEEPEST):

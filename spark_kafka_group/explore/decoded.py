@@ -7,8 +7,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from spark_kafka_group.json_text import parsed
+from spark_kafka_group.json_text import is_deep, parsed
 from spark_kafka_group.printable import printable
 
 LONGEST = 2_000
@@ -101,13 +102,24 @@ def _text(data: bytes, whole: bool) -> str | None:
 
 
 def json_objects(values: list[bytes | None]) -> list[str]:
-    """Those of `values` that are JSON objects, as text."""
+    """Those of `values` that are JSON objects, as text in which no object has a key twice, as Spark's schemas would.
+
+    Those that are nested deeply are left out: pyspark's schemas fail on them.
+    """
     found = []
-    for value in values:
+    for data in values:
+        doubles: list[int] = []
+
+        def last_ones(pairs: list[tuple[str, Any]], doubles: list[int] = doubles) -> dict[str, Any]:
+            made = dict(pairs)
+            doubles.append(len(pairs) - len(made))
+            return made
+
         try:
-            text = (value or b"").decode()
-            if isinstance(json.loads(text), dict):
-                found.append(text)
+            text = (data or b"").decode()
+            value = json.loads(text, object_pairs_hook=last_ones)
         except (ValueError, RecursionError):
             continue
+        if isinstance(value, dict) and not is_deep(value):
+            found.append(json.dumps(value) if any(doubles) else text)
     return found

@@ -67,11 +67,13 @@ class Lag(Table[PartitionRow]):
     """Partitions of a group; unknown values are None.
 
     A row's ``lag`` is in records, ``lag_s`` in seconds: the age of the first record that is not committed yet. Its
-    ``note`` names the query of this package that committed, with its generation and batch.
+    ``note`` names the query of this package that committed, with its generation and batch. ``problem`` says whose
+    partitions are not known.
     """
 
     group: str
     state: str
+    problem: str | None = None
 
     ddl: ClassVar[str] = (
         "topic string, partition int, committed bigint, end bigint, lag bigint, lag_seconds double, member string, "
@@ -85,6 +87,9 @@ class Lag(Table[PartitionRow]):
     def records(self) -> int:
         """Lag of all partitions whose lag is known."""
         return records_behind(self)
+
+    def remark(self) -> str:
+        return self.problem or ""
 
     def headers(self) -> Sequence[str]:
         return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by")
@@ -132,4 +137,4 @@ def lag(options: Mapping[str, Any], group: str) -> Lag:
     """
     with LagAdmin(to_look_at_topics(options)) as admin:
         report = look_without_generation(admin, group, time.time)
-    return Lag(report.partitions, report.group, report.state)
+    return Lag(report.partitions, report.group, report.state, report.problem)

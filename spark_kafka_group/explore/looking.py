@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import heapq
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import itemgetter
@@ -22,12 +24,15 @@ from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 MOST = 10_000
-"""The most messages of one call: they are all in memory."""
+"""The most messages of one call: so many are in memory, however many are read."""
 MOST_LINES = 30
 """The most lines of a value in a terminal."""
 TOMBSTONE = "null: a tombstone, compaction removes earlier records of this key"
 FURTHER_BACK = 4
 """The factor by which more offsets are read if too few of them hold records."""
+BY_TIME = itemgetter("timestamp", "partition", "offset")
+Place = tuple[int, int, int]
+"""A record's by time."""
 
 
 @dataclass(frozen=True)
@@ -186,7 +191,7 @@ def existing(admin: TopicAdmin, options: Options, topic: str, partition: int | N
 
 def _starts_at(admin: TopicAdmin, tps: Collection[TopicPartition], at: datetime) -> dict[TopicPartition, int]:
     """Offsets of the first records with timestamps as new; none for partitions without one."""
-    asked = dict.fromkeys(tps, max(0, milliseconds(at)))
+    asked = dict.fromkeys(tps, max(0, milliseconds("at", at)))
     (first,) = admin.lookups(f"looking up {next(iter(tps)).topic}", [asked])
     return {tp: record.offset for tp, record in first.items() if record is not None}
 
@@ -214,9 +219,9 @@ def _from(
     span = count
     while True:
         ranges = [OffsetRange(tp, start, min(logs[tp].end, start + span)) for tp, start in starts.items()]
-        found = _by_time(read(options, ranges))
+        found = heapq.nsmallest(count, read(options, ranges), key=BY_TIME)
         if len(found) >= count or all(r.end == logs[r.tp].end for r in ranges):
-            return Messages(tuple(map(_message, found[:count])))
+            return Messages(tuple(map(_message, found)))
         span *= FURTHER_BACK
 
 
@@ -228,17 +233,46 @@ def _newest(
     if len(filled) > count:
         newest = admin.newest(filled)
         filled = sorted(filled, key=lambda tp: -1 if (r := newest[tp]) is None else r.timestamp_ms)[-count:]
-    span = count
-    while True:
-        ranges = [OffsetRange(tp, max(logs[tp].start, logs[tp].end - span), logs[tp].end) for tp in filled]
-        found = _by_time(read(options, ranges))
-        if len(found) >= count or all(r.start == logs[r.tp].start for r in ranges):
-            return found[-count:]
+    newest_first: list[dict[str, Any]] = []
+    ends = {tp: logs[tp].end for tp in filled}
+    span = -(-FURTHER_BACK * count // max(1, len(ends)))
+    while ends:
+        ranges = [OffsetRange(tp, max(logs[tp].start, end - span), end) for tp, end in ends.items()]
+        oldest: dict[TopicPartition, Place] = {}
+        rows = itertools.chain(newest_first, _noting_oldest(read(options, ranges), oldest))
+        newest_first = heapq.nlargest(count, rows, key=BY_TIME)
+        least = BY_TIME(newest_first[-1]) if len(newest_first) == count else None
+        ends = {
+            r.tp: r.start
+            for r in ranges
+            if r.start > logs[r.tp].start and _may_have_newer(r, logs[r.tp], oldest.get(r.tp), least, count)
+        }
         span *= FURTHER_BACK
+    return newest_first[::-1]
 
 
-def _by_time(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return sorted(rows, key=itemgetter("timestamp", "partition", "offset"))
+def _may_have_newer(
+    last_read: OffsetRange, log: OffsetRange, oldest: Place | None, least: Place | None, count: int
+) -> bool:
+    """Whether a partition may have records before a range that belong to the newest, of which `least` is the oldest.
+
+    Parameters
+    ----------
+    oldest
+        Of the range; None if it has no records, only markers of transactions, or what compaction or an abort left.
+    least
+        None if there are fewer than `count` yet.
+    """
+    if least is None:
+        return True
+    return log.end - last_read.start < count if oldest is None else oldest >= least
+
+
+def _noting_oldest(rows: Iterable[dict[str, Any]], oldest: dict[TopicPartition, Place]) -> Iterator[dict[str, Any]]:
+    for row in rows:
+        tp, place = TopicPartition(row["topic"], row["partition"]), BY_TIME(row)
+        oldest[tp] = min(place, oldest.get(tp, place))
+        yield row
 
 
 def _message(row: dict[str, Any]) -> Message:

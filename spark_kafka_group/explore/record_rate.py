@@ -83,8 +83,8 @@ def rate(
         When an option or an argument is wrong, or the cluster does not have the topic.
     BrokerError
     """
-    until_ms = round(time.time() * 1000) if until is None else milliseconds(until)
-    since_ms = until_ms - DAY_MS if since is None else milliseconds(since)
+    until_ms = round(time.time() * 1000) if until is None else milliseconds("until", until)
+    since_ms = until_ms - DAY_MS if since is None else milliseconds("since", since)
     if not 1 <= points <= MOST_POINTS:
         raise OptionError(f"points ({points}) must be between 1 and {MOST_POINTS}")
     if since_ms < 0 or until_ms - since_ms < points:

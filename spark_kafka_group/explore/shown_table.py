@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import html
 import itertools
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from spark_kafka_group import text_table
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.printable import printable
 
 if TYPE_CHECKING:
@@ -38,6 +41,10 @@ class Table(Generic[R]):
     def title(self) -> str:
         """A line above the table."""
         raise NotImplementedError
+
+    def remark(self) -> str:
+        """A sentence below the table about facts that are missing; empty without one."""
+        return ""
 
     def headers(self) -> Sequence[str]:
         """Names of the columns that are shown."""
@@ -68,12 +75,14 @@ class Table(Generic[R]):
         narrow = [header not in self.wide for header in self.headers()]
         rows = (tuple(itertools.compress(self.cells(row), narrow)) for row in self.rows)
         table = text_table.narrowed(list(itertools.compress(self.headers(), narrow)), rows, WIDTH, shown)
-        return f"{text_table.clipped(self.title(), WIDTH)}\n{table}"
+        remark = textwrap.wrap(printable(self.remark()), WIDTH)
+        return "\n".join([text_table.clipped(self.title(), WIDTH), table, *remark])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return f"<p>{escaped(self.title())}</p>{as_html(self.headers(), map(self.cells, self.rows))}"
+        remark = f"<p>{escaped(self.remark())}</p>" if self.remark() else ""
+        return f"<p>{escaped(self.title())}</p>{as_html(self.headers(), map(self.cells, self.rows))}{remark}"
 
 
 def as_html(headers: Sequence[str], rows: Any) -> str:
@@ -114,6 +123,15 @@ def moment(timestamp_ms: float | None) -> datetime | None:
         return None
 
 
-def milliseconds(time: datetime) -> int:
-    """Since the epoch; a time without a zone is of this machine's, as everywhere in Python."""
-    return round(time.timestamp() * 1000)
+def milliseconds(name: str, time: datetime) -> int:
+    """Since the epoch; a time without a zone is of this machine's, as everywhere in Python.
+
+    Raises
+    ------
+    OptionError
+        When the argument of this name is none, for example a text.
+    """
+    try:
+        return round(time.timestamp() * 1000)
+    except (AttributeError, ValueError, OverflowError, OSError) as error:
+        raise OptionError(f"{name} ({excerpt(time)}) must be a datetime of the years 2 to 9999: {error}") from error

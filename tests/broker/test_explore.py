@@ -6,14 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from support import Record, commit_for, name, numbered, produce, topic_with
+from transactions import Writer
 
 from spark_kafka_group import explore
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError
+from spark_kafka_group.explore import looking
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
+from spark_kafka_group.sampling import few_records
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
@@ -38,6 +41,18 @@ def looked_in_every_way(kafka, topic, group):
         explore.lag(options, group),
         explore.rate(options, topic),
     ]
+
+
+def offsets_asked_for(monkeypatch):
+    """Sizes of the ranges that are read from now on."""
+    sizes = []
+
+    def noted(options, ranges):
+        sizes.extend(found.size for found in ranges)
+        return few_records.read(options, ranges)
+
+    monkeypatch.setattr(looking, "read", noted)
+    return sizes
 
 
 def assert_it_fits(value):
@@ -106,6 +121,33 @@ class TestLook:
             explore.look(options, topic, offset=7, at=at(0))
         with pytest.raises(OptionError, match="has partitions 0 to 2, and no partition 9"):
             explore.look(options, topic, partition=9)
+        for wrong in ("2026-01-31", datetime.min):
+            with pytest.raises(OptionError, match=r"^at \(.*\) must be a datetime of the years 2 to 9999"):
+                explore.look(options, topic, at=wrong)
+            with pytest.raises(OptionError, match=r"^since \(.*\) must be a datetime"):
+                explore.rate(options, topic, since=wrong)
+
+    @pytest.mark.parametrize("in_one", [False, True], ids=["even", "the newest in one partition"])
+    def test_the_newest_of_many_partitions_are_exact_and_few_records_are_read(self, kafka, monkeypatch, in_one):
+        count, partitions, last = 3000, 30, 100
+        where = [0 if in_one and n >= count - last else n % partitions for n in range(count)]
+        records = [Record(p, None, b"%d" % n, (), AT_MS + n) for n, p in enumerate(where)]
+        topic = topic_with(kafka, records, partitions=partitions)
+        asked = offsets_asked_for(monkeypatch)
+        found = explore.look(servers(kafka), topic, last=last)
+        assert [m.value.text for m in found] == [str(n) for n in range(count - last, count)]
+        assert sum(asked) < 8 * last
+
+    def test_a_partition_of_aborted_records_is_not_read_to_its_beginning(self, kafka, monkeypatch):
+        topic = topic_with(kafka, [Record(1, None, b"%d" % n, (), AT_MS + n) for n in range(100)])
+        with Writer(kafka, topic) as writer:
+            writer.write(*range(500))
+            writer.producer.abort_transaction()
+            writer.open = False
+        asked = offsets_asked_for(monkeypatch)
+        found = explore.look(servers(kafka) | {"kafka.isolation.level": "read_committed"}, topic, last=10)
+        assert [m.value.text for m in found] == [str(n) for n in range(90, 100)]
+        assert sum(asked) < 100
 
     def test_json_text_bytes_and_tombstones_are_said_to_be_what_they_are(self, kafka):
         values = [b'{"a": [1.10, {}], "a": "x"}', b"plain", b"\x00\x01\xff", None, "café".encode()[:-1]]

@@ -15,6 +15,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from running import settled
 from support import Record, commit_for, committed, name, numbered, produce, topic_with
 
+from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import CommitError
 from spark_kafka_group.offsets import TopicPartition
@@ -723,6 +724,10 @@ def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_
                 f"partitions of members that do not assign as Kafka's consumers do are not known: {member.member_id}"
             )
             assert report.group in [other.group for other in describe.look_at_all(admin, lambda: 0.0)]
+        shown = explore.lag({"kafka.bootstrap.servers": kafka.bootstrap_servers}, group)
+        assert member.member_id in str(shown).replace("\n", "")
+        assert report.problem in shown._repr_html_()
+        assert max(map(len, str(shown).splitlines())) <= 80
     finally:
         odd.close(autocommit=False)
 

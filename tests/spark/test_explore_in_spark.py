@@ -36,6 +36,20 @@ def test_the_schema_of_json_values_is_ready_for_from_json(kafka, spark, topic):
     ]
 
 
+def test_one_record_that_spark_cannot_take_spoils_no_schema(kafka, spark):
+    deep = b'{"a":' * 400 + b"1" + b"}" * 400
+    digits = b'{"b": ' + b"9" * 2_000 + b"}"
+    name = b'{"' + b"c" * 60_000 + b'": 1}'
+    refused = [deep, digits, name]
+    topic = topic_with(kafka, [Record(0, None, value) for value in (*refused, b'{"id": 1}')])
+    assert explore.schema(spark, options(kafka, topic), topic).simpleString() == "struct<id:bigint>"
+    topic = topic_with(kafka, [Record(0, None, b'{"_corrupt_record": 1}')])
+    assert explore.schema(spark, options(kafka, topic), topic).simpleString() == "struct<_corrupt_record:bigint>"
+    topic = topic_with(kafka, [Record(0, None, value) for value in (*refused, b"{}")])
+    with pytest.raises(OptionError, match="none of its 4 newest values is a JSON object with a field"):
+        explore.schema(spark, options(kafka, topic), topic)
+
+
 def test_a_topic_without_json_has_no_schema(kafka, spark):
     topic = topic_with(kafka, numbered(3, 3))
     with pytest.raises(OptionError, match="none of its 3 newest values is a JSON object"):

@@ -17,6 +17,7 @@ from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import BrokerError, OffsetFormatError, OptionError, ReadError
+from spark_kafka_group.explore.decoded import json_objects
 from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
@@ -441,3 +442,16 @@ def test_a_group_that_no_broker_can_have_is_an_argument_that_is_wrong(capsys, gr
 def test_a_port_of_a_broker_is_one_that_there_can_be(port):
     with pytest.raises(OptionError, match="must have ports between 1 and 65535; that of 'b:"):
         Options.parse({"kafka.bootstrap.servers": f"a:1,b:{port}", "subscribe": "t"})
+
+
+def test_objects_for_a_schema_are_neither_deep_nor_have_a_key_twice():
+    values = [
+        b'{"a": 1, "b": {"c": 1.10, "c": 2}, "a": [3]}',
+        b'{"a": 1.10}',
+        NESTED.encode(),
+        DEEP.encode(),
+        b"[1]",
+        None,
+    ]
+    deep = b'{"a":' * 100 + b"1" + b"}" * 100
+    assert json_objects([*values, deep, b"\xff", LONG.encode()]) == ['{"a": [3], "b": {"c": 2}}', '{"a": 1.10}']
