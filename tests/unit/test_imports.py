@@ -64,7 +64,8 @@ ALLOWED = {
     "listener": VALUES | {"metrics", "wire"},
     "processing": VALUES | {"hung_up", "metrics", "wire"},
     "sampling": VALUES | {"executor", "wire"},
-    "tools": VALUES | {
+    "tools": VALUES
+    | {
         "argument_as_written",
         "wire",
         "consumer_group_records",
