@@ -162,6 +162,11 @@ def about_of(kind: int, keys: KafkaBytes) -> str | None:
     return about
 
 
+def named(kind: int, about: str | None) -> str:
+    """A record of one of :data:`NAMES`, for texts."""
+    return NAMES[kind] if about is None else f"{NAMES[kind]} of {about}"
+
+
 def entry_of(kind: int, group: str, about: str | None, value: bytes | None) -> NewerEntry:
     """A record of one of :data:`NAMES`.
 

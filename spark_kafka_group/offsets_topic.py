@@ -167,7 +167,7 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
             return GroupRemoved(group) if value is None else _generation(group, KafkaBytes(value))
         if kind in consumer_group_records.NAMES:
             about = consumer_group_records.about_of(kind, keys)
-            where = f"value of {consumer_group_records.NAMES[kind]}{'' if about is None else f' of {about}'}"
+            where = f"value of {consumer_group_records.named(kind, about)}"
             return consumer_group_records.entry_of(kind, group, about, value)
         return OtherRecord(group, kind, value is None)
     except ValueError as error:

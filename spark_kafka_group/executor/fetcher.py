@@ -211,16 +211,17 @@ class Fetcher:
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
         lacking = [tp for tp in self._positions if tp not in self._nodes]
-        if not lacking:
-            return lacking
-        others = bool(self._asked) or len(lacking) < len(self._positions)
         if self._outage is None or not self._outage.away:
-            return [] if others and self._clock() < self._look_again_at else lacking
+            return [] if self._reads_others() and self._clock() < self._look_again_at else lacking
         now = [tp for tp in lacking if not self._outage.put_off(tp)]
-        if not now and not others:
+        if lacking and not now and not self._reads_others():
             self._outage.wait()
             return lacking
         return now
+
+    def _reads_others(self) -> bool:
+        """Whether there are partitions whose leaders are known."""
+        return bool(self._asked) or any(tp in self._nodes for tp in self._positions)
 
     def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
         """Whether brokers lack partitions, but not for long enough to give them up."""
@@ -474,8 +475,7 @@ class Fetcher:
         message = f"{prefix}{problem}"
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
             self._look_again_at = self._clock() + LOOK_AGAIN_S
-            others = bool(self._asked) or any(tp in self._nodes for tp in self._positions)
-            self._wait(message, pauses=not others)
+            self._wait(message, pauses=not self._reads_others())
             return
         self._stall.problem = message
         for tp in tps:  # the answers of a leader before the outage count no longer

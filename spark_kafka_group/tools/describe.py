@@ -149,18 +149,18 @@ def run(args: argparse.Namespace) -> int:
 def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
     positions = checkpoint.positions(args.checkpoint)
     if args.group is None:
-        reports = look_at_all(admin, time.time, positions)
+        reports, missing = look_at_all(admin, time.time, positions), missing_groups(admin)
     else:
-        reports = [look(admin, args.group, time.time, positions)]
+        reports, missing = [look(admin, args.group, time.time, positions)], None
     if args.watch is not None and not args.json:
         print(f"{CLEAR if sys.stdout.isatty() else ''}{instant(time.time() * 1000)}\n")
-    between = "\n" if args.json else "\n\n\n"
-    if reports or not args.json:
-        print(between.join(map(as_json if args.json else as_text, reports)) or "the cluster has no consumer groups")
-    missing = None if args.group is not None else missing_groups(admin)
-    for problem in (*(report.problem for report in reports), missing):
-        if problem is not None:
-            print(printable(problem), file=sys.stderr)
+    if args.json:
+        for report in reports:
+            print(as_json(report))
+    else:
+        print("\n\n\n".join(map(as_text, reports)) or "the cluster has no consumer groups")
+    for problem in filter(None, (*(report.problem for report in reports), missing)):
+        print(printable(problem), file=sys.stderr)
 
 
 def look_at_all(
