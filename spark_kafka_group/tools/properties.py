@@ -39,20 +39,21 @@ def read_properties(path: Path, known: Collection[str]) -> dict[str, str]:
         if setting is None or ("=" not in line and ":" not in line):
             raise OptionError(f"{path}:{number}: this line is not name=value")
         name, value = (_unescaped(part, f"{path}:{number}") for part in setting.groups())
-        if not _is_known(name, known):
-            raise OptionError(f"{path}:{number}: {_unsupported(name, known)}")
+        _check_known(name, known, f"{path}:{number}")
         settings[name] = value
     return settings
 
 
-def _unsupported(name: str, known: Collection[str]) -> str:
+def _check_known(name: str, known: Collection[str], place: str) -> None:
+    if _is_known(name, known):
+        return
     other = name.removeprefix("kafka.") if name.startswith("kafka.") else f"kafka.{name}"
     if NAME.fullmatch(name) and _is_known(other, known):
-        return f"{name} is not supported in this file: write {other}"
+        raise OptionError(f"{place}: {name} is not supported in this file: write {other}")
     named = name if NAME.fullmatch(name) else "the setting of this line"
     shown = ", ".join(f"{one}*" if one.endswith(".") else one for one in known)
     only = f", only {shown} are" if len(known) <= MOST_SHOWN else ""
-    return f"{named} is not supported{only}: remove it"
+    raise OptionError(f"{place}: {named} is not supported{only}: remove it")
 
 
 def _text(path: Path) -> str:
