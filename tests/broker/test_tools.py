@@ -1,6 +1,7 @@
 """The commands about a group, on real brokers: their output agrees with Kafka's own tools."""
 
 import contextlib
+import html
 import json
 import signal
 import subprocess
@@ -726,7 +727,7 @@ def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_
             assert report.group in [other.group for other in describe.look_at_all(admin, lambda: 0.0)]
         shown = explore.lag({"kafka.bootstrap.servers": kafka.bootstrap_servers}, group)
         assert member.member_id in str(shown).replace("\n", "")
-        assert report.problem in shown._repr_html_()
+        assert html.escape(report.problem) in shown._repr_html_()
         assert max(map(len, str(shown).splitlines())) <= 80
     finally:
         odd.close(autocommit=False)
