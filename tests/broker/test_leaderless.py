@@ -98,7 +98,7 @@ def test_a_batch_read_goes_on_with_the_partitions_that_have_leaders(kafka3, disc
         node.stop()
         wait_until(lambda: leaders(kafka3, topic)[1] < 0, within=30)
         scan = decode.load("auto").scan
-        chunks = Fetcher(brokers_for(settings), task(topic, (0, 1000), (0, 1000)).ranges, scan, 30).chunks()
+        chunks = Fetcher(brokers_for(settings), task(topic, (0, 1000), (0, 1000)).ranges, scan, 60).chunks()
         read = 0
         while read < 1000:
             chunk = next(chunks)
