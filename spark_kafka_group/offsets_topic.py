@@ -3,9 +3,9 @@
 Formats are those of Kafka's group-coordinator module: ``OffsetCommitKey``/``Value``, ``GroupMetadataKey``/``Value``.
 A key begins with the kind of the record, a value with the version of its layout. Values from version 4 on are flexible:
 strings and arrays have compact lengths, and every structure ends in tagged fields, which are skipped. Kafka 4.3 writes
-commits as version 4 and generations as version 3. Members' subscriptions and assignments are
-``ConsumerProtocolSubscription`` and ``ConsumerProtocolAssignment``, inside a generation's record. A group of the newer
-protocol has no generations, but the records of ``consumer_group_records``.
+commits as version 4 and generations as version 3. A generation's record has the members' subscriptions and
+assignments, which ``consumer_protocol`` reads. A group of the newer protocol has no generations, but the records of
+``consumer_group_records``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ OFFSETS_TOPIC = "__consumer_offsets"
 OFFSET_KINDS = (0, 1)
 GROUP_KIND = 2
 NEWEST_VALUE, FIRST_FLEXIBLE = 4, 4
-NEWEST_PROTOCOL = 3
 
 OTHER_KINDS = {
     9: "share group partition metadata",
@@ -121,17 +120,6 @@ class Undecodable:
 Entry = OffsetCommitted | OffsetRemoved | GroupGeneration | GroupRemoved | NewerEntry | OtherRecord | Undecodable
 
 
-@dataclass(frozen=True)
-class Subscription:
-    """A member's subscription: topics, and from version 1 on its earlier partitions and their generation."""
-
-    version: int
-    topics: tuple[str, ...]
-    owned: tuple[TopicPartition, ...]
-    generation: int | None
-    rack: str | None
-
-
 def coordinator_partition(group: str, partitions: int) -> int:
     """The partition of the offsets topic with everything about `group`; its leader is the group's coordinator.
 
@@ -174,40 +162,6 @@ def decode(key: bytes | None, value: bytes | None) -> Entry:
         if kind is not None and kind > GROUP_KIND and kind not in consumer_group_records.NAMES:
             return OtherRecord(None, kind, value is None)  # a newer layout of keys
         return Undecodable(group, f"{where}: {error}")
-
-
-def subscription_of(data: bytes) -> Subscription:
-    """A member's subscription; later versions only append, so they are read as the newest one known.
-
-    Raises
-    ------
-    ValueError
-        When the bytes are something else.
-    """
-    if not data:
-        return Subscription(0, (), (), None, None)
-    fields = KafkaBytes(data)
-    version = min(fields.protocol_version(), NEWEST_PROTOCOL)
-    topics = tuple(fields.string() for _ in range(fields.count()))
-    fields.nullable_bytes()  # user data
-    owned = fields.partitions() if version >= 1 else ()
-    generation = fields.int32() if version >= 2 else None
-    return Subscription(version, topics, owned, generation, fields.nullable_string() if version >= 3 else None)
-
-
-def assignment_of(data: bytes) -> tuple[TopicPartition, ...]:
-    """A member's partitions; no bytes, which the coordinator stores while nothing is assigned, are none.
-
-    Raises
-    ------
-    ValueError
-        When the bytes are something else.
-    """
-    if not data:
-        return ()
-    fields = KafkaBytes(data)
-    fields.protocol_version()
-    return fields.partitions()
 
 
 def _offset(group: str, tp: TopicPartition, values: KafkaBytes) -> OffsetCommitted:

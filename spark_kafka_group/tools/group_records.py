@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from spark_kafka_group import offsets_topic
+from spark_kafka_group import consumer_protocol, offsets_topic
 from spark_kafka_group.commit_metadata import writer_of
 from spark_kafka_group.consumer_group_records import (
     CurrentAssignment,
@@ -340,8 +340,8 @@ def _protocol(generation: GroupGeneration, member: Member) -> dict[str, Any]:
     if generation.protocol_type != "consumer":
         return {"problem": f"subscription and assignment of protocol type {generation.protocol_type}, not decoded"}
     try:
-        subscription = offsets_topic.subscription_of(member.subscription)
-        assigned = offsets_topic.assignment_of(member.assignment)
+        subscription = consumer_protocol.subscription_of(member.subscription)
+        assigned = consumer_protocol.assignment_of(member.assignment)
     except ValueError as error:
         return {"problem": f"subscription or assignment undecodable: {error}"}
     return {"topics": list(subscription.topics), "owned": [list(tp) for tp in subscription.owned],

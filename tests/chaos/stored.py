@@ -10,7 +10,7 @@ from typing import Any
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from spark_kafka_group import offsets_topic
+from spark_kafka_group import consumer_protocol, offsets_topic
 from spark_kafka_group.consumer_group_records import CurrentAssignment, NewerGroupMember
 from spark_kafka_group.testing import KafkaCluster, OffsetCommitted, read_group_log
 
@@ -79,7 +79,7 @@ def _entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_top
 
 def _numbers(assignment: bytes) -> dict[str, list[int]]:
     numbers: dict[str, list[int]] = {}
-    for tp in sorted(offsets_topic.assignment_of(assignment)):
+    for tp in sorted(consumer_protocol.assignment_of(assignment)):
         numbers.setdefault(tp.topic, []).append(tp.partition)
     return numbers
 

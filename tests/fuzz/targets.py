@@ -23,7 +23,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 from kafka.util import ensure_valid_topic_name
 from twins import DisagreementError
 
-from spark_kafka_group import commit_metadata, error_headers, offsets_topic
+from spark_kafka_group import commit_metadata, consumer_protocol, error_headers, offsets_topic
 from spark_kafka_group.errors import OffsetFormatError, OptionError
 from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.options import DECLARED, OPTION_NAMES, Options
@@ -169,8 +169,8 @@ def _offsets_topic(data: bytes) -> None:
     key, value = data[1 : 1 + size], data[1 + size :]
     entry = offsets_topic.decode(key, value)
     offsets_topic.decode(key, None)
-    subscription_of = may_raise(offsets_topic.subscription_of, ValueError)
-    assignment_of = may_raise(offsets_topic.assignment_of, ValueError)
+    subscription_of = may_raise(consumer_protocol.subscription_of, ValueError)
+    assignment_of = may_raise(consumer_protocol.assignment_of, ValueError)
     for member in entry.members if isinstance(entry, offsets_topic.GroupGeneration) else ():
         subscription_of(member.subscription)
         assignment_of(member.assignment)

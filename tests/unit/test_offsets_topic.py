@@ -16,6 +16,7 @@ from spark_kafka_group.consumer_group_records import (
     TargetAssignment,
     TargetEpoch,
 )
+from spark_kafka_group.consumer_protocol import Subscription, assignment_of, subscription_of
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import (
     GroupGeneration,
@@ -23,12 +24,9 @@ from spark_kafka_group.offsets_topic import (
     OffsetCommitted,
     OffsetRemoved,
     OtherRecord,
-    Subscription,
     Undecodable,
-    assignment_of,
     coordinator_partition,
     decode,
-    subscription_of,
 )
 from spark_kafka_group.testing import group_log
 
