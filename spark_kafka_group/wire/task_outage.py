@@ -64,6 +64,7 @@ class Outage:
         self._warned = False
         self._lasted_s = 0.0  # outages that are over, in all
         self._away_at: dict[TopicPartition, float] = {}  # by answering_s
+        self._answered_at: dict[TopicPartition, float] = {}  # the first time after an outage
 
     def answering_s(self) -> float:
         """Seconds without those of outages: they stand still while one lasts."""
@@ -72,6 +73,10 @@ class Outage:
     def back_at(self, tp: TopicPartition) -> float:
         """When the last outage of a partition was over, by :meth:`answering_s`."""
         return self._away_at.get(tp, float("-inf"))
+
+    def answered_at(self, tp: TopicPartition) -> float:
+        """The same by `clock`, which goes on while other partitions are away."""
+        return self._answered_at.get(tp, float("-inf"))
 
     @property
     def away(self) -> bool:
@@ -129,10 +134,12 @@ class Outage:
         """Note that a broker has answered for these partitions, also with an error."""
         if not self._missed:
             return
+        now = self._clock()
+        self._answered_at.update(dict.fromkeys(self._missed.intersection(tps), now))
         self._missed.difference_update(tps)
         if self._missed:
             return
-        lasted_s = self._clock() - self._since[1]
+        lasted_s = now - self._since[1]
         self._lasted_s += lasted_s
         if self._warned:
             log.warning("brokers answer again, after %.0f s", lasted_s)

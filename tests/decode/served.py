@@ -20,6 +20,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import FetchedPartition, FetchError
+from spark_kafka_group.wire.task_outage import Outage
 
 TP = TopicPartition("orders", 3)
 DAMAGED = FetchError.of(CorruptRecordError.errno, TP.topic)
@@ -117,6 +118,9 @@ class Connection:
     def drop_busy(self) -> None:
         self._owed.clear()
 
+    def speak(self, speaks: bool) -> None:
+        pass
+
     def close(self) -> None:
         self._owed.clear()
 
@@ -162,7 +166,14 @@ def warnings_of(result: Result) -> Iterator[None]:
         log.propagate = propagate
 
 
-def read_all(served: Served, decoder: str, start: int = 0, end: int | None = None, **more: object) -> Result:
+def read_all(
+    served: Served,
+    decoder: str,
+    start: int = 0,
+    end: int | None = None,
+    outage: Outage | None = None,
+    **more: object,
+) -> Result:
     """Read a range as a task does; the whole log if no end is given.
 
     By default it leaves out corrupt records, and waits for longer than a busy machine needs.
@@ -174,7 +185,8 @@ def read_all(served: Served, decoder: str, start: int = 0, end: int | None = Non
     result = Result()
     with warnings_of(result):
         try:
-            for batch in records(task, options, served.connect(options), served.connect):  # type: ignore[arg-type]
+            brokers: Any = served.connect(options)
+            for batch in records(task, options, brokers, served.connect, outage):  # type: ignore[arg-type]
                 result.rows += batch.column("offset").to_pylist()
                 result.batches.append(batch.num_rows)
         except (ReadError, BrokerError) as error:

@@ -12,12 +12,15 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
-from served import DAMAGED, Result, Served, read_all
+from served import DAMAGED, Connection, Result, Served, read_all
 
 from spark_kafka_group.executor import fetcher
 from spark_kafka_group.executor import read as reading
 from spark_kafka_group.executor.corrupt.search import Found, first_found
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
 from spark_kafka_group.wire import FetchedPartition, FetchError
+from spark_kafka_group.wire.task_outage import Client, Outage
 
 TWINS = ["python", "c"]
 SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -602,6 +605,38 @@ def test_a_broker_that_stays_silent_is_an_error_that_names_the_offset_and_says_w
     assert (found.rows, found.left_out) == ([], [])
     for words in ("orders-3@30 ", "a log that ends at 90", "raise kafkaConsumer.pollTimeoutMs", "kafka-dump-log"):
         assert words in (found.error or "")
+
+
+class Unreached(Client):
+    """Knows no broker."""
+
+    last_failure = None
+
+    def known(self) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize("decoder", TWINS)
+def test_a_broker_that_stays_silent_behind_damage_is_an_error_also_while_another_partition_is_away(
+    decoder: str,
+) -> None:
+    """Its outage cannot end meanwhile, as the task asks for nothing else."""
+    options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "orders"})
+    outage = Outage(options, Unreached())
+
+    class Searched(Tiered):
+        def connect(self, options: Options) -> Connection:
+            outage.missed([TopicPartition("orders", 7)], "refused")
+            return super().connect(options)
+
+    log = written(30)
+    served = Searched(damaged(log, 9, "length of 0"), 90, indexed(log))
+    served.cold, served.times = range(30, 90), float("inf")
+    found = read_all(served, decoder, outage=outage, **{"kafkaConsumer.pollTimeoutMs": 100})
+    assert outage.away
+    assert (found.rows, found.left_out) == ([], [])
+    assert "offset 27 cannot be read" in (found.error or "")
+    assert waits(found)
 
 
 @pytest.mark.parametrize("decoder", TWINS)

@@ -292,10 +292,10 @@ class Remedy:
         Raises
         ------
         BrokerTimeoutError
-            When a broker is silent about offsets that would be left out, for as long as reading may stall.
+            When a broker is silent about offsets that would be left out, for as long as reading may stall. Meanwhile
+            no other partition is asked for, so outages of others count: they cannot end.
         """
-        clock = time.monotonic if self._outage is None else self._outage.answering_s
-        began, pause_s = clock(), 0.1
+        began, pause_s = time.monotonic(), 0.1
         while True:
             found = self._search().first_from(damage.tp, ask_from, damage.chunk.end, least)
             target = _byte_of(found, damage)
@@ -309,9 +309,9 @@ class Remedy:
                 ):
                     return found, seen, target
             if self._outage is not None:
-                began = max(began, self._outage.back_at(damage.tp))
-            self._check_waited(damage, clock() - began)
-            time.sleep(min(pause_s, max(0.0, self._waits_s - (clock() - began))))
+                began = max(began, self._outage.answered_at(damage.tp))
+            self._check_waited(damage, time.monotonic() - began)
+            time.sleep(min(pause_s, max(0.0, self._waits_s - (time.monotonic() - began))))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _check_waited(self, damage: Damage, waited_s: float) -> None:
