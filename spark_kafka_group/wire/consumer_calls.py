@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -64,9 +65,11 @@ class Calls:
         """Milliseconds until all calls have to be over."""
         return ms_until(self._ends_at)
 
-    def run(self, call: Callable[[], Any]) -> Any:
-        """Run `call` on kafka-python's loop, within kafka.request.timeout.ms; raises kafka-python's errors."""
-        return run_within(self.manager, min(self.options.connection.request_timeout_ms, self.left_ms), call)
+    def run(self, call: Callable[[], Any], timeout_ms: float = math.inf) -> Any:
+        """Run `call` on kafka-python's loop, within this time and kafka.request.timeout.ms; raises kafka-python's
+        errors."""
+        limit_ms = min(timeout_ms, self.options.connection.request_timeout_ms, self.left_ms)
+        return run_within(self.manager, limit_ms, call)
 
     def refresh(self, timeout_ms: float) -> None:
         """Ask any broker for metadata."""

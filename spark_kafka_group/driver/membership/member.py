@@ -30,6 +30,8 @@ MEMBERS_ASSIGN = (
 LOOK_EVERY_S = 5.0
 """How often a member of a group that the broker assigns looks whether its heartbeats tell all: as long as members of
 the newer protocol wait between two heartbeats."""
+LOOK_MS = 500.0
+"""How long it waits for the answer: Spark's next call waits as long, and nothing that it does depends on this one."""
 
 
 class Member:
@@ -151,11 +153,10 @@ class Member:
         do not say it."""
         if self._generation is None or not self._generation.by_broker or self.client.rejoin_needed():
             return
-        now_s = time.monotonic()
-        if now_s - self._looked_s < LOOK_EVERY_S:
+        if time.monotonic() - self._looked_s < LOOK_EVERY_S:
             return
-        self._looked_s = now_s
-        group = self.client.assigned_by_broker()
+        group = self.client.assigned_by_broker(LOOK_MS)
+        self._looked_s = time.monotonic()
         if group is None:
             return
         self._assignor = group.strategy

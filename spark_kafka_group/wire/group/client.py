@@ -292,12 +292,17 @@ class GroupClient(LogClient):
         with contextlib.suppress(kafka_errors.KafkaError):
             self._run(self._coordinator._send_heartbeat_request)
 
-    def assigned_by_broker(self) -> DescribedGroup | None:
-        """The group as its coordinator knows it, if the broker assigns in it; None also where that cannot be found
-        out."""
+    def assigned_by_broker(self, timeout_ms: float) -> DescribedGroup | None:
+        """The group as its coordinator knows it, if the broker assigns in it; None also where that cannot be found out
+        in this time."""
+
+        def ask(request: Any) -> Any:
+            node_id = self._coordinator.coordinator_id
+            return self._calls.run(lambda: self._calls.manager.send(request, node_id=node_id), timeout_ms)
+
         if self.knows_coordinator():
             with contextlib.suppress(kafka_errors.KafkaError, BrokerError):
-                return assigned_by_broker(self._ask_coordinator, self._group_id)
+                return assigned_by_broker(ask, self._group_id)
         return None
 
     def lost(self) -> bool:
