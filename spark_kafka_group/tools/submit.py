@@ -72,7 +72,11 @@ def _start_jvm() -> None:
 
 def _children() -> set[int]:
     """Processes that this one has started, where the system shows them."""
-    return {int(pid) for file in Path("/proc/self/task").glob("*/children") for pid in file.read_text().split()}
+    pids: list[str] = []
+    for file in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            pids += file.read_text().split()
+    return set(map(int, pids))
 
 
 def _log_in_lines(jvm: Any) -> None:

@@ -1,5 +1,8 @@
 """The commands without a broker: their names, what is installed with them, and arguments that are wrong."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -9,6 +12,7 @@ from spark_kafka_group import submit
 from spark_kafka_group.__main__ import main, parser
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.describe import MOST_NAMED, _no_such_group
+from spark_kafka_group.tools.submit import _children
 
 ROOT = Path(__file__).parents[2]
 
@@ -139,3 +143,24 @@ def test_a_misspelt_argument_is_named_with_the_nearest_one(capsys, given):
     assert ended.value.code == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.endswith("error: --bootstrap-serverx is not known; the nearest is --bootstrap-server")
+
+
+def test_the_processes_of_a_program_are_found_while_its_threads_end():
+    """Before Spark's JVM starts, in programs that have threads of their own."""
+    before, ended = _children(), threading.Event()
+
+    def threads():
+        while not ended.is_set():
+            thread = threading.Thread(target=int)
+            thread.start()
+            thread.join()
+
+    with ThreadPoolExecutor() as at_once:
+        for _ in range(4):
+            at_once.submit(threads)
+        try:
+            until = time.monotonic() + 1
+            while time.monotonic() < until:
+                assert _children() <= before
+        finally:
+            ended.set()
