@@ -109,6 +109,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._before: dict[int, Any] = {}
         self._hook = sys.unraisablehook
         self._came_s: float | None = None
+        self._again: threading.Timer | None = None
+        self._lost: Stopped | None = None
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
@@ -139,6 +141,7 @@ class _Block(contextlib.AbstractContextManager[None]):
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self._came_s is None:
             self._came_s = time.monotonic()
+            self._lost = None
             raise Stopped(128 + number)
         if number == signal.SIGINT and time.monotonic() - self._came_s > IN_A_HURRY_S:
             signal.signal(number, signal.SIG_DFL)
@@ -149,20 +152,27 @@ class _Block(contextlib.AbstractContextManager[None]):
 
         1. It comes while Python runs a finalizer: py4j has one for each object of the JVM. 2. Python prints its
         exception, and goes on. 3. Whoever sent it waits for the end, and kills the program.
+
+        If the block ends before, it ends as by the signal. Sent after it, the signal would end the program at once, and
+        queries that run would not leave their groups.
         """
         stopped = unraisable.exc_value
         if not isinstance(stopped, Stopped) or not isinstance(stopped.code, int):
             self._hook(unraisable)
             return
-        self._came_s = None
+        self._came_s, self._lost = None, stopped
         # After the finalizer, in which it would be swallowed again.
-        again = threading.Timer(AGAIN_AFTER_S, os.kill, (os.getpid(), stopped.code - 128))
-        again.daemon = True
-        again.start()
+        self._again = threading.Timer(AGAIN_AFTER_S, os.kill, (os.getpid(), stopped.code - 128))
+        self._again.daemon = True
+        self._again.start()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._again is not None:
+            self._again.cancel()
+        if error is None and self._lost is not None:
+            error, self._came_s = self._lost, time.monotonic()
         code = self._code(error)
         if error is None:
             atexit.register(_stop_at_end, self._groups)
