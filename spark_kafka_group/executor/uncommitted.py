@@ -43,7 +43,7 @@ class Uncommitted:
 
     def answered(self, tps: Iterable[TopicPartition]) -> None:
         """Leaders have answered for these partitions."""
-        if self._outage is not None:
+        if self._outage is not None and self._outage.away:
             self._outage.answered([tp for tp in tps if tp not in self._known])
 
     def over(self, tp: TopicPartition) -> None:
