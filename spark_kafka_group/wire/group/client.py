@@ -385,8 +385,6 @@ class GroupClient(LogClient):
             When the time is over: it may have been committed.
         FencedError, CommitError
         """
-        if not self._manual and self._rounds.current().by_broker:
-            self.heartbeat()  # finds out whether the generation has another number by now
         current = self._coordinator.generation_if_stable()
         if not self._manual and (current is None or current.generation_id != self._rounds.number_of(generation)):
             raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")

@@ -9,7 +9,7 @@ says ILLEGAL_GENERATION, as if others had the partitions already.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -27,15 +27,14 @@ REBALANCES = "PreparingRebalance"
 class _RefusedError(Exception):
     """Raised in place of kafka-python's reaction to ILLEGAL_GENERATION, which forgets the generation."""
 
-    def __init__(self, response: Any, sent_s: float) -> None:
+    def __init__(self, arguments: tuple[Any, ...]) -> None:
         super().__init__("ILLEGAL_GENERATION")
-        self.response = response
-        self.sent_s = sent_s
+        self.arguments = arguments
 
 
 class Renumbered:
-    """Finds the new number of a member's generation with the next heartbeat, so that the member may commit, and then
-    join.
+    """Finds the new number of a member's generation with the next heartbeat, or commit, so that the member may commit,
+    and then join.
 
     Parameters
     ----------
@@ -50,34 +49,58 @@ class Renumbered:
         self._by_broker = by_broker
         self._moved = moved
         self._numbers: tuple[int, int] | None = None  # of a generation: as it was joined, and now
+        self._given_up = False
 
     def attach(self, coordinator: Any, manager: Any) -> None:
         """Take kafka-python's coordinator, before others listen to its answers."""
         self._coordinator, self._manager = coordinator, manager
-        handle, send, given_up = coordinator._handle_heartbeat_response, coordinator._send_heartbeat_request, False
+        beat, commit = coordinator._send_heartbeat_request, coordinator._send_offset_commit_request
+        for name, is_illegal in (
+            ("_handle_heartbeat_response", lambda response, sent_s: _illegal(response.error_code)),
+            ("_handle_offset_commit_response", lambda offsets, sent_s, response: _illegal(*_codes(response))),
+        ):
+            setattr(coordinator, name, self._unless_refused(getattr(coordinator, name), is_illegal))
 
-        def handle_unless_refused(response: Any, sent_s: float) -> Any:
-            illegal = kafka_errors.for_code(response.error_code) is kafka_errors.IllegalGenerationError
-            if illegal and not given_up and self._by_broker() and coordinator.state is MemberState.STABLE:
-                raise _RefusedError(response, sent_s)
-            return handle(response, sent_s)
-
-        async def send_and_follow() -> None:
-            nonlocal given_up
+        async def beat_and_follow() -> None:
             before = coordinator._generation
             try:
-                await send()
+                await beat()
             except _RefusedError as refused:
                 if await self._follow(before):
                     raise kafka_errors.RebalanceInProgressError from None
-                given_up = True
-                try:
-                    coordinator._handle_heartbeat_response(refused.response, refused.sent_s)
-                finally:
-                    given_up = False
+                self._give_up(coordinator._handle_heartbeat_response, refused)
 
-        coordinator._handle_heartbeat_response = handle_unless_refused
-        coordinator._send_heartbeat_request = send_and_follow
+        async def commit_and_follow(offsets: Any) -> None:
+            before = coordinator._generation
+            joined_as = self._joined_as(before)
+            try:
+                await commit(offsets)
+            except _RefusedError as refused:
+                # Only in the same generation: the partitions may be another member's in one that was joined meanwhile.
+                if await self._follow(before) and self._numbers == (joined_as, coordinator._generation.generation_id):
+                    await commit_and_follow(offsets)
+                else:
+                    self._give_up(coordinator._handle_offset_commit_response, refused)
+
+        coordinator._send_heartbeat_request = beat_and_follow
+        coordinator._send_offset_commit_request = commit_and_follow
+
+    def _unless_refused(self, handle: Callable[..., Any], is_illegal: Callable[..., bool]) -> Callable[..., Any]:
+        def handle_unless_refused(*arguments: Any) -> Any:
+            followed = not self._given_up and self._by_broker() and self._coordinator.state is MemberState.STABLE
+            if followed and is_illegal(*arguments):
+                raise _RefusedError(arguments)
+            return handle(*arguments)
+
+        return handle_unless_refused
+
+    def _give_up(self, handle: Callable[..., Any], refused: _RefusedError) -> None:
+        """Let kafka-python react."""
+        self._given_up = True
+        try:
+            handle(*refused.arguments)
+        finally:
+            self._given_up = False
 
     def now(self, generation: int) -> int:
         """The number by which the coordinator knows a generation that was joined."""
@@ -86,6 +109,11 @@ class Renumbered:
     def forget(self) -> None:
         """The member has joined another generation."""
         self._numbers = None
+
+    def _joined_as(self, generation: Any) -> int:
+        known = self._numbers is not None and self._numbers[1] == generation.generation_id
+        number: int = self._numbers[0] if self._numbers is not None and known else generation.generation_id
+        return number
 
     async def _follow(self, before: Any) -> bool:
         """Go on in the generation `before` by its new number. Returns whether it has one.
@@ -97,14 +125,13 @@ class Renumbered:
         coordinator = self._coordinator
         number = await self._number(before) if coordinator._generation is before else None
         with coordinator._lock:
-            if coordinator._generation is not before:  # the answer to another heartbeat came first
+            if coordinator._generation is not before:  # another answer came first
                 return not coordinator._generation.is_lost()
             if number is None or coordinator.state is not MemberState.STABLE:
                 return False
             coordinator._generation = KafkaGeneration(number, before.member_id, before.protocol)
             coordinator.rejoin_needed = True
-            first = before.generation_id if self._numbers is None else self._numbers[0]
-            self._numbers = first, number
+            self._numbers = self._joined_as(before), number
         self._moved(number)
         return True
 
@@ -126,8 +153,16 @@ class Renumbered:
                 if error is not kafka_errors.IllegalGenerationError:
                     return number if error is kafka_errors.RebalanceInProgressError else None
         except kafka_errors.KafkaError:
-            pass  # the answer to the heartbeat stands
+            pass  # the answer stands
         return None
 
     async def _send(self, request: Any) -> Any:
         return await self._manager.send(request, node_id=self._coordinator.coordinator_id)
+
+
+def _illegal(*codes: int) -> bool:
+    return kafka_errors.IllegalGenerationError.errno in codes
+
+
+def _codes(response: Any) -> Iterator[int]:
+    return (partition.error_code for topic in response.topics for partition in topic.partitions)
