@@ -144,6 +144,8 @@ class Fetcher:
         if start < self._ends[tp]:
             self._positions[tp] = position
             self._starts[tp] = start
+        else:
+            self._uncommitted.answered([tp])  # its leader may be away now, and is not asked any more
         self._stall.moved()
 
     def ask_leader(self, tp: TopicPartition, position: int) -> None:
@@ -211,8 +213,10 @@ class Fetcher:
     def _lacking(self) -> list[TopicPartition]:
         """Partitions whose leaders are to be looked up now; those of brokers that are away do not hold up others."""
         lacking = [tp for tp in self._positions if tp not in self._nodes]
+        if lacking and self._clock() < self._look_again_at and self._reads_others():
+            return []
         if self._outage is None or not self._outage.away:
-            return [] if self._reads_others() and self._clock() < self._look_again_at else lacking
+            return lacking
         now = [tp for tp in lacking if not self._outage.put_off(tp)]
         if lacking and not now and not self._reads_others():
             self._outage.wait()
@@ -474,6 +478,7 @@ class Fetcher:
             return
         message = f"{prefix}{problem}"
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
+            self._uncommitted.answered(tps)
             self._look_again_at = self._clock() + LOOK_AGAIN_S
             self._wait(message, pauses=not self._reads_others())
             return

@@ -42,7 +42,7 @@ INSIDE = {
     ),
     "kafka.coordinator.consumer.ConsumerCoordinator": (
         "_assignment_snapshot _build_metadata_snapshot _handle_offset_commit_response _handle_offset_fetch_response "
-        "_is_leader _metadata_snapshot _perform_assignment _subscription"
+        "_is_leader _metadata_snapshot _perform_assignment _send_offset_commit_request _subscription"
     ),
     "kafka.net.compat.KafkaNetClient": "_manager _net",
     "kafka.net.connection.KafkaConnection": "_get_api_versions _reauth _send_request",
