@@ -15,6 +15,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.util import default_api_mode
 
 from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.errors import OptionError
@@ -48,13 +49,20 @@ def session(name: str) -> SparkSession:
         # From here on SparkConf has spark-submit's configuration.
         sockets = SparkConf().get(SOCKETS, "true")
         builder = builder.config(SOCKETS, sockets)
-        SparkContext.getOrCreate(SparkConf().setAppName(name).set(SOCKETS, sockets))
+        if not _by_connect():
+            SparkContext.getOrCreate(SparkConf().setAppName(name).set(SOCKETS, sockets))
         ending.take_signals()  # the context has taken Ctrl-C, and the rest takes seconds
     made = builder.getOrCreate()
     require_found(made)
     if hasattr(made, "_jsparkSession"):
         _log_in_lines(made.sparkContext._jvm)
     return made
+
+
+def _by_connect() -> bool:
+    """Whether pyspark starts a server of Spark Connect here, which it refuses where there is a context already."""
+    mode = os.environ.get("SPARK_API_MODE", "").lower() or default_api_mode()
+    return mode == "connect"
 
 
 def _start_jvm() -> None:

@@ -1,5 +1,6 @@
 """How a program in a `submit.orderly` block ends when Spark raises an error, in real Spark."""
 
+import os
 import re
 import subprocess
 import sys
@@ -123,3 +124,20 @@ def test_a_jvm_that_is_silenced_writes_nothing():
     assert "before" in lines
     assert "after" not in lines
     assert "logged" not in done.stderr
+
+
+BY_CONNECT = """
+from spark_kafka_group import submit
+with submit.orderly():
+    session = submit.session("by connect")
+    print(type(session).__module__, session.range(3).count())
+    session.stop()
+"""
+
+
+def test_a_session_of_spark_connect_is_made_where_the_environment_says_so():
+    program = [sys.executable, "-c", BY_CONNECT]
+    environment = os.environ | {"SPARK_API_MODE": "connect"}
+    done = subprocess.run(program, capture_output=True, text=True, timeout=240, env=environment)
+    assert done.stdout.splitlines() == ["pyspark.sql.connect.session 3"], done.stderr
+    assert done.returncode == 0
