@@ -215,6 +215,7 @@ def _scale(axes: Any, seconds: Sequence[float]) -> None:
         canvas.logarithmic(axes)
     else:
         axes.set_ylim(0, max(seconds) * 1.1 or 1)
+        canvas.brief_numbers(axes.yaxis)
 
 
 def draw_band(axes: Any, points: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:

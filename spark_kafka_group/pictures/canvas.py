@@ -98,26 +98,36 @@ def short_numbers(axis: Any) -> None:
     axis.set_major_formatter(lambda value, _: short(value))
 
 
+def brief_numbers(axis: Any) -> None:
+    """Ticks as 2,500 and 0.5, and as 250 M where they are so many that they have no room."""
+    axis.set_major_formatter(lambda value, _: short(value) if abs(value) >= 1e5 else f"{value:,.10g}")
+
+
 def plain_numbers(axis: Any) -> None:
     """Ticks as 250,000 and 0.5."""
     axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
 
 
 def logarithmic(axes: Any) -> None:
-    """A logarithmic y, whose ticks are plain numbers."""
+    """A logarithmic y, whose ticks are numbers as on others."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-    plain_numbers(axes.yaxis)
+    brief_numbers(axes.yaxis)
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def whole_numbers(axis: Any) -> None:
-    """Ticks at whole numbers only."""
+    """Ticks at whole numbers only, as of records."""
     from matplotlib.ticker import MaxNLocator
 
     axis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+
+
+def from_zero(axes: Any) -> None:
+    """A y that begins at 0, and ends at 1 where nothing is above 0."""
+    axes.set_ylim(0, None if axes.dataLim.y1 > 0 else 1)
 
 
 def short(value: float) -> str:

@@ -50,7 +50,8 @@ def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme:
     for axes in (totals, rates):
         canvas.short_numbers(axes.yaxis)
     handles = [_total(totals, points, time, colour) for _, colour, points in shown]
-    totals.set_ylim(bottom=0)
+    canvas.from_zero(totals)
+    canvas.whole_numbers(totals.yaxis)
     _rates(rates, shown, time)
     canvas.legend(totals, theme, [(handle, name) for handle, (name, _, _) in zip(handles, shown, strict=True)])
     if not shown:

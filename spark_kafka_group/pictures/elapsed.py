@@ -8,8 +8,12 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-UNITS = ((3 * 86_400_000.0, 86_400_000.0, "days"), (3 * 3_600_000.0, 3_600_000.0, "h"), (180_000.0, 60_000.0, "min"),
-         (2_000.0, 1_000.0, "s"), (0.0, 1.0, "ms"))  # fmt: skip
+from spark_kafka_group.pictures import canvas
+
+YEAR_MS = 365.25 * 86_400_000
+UNITS = ((3 * YEAR_MS, YEAR_MS, "years"), (3 * 86_400_000.0, 86_400_000.0, "days"),
+         (3 * 3_600_000.0, 3_600_000.0, "h"), (180_000.0, 60_000.0, "min"), (2_000.0, 1_000.0, "s"),
+         (0.0, 1.0, "ms"))  # fmt: skip
 """For each unit: the least length of an axis in ms, the unit in ms, and its name."""
 
 
@@ -39,7 +43,7 @@ class Elapsed:
     def range(self) -> str:
         """For a title."""
         first, last = _date(self.from_ms), _date(self.to_ms)
-        until = f"{last} " if last != first else ""
+        until = f"{last} " if last and last != first else ""
         return f"{first} {_clock(self.from_ms, '')} – {until}{_clock(self.to_ms)}".strip()
 
     @cached_property
@@ -53,6 +57,7 @@ class Elapsed:
     def show(self, axes: Any, named: bool = True) -> None:
         """Give axes this one below; `named` says whether with its name."""
         axes.set_xlim(0, self.length)
+        canvas.brief_numbers(axes.xaxis)
         if named:
             axes.set_xlabel(self.axis)
         else:

@@ -57,7 +57,7 @@ def lag(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
         _map(figure, above, found, tps, time, colours)
         _band(below, _known(_rates(found, tps, time)), time, colours)
     canvas.short_numbers(below.yaxis)
-    below.set_ylim(bottom=0)
+    canvas.from_zero(below)
     return figure
 
 
@@ -75,7 +75,8 @@ def _lines(
             )  # fmt: skip
         handles.append((line, label(str(tp))))
     above.set_ylabel("lag (records)")
-    above.set_ylim(bottom=0)
+    canvas.from_zero(above)
+    canvas.whole_numbers(above.yaxis)
     canvas.short_numbers(above.yaxis)
     canvas.legend(above, theme, handles)
 
@@ -130,6 +131,7 @@ def _map(
     bar.set_label("lag (records)", color=theme.text, fontsize=canvas.TEXT_SIZE)
     bar.ax.tick_params(colors=theme.text, labelsize=canvas.SMALL_SIZE)
     bar.outline.set_visible(False)
+    canvas.whole_numbers(bar.ax.yaxis)
     canvas.short_numbers(bar.ax.yaxis)
 
 

@@ -78,6 +78,13 @@ def legend(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
+def ticks(axis):
+    """Texts at an axis that was drawn."""
+    first, last = sorted(axis.get_view_interval())
+    return [tick.get_text() for tick, at in zip(axis.get_ticklabels(), axis.get_ticklocs(), strict=True)
+            if first <= at <= last]  # fmt: skip
+
+
 def drawn(figure):
     """Draw it, as a notebook does; warnings are errors in tests."""
     figure.write(BytesIO(), "png")
@@ -257,6 +264,48 @@ def test_lag_of_three_hundred_partitions_is_a_map():
     assert image.get_clim() == (0, 2)
     assert bar.get_ylabel() == "lag (records)"
     assert [list(line.get_ydata()) for line in below.lines] == [[150.5, 150.5]]  # the median partition
+
+
+@pytest.mark.parametrize("partitions", [3, 300])
+def test_a_query_without_lag_and_records_has_no_fractions_of_a_record_on_its_axes(partitions):
+    idle = list(with_partitions(partitions))
+    for one in idle:
+        (source,) = one["sources"]
+        source["startOffset"] = source["endOffset"]
+        source["latestOffset"] |= source["latestOffset"]["@group"]["positions"]
+    above, below, *bars = drawn(pictures.lag(idle)).axes
+    (of_records,) = bars or [above]
+    assert ticks(of_records.yaxis) == ["0", "1"]
+    assert below.get_ylim() == (0, 1)
+    above, _ = drawn(pictures.skew(idle)).axes
+    assert ticks(above.yaxis) == ["0", "1"]
+
+
+def test_few_records_are_whole_numbers(script):
+    script.log("a").assigned(1, T[:1])
+    script.log("a").planned(1, 0, [OffsetRange(T[0], 0, 2)], False)
+    script.log("a").committed(1, 0, {T[0]: 2})
+    totals, _ = drawn(pictures.records(script.files)).axes
+    assert ticks(totals.yaxis) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("to_ms", "unit", "until"),
+    [(9.2e18, "years", "9200000000000000000 ms"), (1.79e12, "years", "2026-09-21 14:13:20 UTC")],
+)
+def test_times_far_from_any_calendar_have_short_numbers(tmp_path, to_ms, unit, until):
+    file = tmp_path / "far.jsonl"
+    common = {"group": "g", "member": "a", "generation": 1, "batch": 0}
+    planned = {"time_ms": 0, "event": "planned", **common, "ranges": {"t": {"0": [0, 9]}}}
+    committed = {"time_ms": to_ms, "event": "committed", **common, "offsets": {"t": {"0": 9}}}
+    file.write_text(f"{json.dumps(planned)}\n{json.dumps(committed)}\n")
+    figure = drawn(pictures.batches([file]))
+    _, below = figure.axes
+    assert figure.get_suptitle() == f"group g: 1970-01-01 00:00:00 – {until}"
+    assert below.get_xlabel() == f"time since 00:00:00 UTC ({unit})"
+    for axis in (below.xaxis, below.yaxis):
+        assert axis.get_offset_text().get_text() == ""
+        assert max(map(len, ticks(axis))) <= 6
 
 
 def test_durations_are_bars_of_phases():
