@@ -285,9 +285,9 @@ def _logs(
     leaders = admin.leaders(sorted({tp.topic for tp in tps})) if tps else {}
     ranges = admin.log_ranges([tp for tp in tps if leaders.get(tp) is not None])
     waiting = {
-        tp: max(committed[tp].offset, start)
+        tp: first
         for tp, (start, end) in ranges.items()
-        if tp in committed and committed[tp].offset < end
+        if tp in committed and (first := max(committed[tp].offset, start)) < end  # else records were deleted unread
     }
     return ranges, admin.first_records(waiting, {tp: end for tp, (_, end) in ranges.items()})
 

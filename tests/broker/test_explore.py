@@ -5,6 +5,7 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import Record, commit_for, name, numbered, produce, topic_with
 from transactions import Writer
 
@@ -218,6 +219,15 @@ class TestGroups:
         for value in (found, explore.groups(servers(kafka))):
             assert_it_fits(value)
             assert group in value._repr_html_()
+
+    def test_a_group_whose_unread_records_are_all_deleted_is_shown_at_once(self, kafka, group):
+        topic = topic_with(kafka, numbered(9, 3))
+        commit_for(kafka, group, {(topic, 0): 3, (topic, 1): 1})
+        kafka.admin.delete_records({KafkaTopicPartition(topic, 1): 3})
+        begun = time.monotonic()
+        found = explore.lag(servers(kafka) | {"kafka.request.timeout.ms": "20000"}, group)
+        assert [(row.lag, row.lag_s) for row in found] == [(0, 0.0), (2, 0.0)]
+        assert time.monotonic() - begun < 15
 
     def test_a_member_is_named(self, kafka, group, neighbour_of):
         topic = topic_with(kafka, numbered(3, 3))
