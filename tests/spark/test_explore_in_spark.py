@@ -43,11 +43,35 @@ def test_one_record_that_spark_cannot_take_spoils_no_schema(kafka, spark):
     refused = [deep, digits, name]
     topic = topic_with(kafka, [Record(0, None, value) for value in (*refused, b'{"id": 1}')])
     assert explore.schema(spark, options(kafka, topic), topic).simpleString() == "struct<id:bigint>"
-    topic = topic_with(kafka, [Record(0, None, b'{"_corrupt_record": 1}')])
-    assert explore.schema(spark, options(kafka, topic), topic).simpleString() == "struct<_corrupt_record:bigint>"
+    topic = topic_with(kafka, [Record(0, None, b'{"_corrupt_record": 1, "id": 1}')])
+    schema = explore.schema(spark, options(kafka, topic), topic)
+    assert schema.simpleString() == "struct<id:bigint>"
+    strings = spark.createDataFrame([('{"_corrupt_record": 1, "id": 1}',)], "value string")
+    assert strings.select(from_json("value", schema)["id"]).first()[0] == 1
+    topic = topic_with(kafka, [Record(0, None, b'{"_corrupt_record": "a"}')])
+    assert explore.schema(spark, options(kafka, topic), topic).simpleString() == "struct<_corrupt_record:string>"
     topic = topic_with(kafka, [Record(0, None, value) for value in (*refused, b"{}")])
     with pytest.raises(OptionError, match="none of its 4 newest values is a JSON object with a field"):
         explore.schema(spark, options(kafka, topic), topic)
+
+
+def test_of_keys_that_differ_in_case_only_the_schema_has_those_that_spark_can_select(kafka, spark):
+    values = [b'{"id": 1, "ID": 2, "rows": [{"x": 1}, {"X": "a"}, {"x": 3}]}', b'{"Id": 5}', b'{"Id": 6}', b'{"id": 7}']
+    given = [*values, b'{"id": 8}']
+    topic = topic_with(kafka, [Record(0, None, value) for value in given])
+    schema = explore.schema(spark, options(kafka, topic), topic)
+    assert schema.simpleString() == "struct<id:bigint,rows:array<struct<x:bigint>>>"
+    read = spark.read.format("groupkafka").options(**options(kafka, topic)).load()
+    parsed = read.select("offset", from_json(col("value").cast("string"), schema).alias("v"))
+    rows = parsed.orderBy("offset").select("v.id", "v.rows.x").collect()
+    assert [row["id"] for row in rows] == [1, None, None, 7, 8]
+    assert rows[0]["x"] == [1, None, 3]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        names = explore.schema(spark, options(kafka, topic), topic).names
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    assert names == ["ID", "Id", "id", "rows"]
 
 
 def test_a_topic_without_json_has_no_schema(kafka, spark):
