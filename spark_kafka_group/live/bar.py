@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from spark_kafka_group.live.row_counts import RowCounts
+from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import shortened
 
 TERMINAL = "/dev/tty"
 """The terminal of this process, wherever its output goes."""
+NUMBERS = 56
+"""Columns that the numbers of a bar take."""
+SHORTEST_TITLE = 16
 MISSING = "a bar needs tqdm: pip install tqdm, or install this package with the extra notebook"
 
 
@@ -68,7 +74,7 @@ def bar(title: str) -> Iterator[Bar | None]:
         When there is one, and tqdm is missing.
     """
     with contextlib.ExitStack() as stack:
-        made = _made(title, stack)
+        made = _made(printable(title), stack)
         drawn = None if made is None else Bar(made)
         if drawn is not None:
             stack.callback(drawn.close)
@@ -81,7 +87,8 @@ def _made(title: str, stack: contextlib.ExitStack) -> Any:
     terminal = _terminal(stack)
     if terminal is None:
         return None
-    return _tqdm("tqdm")(desc=title, unit=" rows", unit_scale=True, dynamic_ncols=True, file=terminal)
+    room = max(SHORTEST_TITLE, _columns(terminal) - NUMBERS)
+    return _tqdm("tqdm")(desc=shortened(title, room), unit=" rows", unit_scale=True, dynamic_ncols=True, file=terminal)
 
 
 def _tqdm(module: str) -> Callable[..., Any]:
@@ -104,6 +111,12 @@ def _terminal(stack: contextlib.ExitStack) -> TextIO | None:
         return None
     stack.callback(_close, terminal)
     return terminal
+
+
+def _columns(terminal: TextIO) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(terminal.fileno()).columns or 80
+    return 80
 
 
 def _close(terminal: TextIO) -> None:

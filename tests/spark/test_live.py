@@ -71,6 +71,12 @@ def query_of(spark, tmp_path):
         query.stop()
 
 
+def test_a_long_name_leaves_room_for_the_numbers_of_a_bar(terminal):
+    with bar.bar(f"group spark-kafka-source-{'0d6f7b8c-' * 6}driver-0\x1b[2J") as drawn:
+        drawn.show(RowCounts(5, 5), "lag 5")
+    assert re.search(r"group spark-….*-0\\x1b\[2J:  50%.* 5\.00/10\.0 .*, lag 5\]", terminal.text)
+
+
 def test_a_batch_of_a_group_has_a_bar_of_its_records(spark, kafka, group, terminal):
     topic = topic_with(kafka, numbered(300, 3))
     with group_batch(spark, options(kafka, topic, group, startingOffsets="group"), progress=True) as batch:
