@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from spark_kafka_group.explore.own_options import to_look_at_topics
-from spark_kafka_group.explore.shown_table import Table
+from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.sampling.lag_admin import LagAdmin
 from spark_kafka_group.text_table import counted
+from spark_kafka_group.tools.coordinators import missing_groups
 from spark_kafka_group.tools.describe import PartitionRow, look_without_generation, records_behind
-from spark_kafka_group.tools.formatting import written_by
+from spark_kafka_group.tools.formatting import reader_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
 
 
@@ -42,8 +43,11 @@ class Group:
     members: tuple[str, ...]
 
 
+@dataclass(frozen=True, repr=False)
 class Groups(Table[Group]):
-    """Groups by name."""
+    """Groups by name; ``problem`` says which may be missing."""
+
+    problem: str | None = None
 
     ddl: ClassVar[str] = (
         "group string, kind string, state string, protocol_type string, strategy string, members array<string>"
@@ -51,6 +55,9 @@ class Groups(Table[Group]):
 
     def title(self) -> str:
         return counted(len(self), "group")
+
+    def remark(self) -> str:
+        return self.problem or ""
 
     def headers(self) -> Sequence[str]:
         return ("group", "kind", "state", "strategy", "members", "names")
@@ -80,8 +87,10 @@ class Lag(Table[PartitionRow]):
         "host string, reader string, generation bigint, batch bigint"
     )
 
+    wide: ClassVar[frozenset[str]] = frozenset({"generation"})
+
     def title(self) -> str:
-        return f"group {self.group}: {self.state}, {self.records:,} records behind"
+        return f"group {short_name(self.group)}: {self.state}, {self.records:,} records behind"
 
     @property
     def records(self) -> int:
@@ -92,12 +101,12 @@ class Lag(Table[PartitionRow]):
         return self.problem or ""
 
     def headers(self) -> Sequence[str]:
-        return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by")
+        return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by", "generation")
 
     def cells(self, row: PartitionRow) -> Sequence[object]:
         owner = row.owner and (row.owner.instance_id or row.owner.member_id)
         return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner,
-                row.note and written_by(row.note))  # fmt: skip
+                row.note and reader_and_batch(row.note), row.note and row.note.generation)  # fmt: skip
 
     def values(self, row: PartitionRow) -> tuple[Any, ...]:
         note = (None, None, None) if row.note is None else (row.note.reader, row.note.generation, row.note.batch)
@@ -114,6 +123,7 @@ def groups(options: Mapping[str, Any]) -> Groups:
     """
     with GroupAdmin(to_look_at_topics(options)) as admin:
         found = {name: (kind, admin.describe(name)) for name, kind in sorted(admin.groups().items())}
+        problem = missing_groups(admin)
     return Groups(
         tuple(
             Group(
@@ -121,7 +131,8 @@ def groups(options: Mapping[str, Any]) -> Groups:
                 tuple(sorted(member.name for member in group.members)),
             )
             for name, (kind, group) in found.items()
-        )
+        ),
+        problem,
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.record_samples import headers_of
-from spark_kafka_group.explore.shown_table import WIDTH, Table, escaped, milliseconds, moment, shown
+from spark_kafka_group.explore.shown_table import WIDTH, Table, escaped, milliseconds, moment, short_name, shown
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.sampling.few_records import read
@@ -292,7 +292,7 @@ def _headers(row: Message) -> str:
 
 def _lines(row: Message) -> list[str]:
     """A message in a terminal: its place, its headers, and its value below."""
-    place = f"{row.topic}-{row.partition} offset {row.offset}  {shown(row.timestamp)}  key {shown(row.key)}"
+    place = f"{short_name(row.topic)}-{row.partition} offset {row.offset}  {shown(row.timestamp)}  key {shown(row.key)}"
     head = [place, *([f"  headers {shown(_headers(row))}"] if row.headers else [])]
     value = _value(row).split("\n")
     more = [f"… {len(value) - MOST_LINES} more lines"] if len(value) > MOST_LINES else []

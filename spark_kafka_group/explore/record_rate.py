@@ -7,18 +7,21 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any, ClassVar
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.explore.looking import existing
 from spark_kafka_group.explore.own_options import to_look_at
-from spark_kafka_group.explore.shown_table import Table, milliseconds, moment
+from spark_kafka_group.explore.shown_table import Table, milliseconds, moment, short_name
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found, Lookup
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 DAY_MS = 86_400_000
 MOST_POINTS = 10_000
+BAR = 30
+"""Characters of the longest bar."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,19 @@ class Rate(Table[Interval]):
 
     ddl: ClassVar[str] = "start timestamp, end timestamp, records bigint, per_second double"
 
+    @cached_property
+    def _most(self) -> int:
+        return max((interval.records for interval in self), default=0)
+
     def title(self) -> str:
-        return f"topic {self.topic}: {sum(row.records for row in self):,} records"
+        return f"topic {short_name(self.topic)}: {sum(row.records for row in self):,} records"
 
     def headers(self) -> Sequence[str]:
         return ("start", "records", "/s", "")
 
     def cells(self, row: Interval) -> Sequence[object]:
-        most = max(interval.records for interval in self)
-        return (row.start, row.records, row.per_second, "█" * round(30 * row.records / most) if most else "")
+        share = row.records / self._most if self._most else 0
+        return (row.start, row.records, row.per_second, "█" * round(BAR * share))
 
     def values(self, row: Interval) -> tuple[Any, ...]:
         return (row.start, row.end, row.records, row.per_second)

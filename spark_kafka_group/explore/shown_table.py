@@ -22,6 +22,8 @@ WIDTH = 80
 """Columns of a terminal."""
 LONGEST_CELL = 300
 """The most characters of a cell on a page."""
+LONGEST_NAME = 32
+"""The most characters of a topic or a group before other facts on a line."""
 
 R = TypeVar("R")
 
@@ -106,6 +108,11 @@ def shown(cell: object) -> str:
         case datetime():
             return cell.astimezone(UTC).isoformat(sep=" ", timespec="seconds").replace("+00:00", "Z")
     return text_table.shown(cell)
+
+
+def short_name(name: str) -> str:
+    """A name that leaves room on a line for the facts behind it."""
+    return text_table.shortened(printable(name), LONGEST_NAME)
 
 
 def escaped(text: str) -> str:

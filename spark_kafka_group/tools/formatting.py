@@ -22,6 +22,11 @@ def written_by(writer: Writer) -> str:
     return f"{reader}, before its first batch" if writer.batch < 0 else f"{reader}, batch {writer.batch}"
 
 
+def reader_and_batch(writer: Writer) -> str:
+    """Who wrote a commit, in the room of a column."""
+    return writer.reader if writer.batch is None else f"{writer.reader}:{writer.batch}"
+
+
 def instant(timestamp_ms: float | None) -> str:
     """A time as ISO 8601 in UTC, with milliseconds; as the number that it is where no calendar has it."""
     if timestamp_ms is None:

@@ -83,8 +83,9 @@ def _print_tables(
         seen = look_again(seen, look)
         if seen.problem is None:
             _print(args, seen, tabled(seen.looks, args.sort))
-        else:
-            print(printable(seen.problem), file=sys.stderr, flush=True)
+        problem = seen.problem or seen.looks[-1].problem
+        if problem:
+            print(printable(problem), file=sys.stderr, flush=True)
         if args.once:
             return
 
@@ -93,7 +94,8 @@ def _print(args: argparse.Namespace, seen: Seen, table: Table) -> None:
     if args.json:
         print(*filter(None, [table.as_json()]), sep="", flush=True)
     else:
-        print(f"{instant(seen.at * 1000)}  {printable(table.summary)}\n{table.whole()}\n", flush=True)
+        summary = table.heading(sys.maxsize)
+        print(f"{instant(seen.at * 1000)}  {summary}\n{table.whole()}\n", flush=True)
 
 
 def _show(

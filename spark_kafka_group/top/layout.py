@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from spark_kafka_group.commit_metadata import Writer
-from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shown, taken
+from spark_kafka_group.printable import printable
+from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shortened, shown, taken
 from spark_kafka_group.tools.describe import records_behind
-from spark_kafka_group.tools.formatting import table
+from spark_kafka_group.tools.formatting import reader_and_batch, table
 from spark_kafka_group.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
 
 SORTS = ("lag", "rate", "group")
@@ -25,12 +26,24 @@ PARTITION_HEADERS = ("TOPIC", "PART", "LAG", "LAG-S", "COMMIT/S", "NEW/S", "DONE
 
 @dataclass(frozen=True)
 class Table:
-    """A summary, and rows in order."""
+    """A summary, and rows in order.
 
+    Attributes
+    ----------
+    name
+        Of the one group, which stands before the summary.
+    """
+
+    name: str
     summary: str
     headers: Sequence[str]
     cells: tuple[tuple[object, ...], ...]
     objects: tuple[dict[str, Any], ...]
+
+    def heading(self, width: int) -> str:
+        """Name and summary in `width` columns; the name is shortened for the summary's sake."""
+        room = max(LEAST_OF_NAMES, width - taken(self.summary) - len(": "))
+        return f"{shortened(printable(self.name), room)}: {self.summary}" if self.name else self.summary
 
     def for_screen(self, width: int) -> tuple[str, list[str]]:
         """Header and rows of at most `width` columns; large numbers are short."""
@@ -64,7 +77,7 @@ def of_groups(looks: tuple[Look, ...], sort: str) -> Table:
     rows = sorted(group_rows(looks), key=lambda row: _place(sort, row.group, row.lag, row.speed))
     lag = sum(row.lag or 0 for row in rows)
     summary = f"{counted(len(rows), 'group')}, {counted(sum(r.members for r in rows), 'member')}, {lag:,} behind"
-    return Table(summary, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
+    return Table("", summary, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
 
 
 def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
@@ -72,8 +85,8 @@ def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
     ((name, group),) = looks[-1].groups.items()
     rows = sorted(partition_rows(looks, name), key=lambda row: _place(sort, row.seen.tp, row.seen.lag, row.speed))
     lag = records_behind(row.seen for row in rows)
-    summary = f"{name}: {group.state}, {counted(group.members, 'member')}, {lag:,} behind"
-    return Table(summary, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
+    summary = f"{group.state}, {counted(group.members, 'member')}, {lag:,} behind"
+    return Table(name, summary, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
 
 
 def brief(value: object) -> str:
@@ -118,10 +131,9 @@ def _group_cells(row: GroupRow) -> tuple[object, ...]:
 def _partition_cells(row: TopicPartitionRow) -> tuple[object, ...]:
     seen, speed = row.seen, row.speed
     done = duration(speed.seconds_for(seen.lag))
-    query = seen.note and (seen.note.reader if seen.note.batch is None else f"{seen.note.reader}:{seen.note.batch}")
     owner = seen.owner and (seen.owner.instance_id or seen.owner.member_id)
     return (*seen.tp, seen.lag, _rounded(seen.lag_s), _rounded(speed.committed), _rounded(speed.produced), done, owner,
-            query)  # fmt: skip
+            seen.note and reader_and_batch(seen.note))  # fmt: skip
 
 
 def _group_object(row: GroupRow) -> dict[str, Any]:

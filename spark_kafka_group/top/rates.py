@@ -23,12 +23,15 @@ class Look:
     ----------
     at_s
         The moment by a clock that is never set.
+    problem
+        Which facts are missing, and why.
     """
 
     at_s: float
     groups: Mapping[str, GroupOffsets]
     ends: Mapping[TopicPartition, int]
     partitions: tuple[PartitionRow, ...] = ()
+    problem: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ HEAD = 3
 """Lines above the table: which cluster, how to go on, and what is wrong."""
 LATE_AFTER = 3
 """Intervals without a look after which the view says so."""
+AND_MORE = "  …"
+"""What is left of the brokers' addresses in the first line where they have no room."""
 SORT_KEYS = {sort[0]: sort for sort in SORTS}
 KEYS = "l lag  r rate  g group  arrows  q quit"
 
@@ -43,7 +45,8 @@ class Screen:
         self._first = min(self._first, max(0, len(rows) - self._page))
         page = rows[self._first : self._first + self._page]
         problem = self._problem(seen, now)
-        head = [f"{_clock(seen.at)}  {table.summary}  {self._servers}",
+        clock = f"{_clock(seen.at)}  "
+        head = [f"{clock}{table.heading(width - len(clock) - len(AND_MORE))}  {self._servers}",
                 f"{self._which(len(page), len(rows))}, every {self._interval_s:g} s, by {self.sort}  ({KEYS})",
                 problem]  # fmt: skip
         return [clipped(line, width) for line in (*head, header.ljust(width), *page)][:height], HEAD
@@ -60,7 +63,7 @@ class Screen:
         late = now - seen.at
         if late > LATE_AFTER * self._interval_s:
             return f"{since}: no broker has answered for {late:.0f} s"
-        return ""
+        return seen.looks[-1].problem or ""
 
 
 def _clock(time: float) -> str:

@@ -67,9 +67,10 @@ class Terminal:
         return columns or 80, lines or 24
 
     def draw(self, lines: Sequence[str], reversed_line: int) -> None:
-        """Show lines in place of those before. They have no characters that control a terminal."""
-        shown = [f"{REVERSE}{line}{PLAIN}" if n == reversed_line else line for n, line in enumerate(lines)]
-        self._write(HOME + "\n".join(CLEAR_LINE + line for line in shown) + CLEAR_BELOW)
+        """Show lines, one at least, in place of those before. They have no characters that control a terminal."""
+        *shown, last = [f"{REVERSE}{line}{PLAIN}" if n == reversed_line else line for n, line in enumerate(lines)]
+        # Behind a line as wide as the terminal the cursor is on its last character, and would clear it.
+        self._write(HOME + "".join(f"{CLEAR_LINE}{line}\n" for line in shown) + CLEAR_BELOW + last)
 
     def wake(self) -> None:
         """End a wait, from any thread."""

@@ -710,7 +710,7 @@ def test_what_a_neighbour_without_an_event_log_reads_is_no_violation(
     assert main(["verify", "--all-members", str(log)]) == 3
 
 
-def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_its_partitions(kafka, group):
+def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_its_partitions(kafka, group, capsys):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     odd = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group)
     odd._coordinator._perform_assignment = lambda leader, protocol, members: {leader: b"\xff"}
@@ -729,6 +729,9 @@ def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_
         assert member.member_id in str(shown).replace("\n", "")
         assert html.escape(report.problem) in shown._repr_html_()
         assert max(map(len, str(shown).splitlines())) <= 80
+        look = ["top", "--bootstrap-server", kafka.bootstrap_servers, "--group", group, "--once", "--interval", "0.01"]
+        assert main(look) == 0
+        assert capsys.readouterr().err == f"{report.problem}\n"
     finally:
         odd.close(autocommit=False)
 
@@ -748,9 +751,15 @@ def test_groups_that_have_no_coordinator_are_said_to_be_missing(capsys):
             wait_until(lambda: None in admin.leaders([OFFSETS_TOPIC]).values(), within=60)
         assert main(describing) == 0
         shown = capsys.readouterr()
+        assert main(["top", *describing[1:], "--once", "--interval", "0.01"]) == 0
+        of_top = capsys.readouterr()
+        of_explore = explore.groups({"kafka.bootstrap.servers": kafka.bootstrap_servers})
         assert main([*describing, "--group", groups[0]]) == 1
         assert f"group {groups[0]} has no coordinator: start the brokers that hold it" in capsys.readouterr().err
     there = {group for group, node in nodes.items() if node != nodes[groups[0]]}
     assert {group for group in groups if f"group {group}: " in shown.out} == there
     assert "partitions of __consumer_offsets have no leader, so groups of these have no coordinator" in shown.err
     assert "and are not shown: start the brokers that are away" in shown.err
+    assert of_top.err == shown.err
+    assert {group for group in groups if group in of_top.out} == {row.group for row in of_explore} == there
+    assert f"{of_explore.problem}\n" == shown.err

@@ -54,11 +54,10 @@ class OnTerminal:
             self.text += os.read(self.master, 65_536).decode()
 
     def screen(self):
-        """Lines of the newest whole drawing."""
+        """Lines of the newest whole drawing: another one has begun."""
         self.read()
-        drawings = self.text.split("\x1b[H")
-        whole = [drawing for drawing in drawings[1:] if "\x1b[J" in drawing]
-        return [SEQUENCE.sub("", line) for line in whole[-1].split("\x1b[J")[0].splitlines()] if whole else []
+        whole = self.text.split("\x1b[H")[1:-1]
+        return [SEQUENCE.sub("", line) for line in whole[-1].splitlines()] if whole else []
 
     def shows(self, text):
         wait_until(lambda: any(text in line for line in self.screen()), within=WITHIN_S)

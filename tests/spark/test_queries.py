@@ -193,7 +193,9 @@ def test_a_batch_read_is_planned_once_for_each_load_and_may_be_used_twice(spark,
     assert df.union(df).count() == 22
     produce(kafka, topic, numbers(range(11, 20)))
     assert df.count() == 11
-    assert source.load().count() == 20
+    loaded = source.load()
+    produce(kafka, topic, numbers(range(20, 23)))
+    assert loaded.count() == 23  # it is planned at the first action
 
 
 def test_a_query_whose_progress_spark_logs_late_over_a_restart(kafka, load, tmp_path):

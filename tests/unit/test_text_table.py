@@ -2,12 +2,16 @@
 
 import os
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from spark_kafka_group import text_table
 from spark_kafka_group.commit_metadata import Writer
+from spark_kafka_group.explore.decoded import decoded
+from spark_kafka_group.explore.group_lag import Lag
+from spark_kafka_group.explore.looking import Message, Messages
+from spark_kafka_group.explore.record_rate import Interval, Rate
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools import describe, formatting
 from spark_kafka_group.tools.describe import GroupReport, MemberRow, PartitionRow
@@ -166,6 +170,42 @@ def test_texts_by_name_break_between_words_on_a_terminal(terminal, capsys):
 def test_a_commit_from_before_the_first_batch_has_no_number_of_a_batch():
     assert formatting.written_by(Writer("r", 3, -1)) == "reader r, generation 3, before its first batch"
     assert formatting.written_by(Writer("r", 3, 0)) == "reader r, generation 3, batch 0"
+
+
+def test_the_lag_of_a_group_names_the_batch_on_a_terminal_and_also_the_generation_on_a_page():
+    lag = Lag(report(lag=1_000_000).partitions, "billing", "Stable")
+    header, *lines = str(lag).splitlines()[1:]
+    assert header.split()[-2:] == ["written", "by"]
+    assert all(line.endswith("f:345") and len(line) <= 80 for line in lines)
+    page = lag._repr_html_()
+    assert "<th>written by</th><th>generation</th></tr>" in page
+    assert f"<td>{READER}:345</td><td>12</td></tr>" in page
+
+
+LONG = "spark-kafka-source-0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f-1234567890-driver-0"
+
+
+def test_a_long_name_leaves_room_for_the_facts_behind_it():
+    lag = Lag(report(lag=1_000_000).partitions, LONG, "Stable")
+    assert str(lag).splitlines()[0] == "group spark-kafka-sour…567890-driver-0: Stable, 3,000,000 records behind"
+    rate = Rate((Interval(datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC), 9),), LONG)
+    assert str(rate).splitlines()[0] == "topic spark-kafka-sour…567890-driver-0: 9 records"
+    (place, _) = str(Messages((Message(LONG, 11, 1_234_567, None, decoded(b"k"), decoded(b"v")),))).splitlines()[1:]
+    assert place == "spark-kafka-sour…567890-driver-0-11 offset 1234567  -  key k"
+
+
+def test_intervals_are_gone_through_a_few_times_and_not_once_for_each_of_them():
+    class Counted(tuple):
+        times = 0
+
+        def __iter__(self):
+            Counted.times += 1
+            return super().__iter__()
+
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    rate = Rate(Counted(Interval(start + timedelta(n), start + timedelta(n + 1), n) for n in range(100)), "orders")
+    assert len(str(rate).splitlines()) == 102
+    assert Counted.times < 10
 
 
 def test_a_folded_table_has_more_lines_for_each_row_where_one_is_too_short():

@@ -1,16 +1,22 @@
 """``top``: rates from two looks, and rows that fit a terminal."""
 
 import math
+import os
+import pty
+import re
+import sys
 import threading
+from dataclasses import replace
 
 import pytest
 
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.top.layout import brief, duration, of_groups
+from spark_kafka_group.top.layout import brief, duration, of_groups, of_partitions
 from spark_kafka_group.top.observer import Observer, Seen
 from spark_kafka_group.top.rates import OVER_S, Look, Speed, group_rows, kept
 from spark_kafka_group.top.screen import Screen
+from spark_kafka_group.top.terminal import Terminal
 from spark_kafka_group.wire.group.all_groups import GroupOffsets
 from spark_kafka_group.wire.group.membership import Committed
 
@@ -102,6 +108,56 @@ def test_a_view_without_new_numbers_says_since_when():
     looks = (many(1),)
     lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0), of_groups(looks, "lag"), 70.0, (80, 24))
     assert lines[2] == "as of 00:01:00Z: no broker has answered for 10 s"
+
+
+def seen_on(terminal, columns):
+    """Lines of a terminal that does not wrap, after what was written to it."""
+    cells, line, column = {}, 0, 0
+    for text in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|[^\x1b]", os.read(terminal, 65_536).decode()):
+        match text:
+            case "\x1b[H":
+                line = column = 0
+            case "\x1b[J":
+                cells = {at: cell for at, cell in cells.items() if at < (line, column)}
+            case "\x1b[2K":
+                cells = {at: cell for at, cell in cells.items() if at[0] != line}
+            case "\r":
+                column = 0
+            case "\n":
+                line += 1
+            case _ if text[0] != "\x1b":
+                cells[line, column] = text
+                column = min(column + 1, columns - 1)
+    return ["".join(cells[at] for at in sorted(cells) if at[0] == n) for n in range(line + 1)]
+
+
+@pytest.mark.parametrize("before", [[], ["x" * 20] * 5])
+def test_a_last_line_as_wide_as_the_terminal_keeps_its_last_digit(monkeypatch, before):
+    master, slave = pty.openpty()
+    with os.fdopen(slave, "w") as drawn_on, os.fdopen(master, "rb", 0), monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", drawn_on)
+        with Terminal() as terminal:
+            if before:
+                terminal.draw(before, 3)
+            terminal.draw(["TOPIC      PART  LAG", "big-…aef7     0  200"], 0)
+            assert seen_on(master, 20) == ["TOPIC      PART  LAG", "big-…aef7     0  200"]
+
+
+def test_a_group_with_a_long_name_has_its_lag_on_the_screen():
+    name = "spark-kafka-source-0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f-1234567890-driver-0"
+    looks = (replace(look(10, {ONE: 5}, {ONE: 9}, name), partitions=()),)
+    table = of_partitions(looks, "lag")
+    lines, _ = Screen("localhost:9092", 2.0, "lag").lines(Seen(looks, 0.0), table, 0.0, (80, 24))
+    assert lines[0] == "00:00:00Z  spark-kafka-source-…234567890-driver-0: Stable, 1 member, 0 behind  …"
+    assert table.heading(10_000) == f"{name}: Stable, 1 member, 0 behind"
+
+
+def test_a_view_says_which_facts_are_missing():
+    looks = (many(1), replace(many(1), problem="groups are missing"))
+    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0), of_groups(looks, "lag"), 60.0, (80, 24))
+    assert lines[2] == "groups are missing"
+    lines, _ = Screen("s", 2.0, "lag").lines(Seen(looks, 60.0, "gone"), of_groups(looks, "lag"), 60.0, (80, 24))
+    assert lines[2] == "as of 00:01:00Z: gone"
 
 
 def test_a_look_that_fails_in_any_way_is_said_and_the_next_one_is_made():
