@@ -59,7 +59,7 @@ ALLOWED = {
     "executor": VALUES | {"wire"},
     "hung_up": set(),
     "source": VALUES | {"driver", "executor", "hung_up"},
-    "live": {"offsets"},
+    "live": {"offsets", "printable", "text_table"},
     "batch": VALUES | {"wire", "driver", "live"},
     "metrics": {"errors", "json_text", "offsets"},
     "listener": VALUES | {"metrics", "wire"},
