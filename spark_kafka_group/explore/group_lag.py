@@ -98,7 +98,9 @@ class Lag(Table[PartitionRow]):
         return records_behind(self)
 
     def remark(self) -> str:
-        return self.problem or ""
+        unknown = sum(row.lag is None for row in self)
+        missing = f"{counted(unknown, 'partition')} without a commit or a leader, whose lag is not known"
+        return "; ".join(filter(None, [self.problem, missing if unknown else None]))
 
     def headers(self) -> Sequence[str]:
         return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by", "generation")

@@ -19,6 +19,8 @@ def test_in_a_table_of_lag():
     lag = Lag((row(0, 900, 100), row(1, 50, 57), row(2, 5, None)), "billing", "Empty")
     assert lag.records == 7
     assert lag.title().endswith("7 records behind")
+    assert str(lag).endswith("\n1 partition without a commit or a leader, whose lag is not known")
+    assert Lag((row(1, 50, 57),), "billing", "Empty").remark() == ""
 
 
 def test_in_progress():
