@@ -32,7 +32,7 @@ def generations(kafka: KafkaCluster, group: str, topic: str) -> list[dict[str, A
     """
     found: list[dict[str, Any]] = []
     newer: dict[str, NewerGroupMember] = {}
-    for time_ms, entry in _entries(kafka, group):
+    for time_ms, entry in entries(kafka, group):
         match entry:
             case offsets_topic.GroupGeneration() if entry.group == group:
                 members = [_member(m, _numbers(m.assignment)) for m in entry.members]
@@ -59,7 +59,8 @@ def _member(member: offsets_topic.Member | NewerGroupMember, numbers: dict[str, 
     }
 
 
-def _entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_topic.Entry]]:
+def entries(kafka: KafkaCluster, group: str) -> Iterator[tuple[int, offsets_topic.Entry]]:
+    """All records of the group's partition, in order, and when each was stored."""
     consumer = KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, exclude_internal_topics=False
     )

@@ -1,0 +1,35 @@
+"""Run cells of the fault matrix: ``make faults``. What is not named runs all, and what was run is not run again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from matrix import cells
+from matrix.cells.registry import BOTH, CELLS
+from matrix.run import run_cells
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", default=[], metavar="CELL", help="cells or families; all if not given")
+    parser.add_argument("--count", type=int, help="faults of each cell, in place of its own number")
+    parser.add_argument("--seed", type=int, help="drawn and printed if not given")
+    parser.add_argument("--source", choices=BOTH, action="append", help="one of the two columns; both if not given")
+    parser.add_argument("--fresh", action="store_true", help="run again what was run with this version of the package")
+    parser.add_argument("--list", action="store_true", help="list the cells, and run none")
+    args = parser.parse_args()
+    families = {cell.family for cell in CELLS.values()}
+    if unknown := [name for name in args.only if name not in CELLS and name not in families]:
+        parser.error(f"no cell or family is named {', '.join(unknown)}: see --list")
+    names = [name for name, cell in CELLS.items() if not args.only or {name, cell.family} & set(args.only)]
+    if args.list:
+        for name in names:
+            print(f"{name:28} {CELLS[name].count:3} x {CELLS[name].what} ({', '.join(CELLS[name].sources)})")
+        return 0
+    return 1 if run_cells(names, args.source or list(BOTH), args.count, args.seed, args.fresh) else 0
+
+
+assert cells.FAMILIES
+if __name__ == "__main__":
+    sys.exit(main())

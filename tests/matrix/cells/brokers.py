@@ -1,0 +1,115 @@
+"""Faults of brokers: one of three, or all."""
+
+from __future__ import annotations
+
+import time
+
+from matrix.cells.registry import MINUTES, cell
+from matrix.scene import Scene
+from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, coordinator_partition
+from spark_kafka_group.testing import Node
+
+BROKER = "broker"
+PAUSED_S = 20.0
+
+
+def coordinator(scene: Scene) -> Node:
+    """The node that coordinates the group."""
+    return scene.kafka.node(scene.kafka.leader(OFFSETS_TOPIC, coordinator_partition(scene.group, 5)) - 1)
+
+
+def leader(scene: Scene) -> Node:
+    """The node that leads one of the topic's partitions."""
+    return scene.kafka.node(scene.kafka.leader(scene.topic, scene.rng.randrange(scene.topics[scene.topic])) - 1)
+
+
+def controller(scene: Scene) -> Node:
+    """The node that leads the metadata quorum."""
+    return scene.kafka.node(scene.kafka.admin.describe_metadata_quorum()["leader_id"] - 1)
+
+
+def killed(scene: Scene, node: Node, what: str, away_s: float = 5.0) -> None:
+    """Kill a node, and start it again after a while."""
+    with scene.fault(f"SIGKILL of the {what} for {away_s:.0f} s"):
+        node.kill()
+        time.sleep(away_s)  # the fault itself
+        node.start()
+        scene.kafka.wait_until_ready()
+
+
+@cell(BROKER, "SIGKILL of a partition's leader, which is away for 5 s", nodes=3)
+def broker_leader_kill(scene: Scene) -> None:
+    scene.pause()
+    killed(scene, leader(scene), "leader")
+
+
+@cell(BROKER, "SIGKILL of the group's coordinator, which is away for 5 s", nodes=3)
+def broker_coordinator_kill(scene: Scene) -> None:
+    scene.pause()
+    killed(scene, coordinator(scene), "coordinator")
+
+
+@cell(BROKER, "SIGKILL of the controller, which is away for 5 s", nodes=3)
+def broker_controller_kill(scene: Scene) -> None:
+    scene.pause()
+    killed(scene, controller(scene), "controller")
+
+
+@cell(BROKER, "SIGKILL of the only broker, which is away for 5 s")
+def broker_only_kill(scene: Scene) -> None:
+    scene.pause()
+    killed(scene, scene.kafka.node(0), "only broker")
+
+
+@cell(BROKER, "SIGSTOP of a partition's leader for 20 s", nodes=3, count=MINUTES, at_once=5)
+def broker_leader_pause(scene: Scene) -> None:
+    scene.pause()
+    node = leader(scene)
+    with scene.fault("SIGSTOP of the leader for 20 s"):
+        node.pause()
+        time.sleep(PAUSED_S)  # the fault itself
+        node.resume()
+        scene.kafka.wait_until_ready()
+
+
+@cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, count=MINUTES, at_once=5)
+def broker_coordinator_pause(scene: Scene) -> None:
+    scene.pause()
+    node = coordinator(scene)
+    with scene.fault("SIGSTOP of the coordinator for 20 s"):
+        node.pause()
+        time.sleep(PAUSED_S)  # the fault itself
+        node.resume()
+        scene.kafka.wait_until_ready()
+
+
+@cell(
+    BROKER, "a rolling restart: each broker is shut down in order and started again", nodes=3, count=MINUTES, at_once=5
+)
+def broker_rolling_restart(scene: Scene) -> None:
+    with scene.fault("rolling restart of three brokers"):
+        for node in scene.kafka.nodes:
+            node.stop()
+            node.start()
+            scene.kafka.wait_until_ready()
+
+
+@cell(BROKER, "all brokers are killed, and away for five minutes", nodes=3, count=MINUTES, at_once=1, per_second=100)
+def broker_all_away(scene: Scene) -> None:
+    all_away(scene, 300)
+
+
+@cell(BROKER, "all brokers are killed, and away for 20 s", nodes=3, count=MINUTES, at_once=5)
+def broker_all_away_shortly(scene: Scene) -> None:
+    all_away(scene, 20)
+
+
+def all_away(scene: Scene, away_s: float) -> None:
+    """Kill all nodes at once, and start them again after a while."""
+    with scene.fault(f"SIGKILL of all brokers for {away_s:.0f} s"):
+        for node in scene.kafka.nodes:
+            node.kill()
+        time.sleep(away_s)  # the fault itself
+        for node in scene.kafka.nodes:
+            node.start()
+        scene.kafka.wait_until_ready()

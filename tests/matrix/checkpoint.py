@@ -1,0 +1,97 @@
+"""A query's checkpoint, as Spark writes it: where each batch ends, and when Spark had logged it as done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TP = tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A micro-batch.
+
+    Attributes
+    ----------
+    number
+        Spark's.
+    starts, ends
+        Of its ranges, the ends exclusive.
+    done_ms
+        When Spark logged it as done; None if it has not.
+    generation, of_source
+        The generation that planned it, and its number among the batches with data, where the source says these.
+    """
+
+    number: int
+    starts: Mapping[TP, int]
+    ends: Mapping[TP, int]
+    done_ms: float | None
+    generation: int | None = None
+    of_source: int | None = None
+
+    @property
+    def records(self) -> int:
+        """Offsets that it has."""
+        return sum(max(0, end - self.starts.get(tp, end)) for tp, end in self.ends.items())
+
+
+class Checkpoint:
+    """Reads a checkpoint while its query runs, too; what it has read it keeps.
+
+    Parameters
+    ----------
+    starts
+        Where the first batch begins.
+    """
+
+    def __init__(self, directory: Path, starts: Mapping[TP, int]) -> None:
+        self._directory = directory
+        self._starts = dict(starts)
+        self._offsets: dict[int, Mapping[str, Any]] = {}
+
+    def batches(self) -> list[Batch]:
+        """All batches, in order."""
+        done = {number: path.stat().st_mtime * 1000 for number, path in self._numbered("commits")}
+        for number, path in self._numbered("offsets"):
+            if number not in self._offsets:
+                self._offsets[number] = json.loads(path.read_text().splitlines()[-1])
+        found, before = [], self._starts
+        for number, logged in sorted(self._offsets.items()):
+            group = logged.get("@group", {})
+            ends = positions(logged)
+            starts = {tp: before.get(tp, 0) for tp in ends} | positions(group.get("from", {}))
+            left = positions(group.get("left", {}))
+            found.append(Batch(number, starts, ends, done.get(number), group.get("generation"), group.get("batch")))
+            before = before | left | ends
+        return found
+
+    def done_since(self, time_ms: float) -> int:
+        """Records of the batches that were done from a time on."""
+        return sum(batch.records for batch in self.batches() if batch.done_ms is not None and batch.done_ms >= time_ms)
+
+    def ends(self) -> dict[TP, int]:
+        """Where the batches end that are done."""
+        ends: dict[TP, int] = {}
+        for batch in self.batches():
+            ends |= batch.ends if batch.done_ms is not None else {}
+        return ends
+
+    def _numbered(self, log: str) -> Iterator[tuple[int, Path]]:
+        folder = self._directory / log
+        if folder.exists():
+            yield from ((int(path.name), path) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def positions(topics: Mapping[str, Any]) -> dict[TP, int]:
+    """Offsets by topic and partition, of Spark's JSON."""
+    return {
+        (topic, int(number)): offset
+        for topic, numbers in topics.items()
+        if not topic.startswith("@")
+        for number, offset in numbers.items()
+    }

@@ -1,0 +1,246 @@
+"""What must hold in every run, whatever the fault: each is a function from what was observed to findings."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from matrix.checkpoint import TP
+from matrix.observed import EXACTLY_ONCE, Observed
+from spark_kafka_group.tools.event_logs import Event
+from spark_kafka_group.tools.verify import verify
+
+CLOCK_MS = 10.0
+"""Two clocks of one machine: files' times are up to a tick of the kernel behind."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A broken invariant; `records` where it is about records."""
+
+    invariant: str
+    problem: str
+    records: int = 0
+
+
+def places(found: Iterable[object]) -> str:
+    shown = [str(one) for one in sorted(found, key=str)]
+    return " ".join(shown[:5]) + (" ..." if len(shown) > 5 else "")
+
+
+def nothing_missing(run: Observed) -> Iterator[Finding]:
+    """Each record that was acknowledged, or is in the logs, is in the sink, if it is below the committed offset."""
+    known = Counter(row.value for row in run.rows)
+    written = dict(run.log) | {(a.topic, a.partition, a.offset): a.identity for a in run.acknowledged if a.offset >= 0}
+    below = run.committed or run.ended
+    for kind, lost in (
+        ("nothing missing", lambda tp, offset: offset < below.get(tp, 0)),
+        ("read to the end", lambda tp, offset: offset >= below.get(tp, 0)),
+    ):
+        missing = {
+            value: place
+            for place, value in written.items()
+            if value not in known and value not in run.removed | run.aborted and lost(place[:2], place[2])
+        }
+        if missing:
+            where = places(f"{t}-{p}@{o}" for t, p, o in missing.values())
+            yield Finding(kind, f"{len(missing)} records are not in the sink: {where}", len(missing))
+
+
+def nothing_twice(run: Observed) -> Iterator[Finding]:
+    """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted."""
+    seen: dict[str, list[int]] = defaultdict(list)
+    for row in run.rows:
+        seen[row.value].append(row.batch)
+    twice = {value: batches for value, batches in seen.items() if len(batches) > 1 and value not in run.again}
+    if run.sink not in EXACTLY_ONCE:
+        twice = {value: b for value, b in twice.items() if len(set(b)) > 1 or not set(b) <= run.interrupted}
+    if twice:
+        by = Counter(tuple(batches) for batches in twice.values())
+        text = "; ".join(f"{count} in batches {batches}" for batches, count in by.most_common(3))
+        yield Finding("nothing twice", f"{len(twice)} records are in the sink more than once: {text}", len(twice))
+
+
+def nothing_else(run: Observed) -> Iterator[Finding]:
+    """Each row is the record at its place in the log."""
+    wrong = [row for row in run.rows if row.place in run.log and run.log[row.place] != row.value]
+    if wrong:
+        yield Finding(
+            "nothing else", f"{len(wrong)} rows are other records than those at {places(r.place for r in wrong)}"
+        )
+
+
+def nothing_aborted(run: Observed) -> Iterator[Finding]:
+    """No record of an aborted transaction is in the sink."""
+    wrong = [row.value for row in run.rows if row.value in run.aborted]
+    if wrong:
+        yield Finding("nothing aborted", f"{len(wrong)} rows are of aborted transactions: {places(wrong)}", len(wrong))
+
+
+def batches_follow(run: Observed) -> Iterator[Finding]:
+    """Within a generation each batch begins where the last one ended, unless an event says that it was moved."""
+    last: dict[tuple[str, int, str, int], tuple[int, int]] = {}
+    for event in run.events:
+        for tp in event.moves:
+            last.pop((event.member, event.generation, *tp), None)
+        for planned in event.ranges:
+            key = (event.member, event.generation, *planned.tp)
+            before = last.get(key)
+            if before is not None and planned.start != before[1] and not event.replay:
+                yield Finding(
+                    "batches follow",
+                    f"{planned} was planned after {before}, in generation {event.generation}: {event.where}",
+                )
+            last[key] = planned.start, planned.end
+
+
+def tasks_cover(run: Observed) -> Iterator[Finding]:
+    """The tasks of a batch have its ranges, each offset in one task."""
+    planned: dict[int, Event] = {event.batch: event for event in run.events if event.ranges and event.batch is not None}
+    for batch, tasks in run.tasks.items():
+        event = planned.get(batch)
+        if event is None:
+            continue
+        whole = sorted((*r.tp, r.start, r.end) for r in event.ranges if r.size)
+        parts = sorted((topic, p, start, end) for task in tasks for topic, p, start, end in task)
+        merged: list[tuple[str, int, int, int]] = []
+        for topic, p, start, end in parts:
+            if merged and merged[-1][:2] == (topic, p) and merged[-1][3] == start:
+                merged[-1] = (*merged[-1][:3], end)
+            else:
+                merged.append((topic, p, start, end))
+        if merged != whole:
+            yield Finding("tasks cover", f"batch {batch}: its tasks have {merged}, it has {whole}")
+
+
+def commits_never_backward(run: Observed) -> Iterator[Finding]:
+    """In the offsets topic no member's commit is below the one before, unless it was moved; and none is removed."""
+    moved = {(*tp, move.to) for event in run.events for tp, move in event.moves.items()}
+    last: dict[TP, int] = {}
+    for stored in run.stored:
+        if stored.tp is None:
+            continue
+        before = last.pop(stored.tp, 0)
+        if stored.offset is None:
+            if not run.operated:
+                yield Finding("never backward", f"the offset of {stored.tp} was removed")
+            continue
+        if stored.note is not None and stored.offset < before and (*stored.tp, stored.offset) not in moved:
+            yield Finding("never backward", f"{stored.tp} was {before}, then {stored.offset} ({stored.note})")
+        last[stored.tp] = stored.offset
+
+
+def commits_never_ahead(run: Observed) -> Iterator[Finding]:
+    """No member's commit is stored before a batch is done that ends there, unless the member was moved there before."""
+    reached: dict[tuple[TP, int], float] = {}
+    for batch in run.batches:
+        for tp, end in batch.ends.items():
+            if batch.done_ms is not None:
+                reached[tp, end] = min(batch.done_ms, reached.get((tp, end), batch.done_ms))
+    for event in run.events:
+        for tp, move in event.moves.items():
+            reached[tuple(tp), move.to] = min(event.time_ms, reached.get((tuple(tp), move.to), event.time_ms))
+    for stored in run.stored:
+        if stored.tp is None or not stored.offset or stored.note is None:
+            continue
+        since_ms = reached.get((stored.tp, stored.offset))
+        if since_ms is None or since_ms > stored.time_ms + CLOCK_MS:
+            when = "never" if since_ms is None else f"{since_ms - stored.time_ms:.0f} ms later"
+            yield Finding(
+                "never ahead", f"{stored.tp}={stored.offset} was stored, and a batch up to it was done {when}"
+            )
+
+
+def only_current_generation_commits(run: Observed) -> Iterator[Finding]:
+    """The generation in a commit's note is the one that the coordinator had stored last."""
+    current: int | None = None
+    for stored in run.stored:
+        if stored.generation is not None:
+            current = stored.generation
+        elif stored.note is not None and current is not None and stored.note["generation"] != current:
+            yield Finding(
+                "current generation",
+                f"{stored.tp}={stored.offset} was committed under {stored.note}, in generation {current}",
+            )
+
+
+def one_owner(run: Observed) -> Iterator[Finding]:
+    """No stored generation gives a partition to two members."""
+    for stored in run.stored:
+        owners: dict[TP, str] = {}
+        for member, tps in stored.members.items():
+            for tp in tps:
+                if owners.setdefault(tp, member) != member:
+                    yield Finding(
+                        "one owner", f"generation {stored.generation} gives {tp} to {owners[tp]} and {member}"
+                    )
+
+
+def verified(run: Observed) -> Iterator[Finding]:
+    """``verify`` finds nothing in the members' events."""
+    for found in verify(run.events, all_members=False).violations:
+        yield Finding("verify", f"{found.invariant}: {found.problem} ({', '.join(e.where for e in found.proof)})")
+
+
+def agreed_at_rest(run: Observed) -> Iterator[Finding]:
+    """At rest the checkpoint and the group are where the logs end."""
+    for tp, end in run.ends.items():
+        if run.ended.get(tp, 0) != end:
+            yield Finding("agreed at rest", f"{tp}: the checkpoint ends at {run.ended.get(tp)}, the log at {end}")
+        if run.source == "groupkafka" and run.committed.get(tp, 0) != end:
+            yield Finding("agreed at rest", f"{tp}: the group is at {run.committed.get(tp)}, the log ends at {end}")
+
+
+def lag_recounted(run: Observed) -> Iterator[Finding]:
+    """At rest the lag of the query's progress is what a recount gives."""
+    if run.lag is not None and run.committed:
+        recount = sum(max(0, end - run.committed.get(tp, 0)) for tp, end in run.ends.items())
+        if run.lag != recount:
+            yield Finding("lag recounted", f"the progress says a lag of {run.lag}, the offsets say {recount}")
+
+
+def progress_in_time(run: Observed) -> Iterator[Finding]:
+    """1,000 records are done within the bound after each fault was over."""
+    for fault in run.faults:
+        took_s = None if fault.progressed_ms is None else (fault.progressed_ms - fault.healed_ms) / 1000
+        if took_s is None or took_s > fault.bound_s:
+            took = "were never done" if took_s is None else f"took {took_s:.1f} s"
+            yield Finding(
+                "progress in time", f"after {fault.what}: 1,000 records {took}, with a bound of {fault.bound_s:.0f} s"
+            )
+
+
+def ended_as_wanted(run: Observed) -> Iterator[Finding]:
+    """No process of the query ended by itself."""
+    for ending in run.endings:
+        if not ending.wanted:
+            yield Finding("ended as wanted", f"{ending.process} ended by itself: {ending.how}")
+
+
+def nothing_left(run: Observed) -> Iterator[Finding]:
+    """Nothing is left behind."""
+    for thing in run.left:
+        yield Finding("nothing left", thing)
+
+
+def no_problems(run: Observed) -> Iterator[Finding]:
+    """The run itself went as it should."""
+    for problem in run.problems:
+        yield Finding("run", problem)
+
+
+OF_ANY_SOURCE = (
+    nothing_missing, nothing_twice, nothing_else, nothing_aborted, agreed_at_rest, progress_in_time, ended_as_wanted,
+    nothing_left, no_problems,
+)  # fmt: skip
+OF_A_MEMBER = (
+    batches_follow, tasks_cover, commits_never_backward, commits_never_ahead, only_current_generation_commits, one_owner,
+    verified, lag_recounted,
+)  # fmt: skip
+
+
+def judged(run: Observed) -> list[Finding]:
+    """All findings."""
+    checks = OF_ANY_SOURCE + (OF_A_MEMBER if run.source == "groupkafka" else ())
+    return [finding for check in checks for finding in check(run)]

@@ -1,0 +1,117 @@
+"""All that a run left behind, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from matrix.checkpoint import TP, Batch
+from matrix.load import Acknowledged
+from spark_kafka_group.tools.event_logs import Event
+
+EXACTLY_ONCE = ("parquet", "overwrite")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the sink."""
+
+    batch: int
+    topic: str
+    partition: int
+    offset: int
+    value: str
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: what it was, when it began, when it was over, and when the query was done with 1,000 records since.
+
+    Attributes
+    ----------
+    first_ms
+        When the first batch with data was done after it was over.
+    bound_s
+        So soon after it was over 1,000 records have to be done.
+    """
+
+    what: str
+    began_ms: float
+    healed_ms: float
+    first_ms: float | None
+    progressed_ms: float | None
+    bound_s: float
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A record of the group in ``__consumer_offsets``: a generation (with its members' partitions), or a commit."""
+
+    time_ms: float
+    generation: int | None = None
+    members: Mapping[str, Sequence[TP]] = field(default_factory=dict)
+    tp: TP | None = None
+    offset: int | None = None
+    note: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a process of the query ended; `wanted` by the run, or by itself."""
+
+    process: str
+    how: str
+    wanted: bool
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The evidence of a run.
+
+    Attributes
+    ----------
+    log
+        Records that the topics have, by place; also those that operators have deleted since, as acknowledged.
+    removed
+        Records that brokers or operators took away before the query could read them, or set the query past.
+    again
+        Records that operators had the query read again.
+    aborted
+        Records of transactions that were aborted.
+    committed, ended, ends
+        At rest: the group's offsets, the checkpoint's, and the logs'.
+    operated
+        Whether operators have changed the group's offsets.
+    lag
+        At rest, as the query's last progress says.
+    left
+        What was left behind after an orderly end.
+    """
+
+    source: str
+    sink: str
+    acknowledged: Sequence[Acknowledged] = ()
+    log: Mapping[tuple[str, int, int], str] = field(default_factory=dict)
+    rows: Sequence[Row] = ()
+    batches: Sequence[Batch] = ()
+    events: Sequence[Event] = ()
+    tasks: Mapping[int, Sequence[Sequence[Sequence[Any]]]] = field(default_factory=dict)
+    stored: Sequence[Stored] = ()
+    committed: Mapping[TP, int] = field(default_factory=dict)
+    ended: Mapping[TP, int] = field(default_factory=dict)
+    ends: Mapping[TP, int] = field(default_factory=dict)
+    lag: int | None = None
+    faults: Sequence[Fault] = ()
+    endings: Sequence[Ending] = ()
+    removed: frozenset[str] = frozenset()
+    again: frozenset[str] = frozenset()
+    aborted: frozenset[str] = frozenset()
+    interrupted: frozenset[int] = frozenset()
+    operated: bool = False
+    left: Sequence[str] = ()
+    problems: Sequence[str] = ()

@@ -1,0 +1,130 @@
+"""The query of a run, in real Spark: either source, into parquet. It writes down each task's ranges, and its progress.
+
+Points at which it stops dead, in the second batch that a process plans, are those of ``tests/faults/query.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from query import StoppingReader, wait_at
+
+from spark_kafka_group.source import GroupKafkaDataSource
+from spark_kafka_group.submit import orderly
+
+COLUMNS = ("topic", "partition", "offset", "cast(value as string) value")
+
+
+class LoggingReader(StoppingReader):
+    """The reader, with a line for the tasks of each batch."""
+
+    def __init__(self, reader: Any, point: str, marks: Path, tasks: Path) -> None:
+        super().__init__(reader, point, marks)
+        self.tasks = tasks
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"tasks": self.tasks}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
+        tasks = super().partitions(start, end)
+        if tasks:
+            ranges = [[[*r.tp, r.start, r.end] for r in task.ranges] for task in tasks]
+            with self.tasks.open("a") as file:
+                file.write(json.dumps({"batch": end["@group"].get("batch"), "tasks": ranges}) + "\n")
+        return tasks
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--source", choices=["groupkafka", "kafka"], required=True)
+    parser.add_argument("--directory", type=Path, required=True)
+    parser.add_argument("--name", required=True, help="of this process, for its files")
+    parser.add_argument("--options", type=json.loads, required=True)
+    parser.add_argument("--sink", choices=["parquet", "overwrite", "append"], default="parquet")
+    parser.add_argument("--point", default="none")
+    parser.add_argument("--trigger", default="250 milliseconds")
+    parser.add_argument("--available-now", action="store_true")
+    parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--jars", default="")
+    parser.add_argument("--tmp", required=True, help="for temporary files")
+    return parser.parse_args()
+
+
+def session(args: argparse.Namespace) -> SparkSession:
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "700m",
+        "spark.local.dir": args.tmp,
+        "spark.python.unix.domain.socket.enabled": "true",
+        # What ran in which batch is read from these logs afterwards.
+        "spark.sql.streaming.minBatchesToRetain": "1000000",
+        "spark.sql.streaming.fileSink.log.deletion": "false",
+        "spark.sql.streaming.noDataProgressEventInterval": "1000",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    builder = SparkSession.builder.master(args.master).appName("matrix")
+    for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def registered(spark: SparkSession, args: argparse.Namespace) -> None:
+    """Register the source with a reader that writes its tasks down."""
+    marks, tasks = args.directory / "marks", args.directory / "tasks" / f"{args.name}.jsonl"
+
+    class LoggingDataSource(GroupKafkaDataSource):
+        def streamReader(self, schema: Any) -> Any:
+            return LoggingReader(super().streamReader(schema), args.point, marks, tasks)
+
+    spark.dataSource.register(LoggingDataSource)
+
+
+def written(df: DataFrame, args: argparse.Namespace) -> Any:
+    """The query's writer, to one of the sinks."""
+    out, marks = str(args.directory / "out"), args.directory / "marks"
+    if args.sink == "parquet":
+        return df.writeStream.format("parquet").option("path", out)
+
+    def write(batch: DataFrame, batch_id: int) -> None:
+        batch.write.mode(args.sink).parquet(f"{out}/batch={batch_id}")
+        if args.point == "sink" and (marks / "second-batch").exists():
+            wait_at(marks, "sink")
+
+    return df.writeStream.foreachBatch(write)
+
+
+def main() -> None:
+    args = arguments()
+    spark = session(args)
+    if args.source == "groupkafka":
+        registered(spark, args)
+    trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
+    with orderly(args.options.get("kafka.group.id", "")):
+        df = spark.readStream.format(args.source).options(**args.options).load().selectExpr(*COLUMNS)
+        writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
+        query = writer.trigger(**trigger).start()
+        (args.directory / "marks" / f"started-{args.name}").write_text(str(os.getpid()))
+        last = ""
+        with (args.directory / "progress" / f"{args.name}.jsonl").open("a", buffering=1) as file:
+            ended = False
+            while not ended:
+                ended = bool(query.awaitTermination(0.25))
+                progress = query.lastProgress
+                if progress is not None and progress.json != last:
+                    last = progress.json
+                    file.write(last + "\n")
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""Runs cells, one after the other, and keeps a line of JSON for each run."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import subprocess
+import time
+import traceback
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from connector import connector_jars
+
+from matrix.cells.registry import CELLS, KAFKA, Cell
+from matrix.gather import gathered
+from matrix.invariants import Finding, judged
+from matrix.observed import Fault, Observed
+from matrix.scene import Scene
+from spark_kafka_group.testing import KafkaCluster
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+RUNS = ROOT / ".faults"
+
+
+def play(
+    cell: Cell, source: str, seed: int, count: int, directory: Path, kafka: KafkaCluster | None = None
+) -> dict[str, Any]:
+    """One run: the fault `count` times. Returns its line."""
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        if kafka is None:
+            kafka = stack.enter_context(KafkaCluster(cell.nodes, properties=cell.properties))
+        topic = kafka.create_topic(f"faults-{uuid.uuid4().hex[:8]}", partitions=cell.partitions)
+        scene = Scene(kafka, directory, source, seed, topic, cell.partitions, cell.session_s)
+        stack.callback(scene.close)
+        broken = None
+        try:
+            if cell.prepare is not None:
+                cell.prepare(scene)
+            jars = ("--jars", ",".join(map(str, connector_jars()))) if source == KAFKA else ()
+            scene.add_query(cell.options, cell.sink, *cell.arguments, *jars)
+            scene.begin(cell.per_second, **cell.load)
+            for _ in range(count):
+                cell.happen(scene)
+            scene.rest()
+            scene.end()
+            run = gathered(scene, cell.sink)
+            findings = [found for found in judged(run) if found.invariant not in cell.exempt]
+        except Exception as error:  # noqa: BLE001 - it is the finding of this run
+            (directory / "error").write_text(traceback.format_exc())
+            broken = Finding("run", f"{type(error).__name__}: {str(error)[:600]}")
+            run, findings = Observed(source, cell.sink, faults=tuple(scene.faults)), [broken]
+    line = summary(cell, source, seed, run, findings) | {"seconds": round(time.monotonic() - began)}
+    (directory / "result.json").write_text(json.dumps(line, indent=1))
+    return line
+
+
+def summary(cell: Cell, source: str, seed: int, run: Observed, findings: list[Finding]) -> dict[str, Any]:
+    """What a run counted."""
+    kinds = Counter(found.invariant for found in findings)
+    values = Counter(row.value for row in run.rows)
+    return {
+        "cell": cell.name,
+        "source": source,
+        "seed": seed,
+        "faults": len(run.faults),
+        "records": len(run.acknowledged),
+        "rows": len(run.rows),
+        "lost": sum(found.records for found in findings if found.invariant == "nothing missing"),
+        "twice": sum(count - 1 for value, count in values.items() if value not in run.again),
+        "batches": sum(batch.done_ms is not None for batch in run.batches),
+        "generations": len({stored.generation for stored in run.stored if stored.generation is not None}),
+        "commits": sum(stored.offset is not None for stored in run.stored),
+        "restarts": sum(not ending.how.startswith(("killed", "stopped")) for ending in run.endings),
+        "gaps": [gap(fault) for fault in run.faults],
+        "violations": dict(kinds),
+        "findings": [asdict(found) for found in findings][:40],
+    }
+
+
+def gap(fault: Fault) -> dict[str, Any]:
+    """How long a fault lasted, and how long it took until rows came, and 1,000 of them, once it was over."""
+
+    def after(ms: float | None) -> float | None:
+        return None if ms is None else round((ms - fault.healed_ms) / 1000, 2)
+
+    return {
+        "what": fault.what,
+        "lasted": round((fault.healed_ms - fault.began_ms) / 1000, 2),
+        "first": after(fault.first_ms),
+        "progressed": after(fault.progressed_ms),
+        "bound": fault.bound_s,
+    }
+
+
+# Several
+
+
+def code_version() -> str:
+    """Of the package, so that results of another one are not continued."""
+    done = subprocess.run(
+        ["git", "rev-parse", "--short=12", "HEAD:spark_kafka_group"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.strip() or "unknown"
+
+
+def file_of(name: str, source: str) -> Path:
+    return RESULTS / f"{name}.{source}.jsonl"
+
+
+def lines_of(name: str, source: str) -> list[dict[str, Any]]:
+    """The results of a cell, so far."""
+    path = file_of(name, source)
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def run_cells(names: list[str], sources: list[str], count: int | None, seed: int | None, fresh: bool) -> int:
+    """Run cells until each has its count; returns the number of runs with findings."""
+    failed = 0
+    for name in names:
+        for source in CELLS[name].sources:
+            if source in sources:
+                failed += run_cell(CELLS[name], source, count or CELLS[name].count, seed, fresh)
+    return failed
+
+
+def run_cell(cell: Cell, source: str, count: int, seed: int | None, fresh: bool) -> int:
+    """Run a cell until it has its count: those of earlier runs count, if the package is the same."""
+    version = code_version()
+    lines = [] if fresh else [line for line in lines_of(cell.name, source) if line["code"] == version]
+    failed = 0
+    while (missing := count - sum(line["faults"] for line in lines)) > 0:
+        given = random.randrange(2**31) if seed is None else seed + len(lines)
+        directory = RUNS / f"{cell.name}-{source}-{given}"
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        print(f"{cell.name}, {source}, seed {given}, in {directory}", flush=True)
+        line = play(cell, source, given, min(missing, cell.at_once), directory)
+        line |= {"code": version, "date": time.strftime("%Y-%m-%d"), "family": cell.family, "wanted": cell.count}
+        lines.append(line)
+        RESULTS.mkdir(exist_ok=True)
+        unfinished = file_of(cell.name, source).with_suffix(".unfinished")
+        unfinished.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        os.replace(unfinished, file_of(cell.name, source))
+        tell(line)
+        if line["violations"]:
+            failed += 1
+            if not line["faults"]:  # it would go on like this for ever
+                break
+        else:
+            shutil.rmtree(directory)
+    return failed
+
+
+def tell(line: Mapping[str, Any]) -> None:
+    """Print a run."""
+    shown = {
+        key: value
+        for key, value in line.items()
+        if key in ("faults", "records", "rows", "lost", "twice", "batches", "commits", "restarts", "seconds")
+    }
+    print("  " + ", ".join(f"{key} {value}" for key, value in shown.items()), flush=True)
+    worst = max((gap["progressed"] for gap in line["gaps"] if gap["progressed"] is not None), default=None)
+    print(f"  1,000 records after {worst} s at most", flush=True)
+    for found in line["findings"]:
+        print(f"  violation: {found['invariant']}: {found['problem']}", flush=True)

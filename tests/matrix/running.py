@@ -1,0 +1,168 @@
+"""A query of a run: one process after the other, with one checkpoint and one sink."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from processes import Program
+
+from matrix.checkpoint import TP, Checkpoint
+from matrix.observed import Ending
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.processes import session
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FOLDERS = ("marks", "tasks", "events", "progress", "logs", "tmp")
+STARTED_WITHIN_S = 240.0
+ENDS_WITHIN_S = 90.0
+OF_OTHERS = re.compile(r"hsperfdata_|lib.*\.so|.*\.lck$|pymp-")
+"""Temporary files of the JVM and of codecs."""
+
+
+class Query:
+    """One query; a process of it runs, or none.
+
+    Parameters
+    ----------
+    starts
+        Where its first batch begins.
+    """
+
+    def __init__(
+        self, directory: Path, source: str, options: Mapping[str, str], starts: Mapping[TP, int], sink: str, *more: str
+    ) -> None:
+        self.directory = directory
+        self.source = source
+        self.options = dict(options)
+        self.sink = sink
+        self.more = more
+        self.checkpoint = Checkpoint(directory / "checkpoint", starts)
+        self.endings: list[Ending] = []
+        self.incarnation = 0
+        self.interrupted: set[int] = set()
+        self._program: Program | None = None
+        for folder in FOLDERS:
+            (directory / folder).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def name(self) -> str:
+        """Of the process that runs, or ran last."""
+        return f"{self.directory.name}-{self.incarnation}"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "logs" / f"{self.name}.log"
+
+    @property
+    def tmp(self) -> Path:
+        return self.directory / "tmp" / self.name
+
+    @property
+    def program(self) -> Program:
+        assert self._program is not None, "start first"
+        return self._program
+
+    def start(self, point: str = "none", *more: str) -> None:
+        """Start a process, and wait until its query runs."""
+        self.launch(point, *more)
+        self.wait_for(self.started)
+
+    def launch(self, point: str = "none", *more: str) -> None:
+        """Start a process."""
+        self.incarnation += 1
+        for mark in (self.directory / "marks").iterdir():
+            mark.unlink()
+        self.tmp.mkdir(parents=True)
+        options = dict(self.options)
+        if self.source == "groupkafka":
+            options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
+        java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={self.tmp}"
+        archive = Path(sys.executable).parents[1] / "spark.jsa"
+        environment = {
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "faults"))),
+            "TMPDIR": str(self.tmp),
+            "JAVA_TOOL_OPTIONS": java,
+            "PYTHONWARNINGS": "ignore",
+        } | ({"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive} -Xlog:disable"} if archive.exists() else {})
+        command = [
+            sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory, "--name", self.name,
+            "--options", json.dumps(options), "--sink", self.sink, "--point", point, "--tmp", self.tmp, *self.more, *more,
+        ]  # fmt: skip
+        self._program = Program(command, self.log, **environment)
+
+    def started(self) -> bool:
+        """Whether the process has started its query."""
+        return (self.directory / "marks" / f"started-{self.name}").exists()
+
+    def at(self, point: str) -> bool:
+        """Whether the process stands at this point."""
+        return (self.directory / "marks" / point).exists()
+
+    def wait_for(self, condition: object, within: float = STARTED_WITHIN_S) -> None:
+        """Wait, while the process lives."""
+        self.program.wait_for(condition, within)
+
+    @property
+    def running(self) -> bool:
+        return self._program is not None and self._program.process.poll() is None
+
+    def kill(self) -> None:
+        """kill -9 of all its processes at once."""
+        self.note_interrupted()
+        self.program.kill()
+        self.endings.append(Ending(self.name, "killed", wanted=True))
+
+    def note_interrupted(self) -> None:
+        """Keep the number of the batch that is not done."""
+        self.interrupted |= {batch.number for batch in self.checkpoint.batches() if batch.done_ms is None}
+
+    def ended_by_itself(self, wanted: bool) -> str:
+        """Note it; returns the last line it said."""
+        self.note_interrupted()
+        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()] or [""]
+        how = f"exit code {self.program.process.poll()}, {lines[-1][-600:]}"
+        self.endings.append(Ending(self.name, how, wanted))
+        wait_until(lambda: not session(self.program.process.pid), within=ENDS_WITHIN_S)
+        return how
+
+    def stop(self) -> list[str]:
+        """SIGTERM, as an operator does; returns what was left behind."""
+        left = []
+        pid = self.program.process.pid
+        os.kill(pid, signal.SIGTERM)
+        code = self.program.ends(ENDS_WITHIN_S)
+        if code != 128 + signal.SIGTERM:
+            left.append(f"{self.name} ended with {code} after SIGTERM")
+        self.endings.append(Ending(self.name, f"stopped, {code}", wanted=True))
+        try:
+            wait_until(lambda: not session(pid), within=15)
+        except TimeoutError:
+            left.append(f"processes of {self.name}: {session(pid)}")
+        files = [str(path.relative_to(self.tmp)) for path in self.tmp.rglob("*") if not path.is_dir()]
+        files = [name for name in files if not OF_OTHERS.match(name.rpartition("/")[2])]
+        if files:
+            left.append(f"{len(files)} temporary files of {self.name}: {' '.join(sorted(files)[:5])}")
+        return left
+
+    def holdings(self) -> dict[str, int]:
+        """Threads, descriptors and sockets of Spark's reader process."""
+        found = {}
+        for pid in self.program.readers()[:1]:
+            try:
+                files = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
+                found = {
+                    "pid": pid,
+                    "threads": len(list(Path(f"/proc/{pid}/task").iterdir())),
+                    "descriptors": len(files),
+                    "sockets": sum(name.startswith("socket:") for name in files),
+                }
+            except OSError:
+                continue
+        return found

@@ -1,0 +1,240 @@
+"""One run of a cell: brokers, a load, queries; and the faults, each with the time that it took to recover."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+
+from matrix.checkpoint import TP
+from matrix.load import Load
+from matrix.observed import Fault
+from matrix.running import Query
+from spark_kafka_group.testing import KafkaCluster, wait_until
+
+SESSION_S = 10.0
+PROGRESS = 1_000
+"""Records that have to be done after a fault."""
+GIVEN_UP_AFTER = 6
+"""Times the bound."""
+AT_REST_WITHIN_S = 180.0
+LEAKED = 6
+"""So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
+
+
+def now_ms() -> float:
+    return time.time() * 1000
+
+
+class Scene:
+    """The brokers, the load and the queries of a run.
+
+    Attributes
+    ----------
+    servers
+        For the queries' kafka.bootstrap.servers: the brokers', unless the cell puts something in between.
+    removed, again, aborted
+        Records that the cell took away, had read again, or aborted.
+    """
+
+    def __init__(
+        self,
+        kafka: KafkaCluster,
+        directory: Path,
+        source: str,
+        seed: int,
+        topic: str,
+        partitions: int,
+        session_s: float,
+    ) -> None:
+        self.kafka = kafka
+        self.directory = directory
+        self.source = source
+        self.rng = random.Random(seed)
+        self.topic = topic
+        self.topics = {topic: partitions}
+        self.group = f"group-{topic}"
+        self.servers = kafka.bootstrap_servers
+        self.session_s = session_s
+        self.load: Load | None = None
+        self.queries: list[Query] = []
+        self.faults: list[Fault] = []
+        self.removed: set[str] = set()
+        self.again: set[str] = set()
+        self.aborted: set[str] = set()
+        self.operated = False
+        self.problems: list[str] = []
+        self.left: list[str] = []
+        self.room: dict[str, Any] = {}
+        self.closing = contextlib.ExitStack()
+        self._holdings: dict[str, int] = {}
+
+    @property
+    def query(self) -> Query:
+        """The first one."""
+        return self.queries[0]
+
+    @property
+    def bound_s(self) -> float:
+        return 2 * self.session_s + 5
+
+    def options(self, more: Mapping[str, str]) -> dict[str, str]:
+        """Of a query, by the names that its source knows."""
+        options = {
+            "kafka.bootstrap.servers": self.servers,
+            "subscribe": self.topic,
+            "startingOffsets": "earliest",
+            "maxOffsetsPerTrigger": "4000",
+        }
+        if self.source == "groupkafka":
+            options |= {
+                "kafka.group.id": self.group,
+                "kafka.session.timeout.ms": str(round(self.session_s * 1000)),
+                "kafka.heartbeat.interval.ms": str(round(self.session_s * 100)),
+                "kafka.max.poll.interval.ms": "60000",
+            }
+        return options | dict(more)
+
+    def add_query(self, more: Mapping[str, str], sink: str, *arguments: str) -> Query:
+        """A query that has not been started."""
+        starts = {(topic, p): 0 for topic, count in self.topics.items() for p in range(count)}
+        place = self.directory / f"query{len(self.queries)}"
+        self.queries.append(Query(place, self.source, self.options(more), starts, sink, *arguments))
+        return self.queries[-1]
+
+    # Faults
+
+    @contextlib.contextmanager
+    def fault(self, what: str, may_end: bool = False) -> Iterator[None]:
+        """A fault, which is over at the end of the block; then the query has to go on.
+
+        Parameters
+        ----------
+        may_end
+            Whether the query may end with an error. It is started again then, as an operator does.
+        """
+        print(f"  {len(self.faults) + 1}: {what}", flush=True)
+        began = now_ms()
+        yield
+        self._recovered(what, began, now_ms(), may_end)
+
+    def _recovered(self, what: str, began: float, healed: float, may_end: bool) -> None:
+        deadline = time.monotonic() + GIVEN_UP_AFTER * self.bound_s
+        first = progressed = None
+        while progressed is None and time.monotonic() < deadline:
+            if self.restarted_if_ended(may_end):
+                healed = now_ms()
+            checkpoint = self.query.checkpoint
+            if first is None:
+                times = (b.done_ms for b in checkpoint.batches() if b.done_ms and b.done_ms >= healed and b.records)
+                first = min(times, default=None)
+            if checkpoint.done_since(healed) >= PROGRESS:
+                progressed = now_ms()
+            else:
+                time.sleep(0.1)
+        self.faults.append(Fault(what, began, healed, first, progressed, self.bound_s))
+
+    def restarted_if_ended(self, may_end: bool) -> bool:
+        """Start queries again that have ended by themselves."""
+        ended = [query for query in self.queries if query.incarnation and not query.running]
+        for query in ended:
+            print(f"     {query.ended_by_itself(wanted=may_end)[:300]}", flush=True)
+            query.start()
+        return bool(ended)
+
+    def pause(self, most_s: float = 1.0) -> None:
+        """Let a random time pass, so that a fault may hit any moment of a batch."""
+        time.sleep(self.rng.random() * most_s)
+
+    def wait(self, condition: Callable[[], object], within: float = 120.0, every: float = 0.1) -> None:
+        """Wait for something of the cell's."""
+        wait_until(condition, within=within, every=every)
+
+    # Beginning and end
+
+    def begin(self, per_second: float, **configs: Any) -> None:
+        """Start the load and the queries that have none yet, and wait until they go on."""
+        self.load = self.closing.enter_context(Load(self.kafka.bootstrap_servers, self.topics, per_second, **configs))
+        for query in self.queries:
+            query.launch()
+        for query in self.queries:
+            query.wait_for(query.started)
+        for query in self.queries:
+            query.wait_for(lambda query=query: query.checkpoint.done_since(0) >= PROGRESS / len(self.queries))
+        if self.source == "groupkafka":
+            self._holdings = self.query.holdings()
+
+    def rest(self) -> None:
+        """Stop the load, and wait until all is read and committed."""
+        assert self.load is not None
+        self.load.stop()
+        if self.load.pending:
+            self.problems.append(f"{self.load.pending} records were neither acknowledged nor refused")
+        try:
+            wait_until(self._at_rest, within=AT_REST_WITHIN_S, every=0.3)
+        except TimeoutError:
+            self.problems.append(f"not at rest within {AT_REST_WITHIN_S:.0f} s")
+        self.left += self._leaks()
+
+    def _at_rest(self) -> bool:
+        self.restarted_if_ended(may_end=False)
+        ends = self.ends()
+        read = self.ended()
+        if any(read.get(tp, 0) != end for tp, end in ends.items()):
+            return False
+        return self.source != "groupkafka" or all(self.committed().get(tp, 0) == end for tp, end in ends.items())
+
+    def ends(self) -> dict[TP, int]:
+        """Where the logs end."""
+        consumer = KafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
+        try:
+            tps = [TopicPartition(topic, p) for topic, count in self.topics.items() for p in range(count)]
+            return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(tps).items()}
+        finally:
+            consumer.close()
+
+    def ended(self) -> dict[TP, int]:
+        """Where the checkpoints end: of several queries, the last one of each partition."""
+        ended: dict[TP, int] = {}
+        for query in self.queries:
+            for tp, end in query.checkpoint.ends().items():
+                ended[tp] = max(end, ended.get(tp, 0))
+        return ended
+
+    def committed(self) -> dict[TP, int]:
+        """The group's offsets."""
+        return {tp: offset for tp, (offset, _) in self.kafka.committed(self.group).items()}
+
+    def _leaks(self) -> list[str]:
+        """Threads, descriptors and sockets that the reader process has gained."""
+        if not self._holdings or not self.query.running:
+            return []
+        now = self.query.holdings()
+        if now.get("pid") != self._holdings["pid"]:
+            return []
+        kinds = ("threads", "descriptors", "sockets")
+        return [f"{now[k] - self._holdings[k]} {k}" for k in kinds if now[k] > self._holdings[k] + LEAKED]
+
+    def end(self) -> None:
+        """Stop the queries in order; all that is left of them is noted."""
+        for query in self.queries:
+            if query.running:
+                self.left += query.stop()
+        if self.source == "groupkafka":
+            try:
+                wait_until(lambda: not self.kafka.group_state(self.group)[1], within=10)
+            except TimeoutError:
+                self.left.append(f"members of the group: {self.kafka.group_state(self.group)[1]}")
+
+    def close(self) -> None:
+        """Kill whatever runs."""
+        self.closing.close()
+        for query in self.queries:
+            if query.incarnation:
+                query.program.kill()

@@ -1,0 +1,162 @@
+"""Each invariant of the fault matrix holds in a run as it should be, and each can fail."""
+
+from dataclasses import replace
+
+import pytest
+
+from matrix.checkpoint import Batch
+from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, judged
+from matrix.load import Acknowledged
+from matrix.observed import Ending, Fault, Observed, Row, Stored
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
+from spark_kafka_group.tools.event_logs import Event, Move
+
+TP = TopicPartition("t", 0)
+
+
+def value(offset):
+    return f"p0:t:0:{offset}"
+
+
+def event(time_ms, kind, generation, **more):
+    return Event(time_ms, kind, "g", "a", generation, f"file:{time_ms}", **more)
+
+
+def planned(time_ms, generation, batch, start, end, **more):
+    return event(time_ms, "planned", generation, batch=batch, ranges=(OffsetRange(TP, start, end),), **more)
+
+
+def committed(time_ms, generation, batch, offset):
+    return event(time_ms, "committed", generation, batch=batch, offsets={TP: offset})
+
+
+def commit(time_ms, offset, generation, batch):
+    return Stored(time_ms, tp=TP, offset=offset, note={"reader": "a", "generation": generation, "batch": batch})
+
+
+def generation(time_ms, number, **members):
+    return Stored(time_ms, generation=number, members=members or {"a-id": [TP]})
+
+
+def a_run(**changed):
+    """Two batches of ten records, under two generations."""
+    acknowledged = [Acknowledged(value(n), "t", 0, n) for n in range(20)]
+    events = [
+        event(0, "assigned", 1, partitions=frozenset([TP])),
+        event(0, "moved", 1, moves={TP: Move(None, 0)}),
+        planned(1, 1, 0, 0, 10),
+        committed(30, 1, 0, 10),
+        event(31, "assigned", 2, partitions=frozenset([TP])),
+        planned(32, 2, 1, 10, 20),
+        committed(60, 2, 1, 20),
+    ]
+    run = Observed(
+        source="groupkafka",
+        sink="parquet",
+        acknowledged=acknowledged,
+        log={("t", 0, n): value(n) for n in range(20)},
+        rows=[Row(n // 10, "t", 0, n, value(n)) for n in range(20)],
+        batches=[Batch(0, {TP: 0}, {TP: 10}, 20, 1, 0), Batch(1, {TP: 10}, {TP: 20}, 50, 2, 1)],
+        events=events,
+        tasks={0: [[["t", 0, 0, 4]], [["t", 0, 4, 10]]], 1: [[["t", 0, 10, 20]]]},
+        stored=[generation(0, 1), commit(30, 10, 1, 0), generation(31, 2), commit(60, 20, 2, 1)],
+        committed={TP: 20},
+        ended={TP: 20},
+        ends={TP: 20},
+        lag=0,
+        faults=[Fault("kill", 0, 1000, 1500, 2000, 25.0)],
+        endings=[Ending("query-1", "killed", True)],
+    )
+    return replace(run, **changed)
+
+
+GOOD = a_run()
+
+
+def other(name, index, made):
+    """A run with another element in one of its sequences."""
+    sequence = list(getattr(GOOD, name))
+    sequence[index] = made
+    return {name: sequence}
+
+
+WRONG = {
+    "a record is not in the sink": ("nothing missing", {"rows": [*GOOD.rows[:3], *GOOD.rows[4:]]}),
+    "a record that was acknowledged and is in no log any more": (
+        "nothing missing", {"rows": GOOD.rows[1:], "log": {}},
+    ),
+    "a record beyond the commit": (
+        "read to the end", {"rows": GOOD.rows[:19], "committed": {TP: 19}},
+    ),
+    "a row twice in one batch": ("nothing twice", {"rows": [*GOOD.rows, GOOD.rows[5]]}),
+    "a row in two batches": ("nothing twice", {"rows": [*GOOD.rows, replace(GOOD.rows[5], batch=1)]}),
+    "a row of another place": ("nothing else", other("rows", 3, replace(GOOD.rows[3], value=value(4)))),
+    "an aborted row": ("nothing aborted", {"aborted": frozenset([value(7)])}),
+    "a batch that begins too late": ("batches follow", {"events": [
+        *GOOD.events[:3], planned(2, 1, 1, 11, 12), *GOOD.events[3:]]}),
+    "a task without a record": ("tasks cover", {"tasks": {0: [[["t", 0, 0, 4]], [["t", 0, 5, 10]]]}}),
+    "a record in two tasks": ("tasks cover", {"tasks": {0: [[["t", 0, 0, 5]], [["t", 0, 4, 10]]]}}),
+    "a commit below the one before": ("never backward", {"stored": [*GOOD.stored, commit(70, 10, 2, 0)]}),
+    "an offset that is removed": ("never backward", {"stored": [*GOOD.stored, Stored(70, tp=TP)]}),
+    "a commit before its batch is done": ("never ahead", other("stored", 1, commit(5, 10, 1, 0))),
+    "a commit in the middle of a batch": ("never ahead", other("stored", 3, commit(60, 15, 2, 1))),
+    "a commit of an older generation": ("current generation", other("stored", 3, commit(60, 20, 1, 1))),
+    "two owners": ("one owner", other("stored", 2, generation(31, 2, a=[TP], b=[TP]))),
+    "a commit that was not planned": ("verify", other("events", 6, committed(60, 2, 1, 19))),
+    "a checkpoint behind the log": ("agreed at rest", {"ended": {TP: 19}}),
+    "a group behind the log": ("agreed at rest", {"committed": {TP: 19}, "lag": 1}),
+    "a lag that is wrong": ("lag recounted", {"lag": 1}),
+    "too late": ("progress in time", {"faults": [Fault("kill", 0, 1000, 1500, 27_000, 25.0)]}),
+    "never again": ("progress in time", {"faults": [Fault("kill", 0, 1000, None, None, 25.0)]}),
+    "an end of its own": ("ended as wanted", {"endings": [Ending("query-1", "exit code 1", False)]}),
+    "a file": ("nothing left", {"left": ["a temporary file"]}),
+    "a problem": ("run", {"problems": ["not at rest"]}),
+}  # fmt: skip
+
+
+def invariants(run):
+    return {finding.invariant for finding in judged(run)}
+
+
+def test_a_run_as_it_should_be_breaks_nothing():
+    assert judged(GOOD) == []
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_one_wrong_thing_is_a_finding(name):
+    invariant, changed = WRONG[name]
+    assert invariant in invariants(a_run(**changed))
+
+
+def test_every_invariant_has_been_shown_to_fail():
+    broken = {finding.invariant for _, changed in WRONG.values() for finding in judged(a_run(**changed))}
+    named = {invariant for invariant, _ in WRONG.values()}
+    assert broken == named
+    assert len(named) == len(OF_ANY_SOURCE + OF_A_MEMBER) + 1  # one of them has two names
+
+
+def test_a_sink_that_only_appends_may_have_the_rows_of_an_interrupted_batch_again_and_no_others():
+    twice = [replace(row) for row in GOOD.rows if row.batch == 1]
+    run = a_run(sink="append", rows=[*GOOD.rows, *twice])
+    assert invariants(run) == {"nothing twice"}
+    assert invariants(replace(run, interrupted=frozenset([1]))) == set()
+    assert invariants(replace(run, interrupted=frozenset([0]))) == {"nothing twice"}
+
+
+def test_records_that_an_operator_took_away_or_gave_again_are_no_findings():
+    assert invariants(a_run(rows=GOOD.rows[1:], removed=frozenset([value(0)]))) == set()
+    again = [*GOOD.rows, replace(GOOD.rows[0], batch=1)]
+    assert invariants(a_run(rows=again, again=frozenset([value(0)]))) == set()
+
+
+def test_a_commit_backward_to_where_a_member_was_moved_is_no_finding():
+    moved = event(69, "moved", 2, moves={TP: Move(20, 10)})
+    stored = [*GOOD.stored, commit(70, 10, 2, 1)]
+    assert "never backward" in invariants(a_run(stored=stored))
+    assert not {"never backward", "never ahead"} & invariants(a_run(stored=stored, events=[*GOOD.events, moved]))
+
+
+def test_sparks_own_source_is_not_asked_for_a_group():
+    run = a_run(source="kafka", stored=(), events=(), committed={}, lag=None)
+    assert invariants(run) == set()
+    assert invariants(replace(run, rows=GOOD.rows[1:])) == {"nothing missing"}
