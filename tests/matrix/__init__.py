@@ -1,8 +1,8 @@
 """The fault matrix: which records are lost or read twice under which fault. ``make faults`` runs it.
 
-A cell (``cells/``) is a fault, and the count of its repetitions. A run of a cell has brokers, a load whose records are all
-identified (``load``), a query in real Spark with a parquet sink (``program``), and the fault, again and again
-(``scene``). What is left behind (``observed``) is judged by pure functions (``invariants``).
+A cell (``cells/``) is a fault, and the count of its repetitions. A run of a cell has brokers, a load that names each
+record (``load``), a query in real Spark with a parquet sink (``program``), and the fault, again and again (``scene``).
+What is left behind (``observed``) is judged by pure functions (``invariants``).
 """
 
 import sys

@@ -92,8 +92,9 @@ class Query:
             "PYTHONWARNINGS": "ignore",
         } | ({"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive} -Xlog:disable"} if archive.exists() else {})
         command = [
-            sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory, "--name", self.name,
-            "--options", json.dumps(options), "--sink", self.sink, "--point", point, "--tmp", self.tmp, *self.more, *more,
+            sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory,
+            "--name", self.name, "--options", json.dumps(options), "--sink", self.sink, "--point", point,
+            "--tmp", self.tmp, *self.more, *more,
         ]  # fmt: skip
         self._program = Program(command, self.log, **environment)
 
