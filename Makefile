@@ -163,6 +163,11 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
+.PHONY: faults
+faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
+	  $(if $(COUNT),--count $(COUNT)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: test-kerberos
 test-kerberos: $(VENV)/.installed  ## log in by Kerberos, at a KDC of MIT's; needs krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev
 	$(call install_extra,$(BIN),kerberos)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from spark_kafka_group.executor.decode import load
@@ -99,3 +100,18 @@ def damaged(log: bytes, number: int, damage: str) -> bytes:
     changed = bytearray(log)
     DAMAGES[damage](changed, batches(log)[number])
     return bytes(changed)
+
+
+def cut_off(segment: Path, at: int) -> int:
+    """Drop the record batches of a segment file that begin at this offset or later; returns the log's new end.
+
+    Raises
+    ------
+    AssertionError
+        When there is none.
+    """
+    log = segment.read_bytes()
+    first = next((batch for batch in batches(log) if batch.base_offset >= at), None)
+    assert first is not None, f"{segment} has no record batch at {at}"
+    segment.write_bytes(log[: first.start])
+    return first.base_offset

@@ -5,10 +5,10 @@ Most logs have grown again, beyond the positions of these queries, when they are
 """
 
 import contextlib
-import struct
 from types import SimpleNamespace
 
 import pytest
+from damage import cut_off
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -81,19 +81,6 @@ def send(producer, topic, values):
         future.get(timeout=30)
 
 
-def cut_off(kafka, topic, at):
-    """Drop the records of a killed node's log from this offset on."""
-    (segment,) = (kafka.directory / "node1" / "data" / f"{topic}-0").glob("*.log")
-    held, position = segment.read_bytes(), 0
-    while position < len(held):
-        offset, length = struct.unpack_from(">qi", held, position)
-        if offset >= at:
-            segment.write_bytes(held[:position])
-            return
-        position += 12 + length
-    raise AssertionError(f"{topic} has no record batch at {at}")
-
-
 @pytest.fixture(scope="module")
 def lost():
     """Queries by name, after the loss."""
@@ -134,7 +121,8 @@ def lost():
         kept = {made for how, made in queries.items() if how[0] == "remade" or str(how).startswith("whole")}
         for made in queries.values():
             if made not in kept:
-                cut_off(kafka, made.topic, at[made])
+                (segment,) = (kafka.directory / "node1" / "data" / f"{made.topic}-0").glob("*.log")
+                cut_off(segment, at[made])
         kafka.node(0).start()
         kafka.wait_until_ready()
         with KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, acks="all") as producer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from matrix import cells
+from matrix import cells, report
 from matrix.cells.registry import BOTH, CELLS
 from matrix.run import run_cells
 
@@ -27,7 +27,9 @@ def main() -> int:
         for name in names:
             print(f"{name:28} {CELLS[name].count:3} x {CELLS[name].what} ({', '.join(CELLS[name].sources)})")
         return 0
-    return 1 if run_cells(names, args.source or list(BOTH), args.count, args.seed, args.fresh) else 0
+    failed = run_cells(names, args.source or list(BOTH), args.count, args.seed, args.fresh)
+    report.write()
+    return 1 if failed else 0
 
 
 assert cells.FAMILIES

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 TP = tuple[str, int]
+HEAD = 2
+"""Lines of an entry of the offset log before those of the sources: its version, and Spark's settings."""
+NONE = "-"
+"""A source without an offset."""
 
 
 @dataclass(frozen=True)
@@ -52,20 +56,22 @@ class Checkpoint:
     def __init__(self, directory: Path, starts: Mapping[TP, int]) -> None:
         self._directory = directory
         self._starts = dict(starts)
-        self._offsets: dict[int, Mapping[str, Any]] = {}
+        self._offsets: dict[int, list[Mapping[str, Any]]] = {}
 
     def batches(self) -> list[Batch]:
         """All batches, in order."""
         done = {number: path.stat().st_mtime * 1000 for number, path in self._numbered("commits")}
         for number, path in self._numbered("offsets"):
             if number not in self._offsets:
-                self._offsets[number] = json.loads(path.read_text().splitlines()[-1])
+                of_sources = path.read_text().splitlines()[HEAD:]
+                self._offsets[number] = [json.loads(line) for line in of_sources if line != NONE]
         found, before = [], self._starts
-        for number, logged in sorted(self._offsets.items()):
-            group = logged.get("@group", {})
-            ends = positions(logged)
-            starts = {tp: before.get(tp, 0) for tp in ends} | positions(group.get("from", {}))
-            left = positions(group.get("left", {}))
+        for number, sources in sorted(self._offsets.items()):
+            groups = [logged.get("@group", {}) for logged in sources]
+            group = groups[0] if groups else {}
+            ends = _merged(map(positions, sources))
+            starts = {tp: before.get(tp, 0) for tp in ends} | _merged(positions(g.get("from", {})) for g in groups)
+            left = _merged(positions(g.get("left", {})) for g in groups)
             found.append(Batch(number, starts, ends, done.get(number), group.get("generation"), group.get("batch")))
             before = before | left | ends
         return found
@@ -85,6 +91,10 @@ class Checkpoint:
         folder = self._directory / log
         if folder.exists():
             yield from ((int(path.name), path) for path in folder.iterdir() if path.name.isdecimal())
+
+
+def _merged(several: Iterable[Mapping[TP, int]]) -> dict[TP, int]:
+    return {tp: offset for one in several for tp, offset in one.items()}
 
 
 def positions(topics: Mapping[str, Any]) -> dict[TP, int]:

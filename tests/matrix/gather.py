@@ -10,7 +10,7 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
 from matrix.observed import Observed, Stored
-from matrix.scene import Scene
+from matrix.scene import Range, Scene
 from matrix.sink import rows_in
 from spark_kafka_group import offsets_topic
 from spark_kafka_group.json_text import parsed
@@ -23,15 +23,17 @@ def gathered(scene: Scene, sink: str) -> Observed:
     assert scene.load is not None
     queries = scene.queries
     ours = scene.source == "groupkafka"
+    log = records(scene.kafka, scene.topics)
+    known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
     return Observed(
         source=scene.source,
         sink=sink,
         acknowledged=tuple(scene.load.acknowledged),
-        log=records(scene.kafka, scene.topics),
+        log=log,
         rows=[row for query in queries for row in rows_in(query.directory / "out")],
         batches=[batch for query in queries for batch in query.checkpoint.batches()],
         events=read_run(sorted(scene.directory.glob("*/events/*.jsonl"))).events,
-        tasks=tasks_in(scene.directory) if len(queries) == 1 else {},
+        tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
@@ -39,14 +41,23 @@ def gathered(scene: Scene, sink: str) -> Observed:
         lag=last_lag(scene.directory) if ours and len(queries) == 1 else None,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
-        removed=frozenset(scene.removed),
-        again=frozenset(scene.again),
-        aborted=frozenset(scene.aborted),
+        delivered=[value for reader in scene.neighbours for value in reader.delivered()],
+        in_doubt=frozenset(value for reader in scene.neighbours for value in reader.in_doubt()),
+        removed=frozenset(scene.gone | within(known, scene.removed)),
+        again=frozenset(within(known, scene.again)),
+        aborted=frozenset(scene.aborted | scene.load.aborted),
         interrupted=frozenset(number for query in queries for number in query.interrupted),
         operated=scene.operated,
         left=tuple(scene.left),
         problems=tuple(scene.problems),
     )
+
+
+def within(known: dict[tuple[str, int, int], str], ranges: list[Range]) -> set[str]:
+    """Records in some ranges of offsets."""
+    return {
+        value for topic, p, start, end in ranges for at in range(start, end) if (value := known.get((topic, p, at)))
+    }
 
 
 def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int, int], str]:
@@ -101,6 +112,10 @@ def last_lag(directory: Path) -> int | None:
     lines = [line for path in paths for line in path.read_text().splitlines()]
     if not lines:
         return None
-    latest = json.loads(lines[-1])["sources"][0]["latestOffset"]
-    latest = json.loads(latest) if isinstance(latest, str) else latest
-    return latest["@group"]["lag"] if latest and "@group" in latest else None
+    lags = []
+    for source in json.loads(lines[-1])["sources"]:
+        latest = source["latestOffset"]
+        latest = json.loads(latest) if isinstance(latest, str) else latest
+        if latest and "@group" in latest:
+            lags.append(latest["@group"]["lag"])
+    return sum(lags) if lags else None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import random
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,8 @@ class Load:
     ----------
     acknowledged
         In the order of the answers.
+    aborted
+        Records of transactions that were aborted, or whose end is not known.
     """
 
     def __init__(
@@ -52,12 +56,14 @@ class Load:
         self._topics = dict(topics)
         self._per_second = per_second
         self._names = [f"p{n}" for n in range(producers)]
+        self._turns = itertools.count()
         self._sequences: dict[tuple[str, str, int], Iterator[int]] = {}
-        self._stopping = threading.Event()
+        self._stopping, self._counting = threading.Event(), threading.Lock()
         self._threads: list[threading.Thread] = []
         self.acknowledged: list[Acknowledged] = []
         self.sent = 0
         self.failed: list[str] = []
+        self.aborted: set[str] = set()
 
     def __enter__(self) -> Load:
         for name in self._names:
@@ -86,34 +92,81 @@ class Load:
 
     def _produce(self, name: str) -> None:
         producer = KafkaProducer(**self._configs)
-        turns = itertools.count()
-        due, began = 0.0, time.monotonic()
         try:
-            while not self._stopping.wait(TICK_S):
-                due = (time.monotonic() - began) * self._per_second / len(self._names)
-                while due >= 1 and self.pending < MOST_PENDING:
-                    due, began = due - 1, began + len(self._names) / self._per_second
-                    self._send(producer, name, next(turns))
-                began = max(began, time.monotonic() - 1)  # what was not sent in a second is not made up for
+            for count in self._due():
+                for _ in range(count):
+                    self._send(producer, name)
             with contextlib.suppress(KafkaError):
                 producer.flush(timeout=FLUSHED_WITHIN_S)
         finally:
             producer.close(timeout=5)
 
-    def _send(self, producer: KafkaProducer, name: str, turn: int) -> None:
+    def _due(self) -> Iterator[int]:
+        """Numbers of records to send now, until the load is stopped; what was not sent in a second is left out."""
+        rate, sent = self._per_second / len(self._names), 0.0
+        last = time.monotonic()
+        while not self._stopping.wait(TICK_S):
+            now = time.monotonic()
+            sent += min(now - last, 1.0) * rate
+            last = now
+            if self.pending < MOST_PENDING:
+                yield int(sent)
+            sent -= int(sent)
+
+    def _send(self, producer: KafkaProducer, name: str) -> Any:
+        """Send one record; returns its name, and the future of its answer."""
         places = [(topic, partition) for topic, count in self._topics.items() for partition in range(count)]
         if not places:
-            return
-        topic, partition = places[turn % len(places)]
+            return None
+        topic, partition = places[next(self._turns) % len(places)]
         sequence = next(self._sequences.setdefault((name, topic, partition), itertools.count()))
-        self.sent += 1
+        with self._counting:
+            self.sent += 1
         record = identity(name, topic, partition, sequence)
         try:
             future = producer.send(topic, record.encode(), partition=partition)
         except (KafkaError, AssertionError):  # an assertion where the partition is not known yet
             self.failed.append(record)
-            return
-        future.add_callback(
-            lambda answer: self.acknowledged.append(Acknowledged(record, answer.topic, answer.partition, answer.offset))
-        )
+            return None
+        future.add_callback(lambda answer: self._acknowledged(record, answer))
         future.add_errback(lambda error: self.failed.append(record))
+        return record, future
+
+    def _acknowledged(self, record: str, answer: Any) -> None:
+        self.acknowledged.append(Acknowledged(record, answer.topic, answer.partition, answer.offset))
+
+
+class TransactionalLoad(Load):
+    """The same in transactions of some hundred milliseconds each, of which some are aborted.
+
+    Parameters
+    ----------
+    aborts
+        How many of them, between 0 and 1.
+    """
+
+    def __init__(self, *arguments: Any, aborts: float, seed: int, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._aborts = aborts
+        self._rng = random.Random(seed)
+
+    def _produce(self, name: str) -> None:
+        configs = self._configs | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
+        producer = KafkaProducer(**configs)
+        try:
+            producer.init_transactions()
+            for count in self._due():
+                if count:
+                    self._transaction(producer, name, count)
+        finally:
+            producer.close(timeout=5)
+
+    def _transaction(self, producer: KafkaProducer, name: str, count: int) -> None:
+        producer.begin_transaction()
+        sent = [made for made in (self._send(producer, name) for _ in range(count)) if made]
+        names = {record for record, _ in sent}
+        aborted = self._rng.random() < self._aborts
+        if aborted:
+            self.aborted |= names
+        producer.flush(timeout=FLUSHED_WITHIN_S)
+        (producer.abort_transaction if aborted else producer.commit_transaction)()

@@ -77,6 +77,8 @@ class Observed:
     ----------
     log
         Records that the topics have, by place; also those that operators have deleted since, as acknowledged.
+    delivered, in_doubt
+        Records that neighbours have read and committed; and those of their commits nobody knows.
     removed
         Records that brokers or operators took away before the query could read them, or set the query past.
     again
@@ -98,6 +100,8 @@ class Observed:
     acknowledged: Sequence[Acknowledged] = ()
     log: Mapping[tuple[str, int, int], str] = field(default_factory=dict)
     rows: Sequence[Row] = ()
+    delivered: Sequence[str] = ()
+    in_doubt: frozenset[str] = frozenset()
     batches: Sequence[Batch] = ()
     events: Sequence[Event] = ()
     tasks: Mapping[int, Sequence[Sequence[Sequence[Any]]]] = field(default_factory=dict)

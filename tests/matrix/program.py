@@ -1,6 +1,6 @@
 """The query of a run, in real Spark: either source, into parquet. It writes down each task's ranges, and its progress.
 
-Points at which it stops dead, in the second batch that a process plans, are those of ``tests/faults/query.py``.
+Points at which it stops dead are those of ``tests/faults/query.py``; here the file ``<marks>/armed`` names one of them.
 """
 
 from __future__ import annotations
@@ -8,28 +8,44 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from query import StoppingReader, wait_at
+from query import wait_at
 
-from spark_kafka_group.source import GroupKafkaDataSource
+from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
 
 COLUMNS = ("topic", "partition", "offset", "cast(value as string) value")
 
 
-class LoggingReader(StoppingReader):
-    """The reader, with a line for the tasks of each batch."""
+def armed(marks: Path, point: str) -> bool:
+    """Whether the process is to stop dead at this point, the next time that it gets there."""
+    try:
+        return (marks / "armed").read_text() == point
+    except OSError:
+        return False
 
-    def __init__(self, reader: Any, point: str, marks: Path, tasks: Path) -> None:
-        super().__init__(reader, point, marks)
-        self.tasks = tasks
+
+class LoggingReader(GroupKafkaStreamReader):
+    """The reader, with a line for the tasks of each batch, and a stop at the point that is armed."""
+
+    def __init__(self, reader: GroupKafkaStreamReader, marks: Path, tasks: Path) -> None:
+        super().__init__(reader._options)
+        self.marks, self.tasks = marks, tasks
+        self.planned = False  # since the last trigger
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"tasks": self.tasks}
+        return super().__getstate__() | {"marks": self.marks, "tasks": self.tasks, "planned": False}
+
+    def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
+        self._stop_at("before-commit", self.planned)
+        end = super().latestOffset(start, limit)
+        self._stop_at("after-commit", self.planned)
+        self.planned = False
+        return end
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         tasks = super().partitions(start, end)
@@ -37,7 +53,18 @@ class LoggingReader(StoppingReader):
             ranges = [[[*r.tp, r.start, r.end] for r in task.ranges] for task in tasks]
             with self.tasks.open("a") as file:
                 file.write(json.dumps({"batch": end["@group"].get("batch"), "tasks": ranges}) + "\n")
+            self.planned = True
+            self._stop_at("planned")
         return tasks
+
+    def read(self, partition: Any) -> Iterator[Any]:
+        for batch in super().read(partition):
+            yield batch
+            self._stop_at("tasks")
+
+    def _stop_at(self, point: str, here: bool = True) -> None:
+        if here and armed(self.marks, point):
+            wait_at(self.marks, point)
 
 
 def arguments() -> argparse.Namespace:
@@ -47,10 +74,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--options", type=json.loads, required=True)
     parser.add_argument("--sink", choices=["parquet", "overwrite", "append"], default="parquet")
-    parser.add_argument("--point", default="none")
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--also", help="the topic of a second source, in the same group")
     parser.add_argument("--jars", default="")
     parser.add_argument("--tmp", required=True, help="for temporary files")
     return parser.parse_args()
@@ -84,9 +111,24 @@ def registered(spark: SparkSession, args: argparse.Namespace) -> None:
 
     class LoggingDataSource(GroupKafkaDataSource):
         def streamReader(self, schema: Any) -> Any:
-            return LoggingReader(super().streamReader(schema), args.point, marks, tasks)
+            return LoggingReader(super().streamReader(schema), marks, tasks)
 
     spark.dataSource.register(LoggingDataSource)
+
+
+def read(spark: SparkSession, source: str, options: dict[str, str]) -> DataFrame:
+    """A stream of records."""
+    return spark.readStream.format(source).options(**options).load().selectExpr(*COLUMNS)
+
+
+def of_another(options: dict[str, str], topic: str) -> dict[str, str]:
+    """The options of a second source, for another topic and with an event log of its own."""
+    log = options.get("eventLog")
+    return (
+        options
+        | {"subscribe": topic}
+        | ({} if log is None else {"eventLog": f"{log.removesuffix('.jsonl')}-also.jsonl"})
+    )
 
 
 def written(df: DataFrame, args: argparse.Namespace) -> Any:
@@ -97,7 +139,7 @@ def written(df: DataFrame, args: argparse.Namespace) -> Any:
 
     def write(batch: DataFrame, batch_id: int) -> None:
         batch.write.mode(args.sink).parquet(f"{out}/batch={batch_id}")
-        if args.point == "sink" and (marks / "second-batch").exists():
+        if armed(marks, "sink"):
             wait_at(marks, "sink")
 
     return df.writeStream.foreachBatch(write)
@@ -110,7 +152,9 @@ def main() -> None:
         registered(spark, args)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     with orderly(args.options.get("kafka.group.id", "")):
-        df = spark.readStream.format(args.source).options(**args.options).load().selectExpr(*COLUMNS)
+        df = read(spark, args.source, args.options)
+        if args.also:
+            df = df.unionByName(read(spark, args.source, of_another(args.options, args.also)))
         writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
         query = writer.trigger(**trigger).start()
         (args.directory / "marks" / f"started-{args.name}").write_text(str(os.getpid()))

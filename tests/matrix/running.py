@@ -46,7 +46,10 @@ class Query:
         self.checkpoint = Checkpoint(directory / "checkpoint", starts)
         self.endings: list[Ending] = []
         self.incarnation = 0
+        self.up = False  # whether a process of it is to run
         self.interrupted: set[int] = set()
+        self.environment: dict[str, str] = {}
+        self.prefix: list[str] = []
         self._program: Program | None = None
         for folder in FOLDERS:
             (directory / folder).mkdir(parents=True, exist_ok=True)
@@ -69,14 +72,15 @@ class Query:
         assert self._program is not None, "start first"
         return self._program
 
-    def start(self, point: str = "none", *more: str) -> None:
+    def start(self, *more: str) -> None:
         """Start a process, and wait until its query runs."""
-        self.launch(point, *more)
+        self.launch(*more)
         self.wait_for(self.started)
 
-    def launch(self, point: str = "none", *more: str) -> None:
+    def launch(self, *more: str) -> None:
         """Start a process."""
         self.incarnation += 1
+        self.up = True
         for mark in (self.directory / "marks").iterdir():
             mark.unlink()
         self.tmp.mkdir(parents=True)
@@ -92,15 +96,20 @@ class Query:
             "PYTHONWARNINGS": "ignore",
         } | ({"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive} -Xlog:disable"} if archive.exists() else {})
         command = [
-            sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory,
-            "--name", self.name, "--options", json.dumps(options), "--sink", self.sink, "--point", point,
+            *self.prefix, sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory,
+            "--name", self.name, "--options", json.dumps(options), "--sink", self.sink,
             "--tmp", self.tmp, *self.more, *more,
         ]  # fmt: skip
-        self._program = Program(command, self.log, **environment)
+        self._program = Program(command, self.log, **environment | self.environment)
 
     def started(self) -> bool:
         """Whether the process has started its query."""
         return (self.directory / "marks" / f"started-{self.name}").exists()
+
+    def arm(self, point: str) -> None:
+        """Have the process stop dead at this point."""
+        (self.directory / "marks" / "arming").write_text(point)
+        (self.directory / "marks" / "arming").rename(self.directory / "marks" / "armed")
 
     def at(self, point: str) -> bool:
         """Whether the process stands at this point."""
@@ -117,6 +126,7 @@ class Query:
     def kill(self) -> None:
         """kill -9 of all its processes at once."""
         self.note_interrupted()
+        self.up = False
         self.program.kill()
         self.endings.append(Ending(self.name, "killed", wanted=True))
 
@@ -127,6 +137,7 @@ class Query:
     def ended_by_itself(self, wanted: bool) -> str:
         """Note it; returns the last line it said."""
         self.note_interrupted()
+        self.up = False
         lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()] or [""]
         how = f"exit code {self.program.process.poll()}, {lines[-1][-600:]}"
         self.endings.append(Ending(self.name, how, wanted))
@@ -136,6 +147,7 @@ class Query:
     def stop(self) -> list[str]:
         """SIGTERM, as an operator does; returns what was left behind."""
         left = []
+        self.up = False
         pid = self.program.process.pid
         os.kill(pid, signal.SIGTERM)
         code = self.program.ends(ENDS_WITHIN_S)

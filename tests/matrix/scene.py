@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
@@ -28,6 +28,22 @@ LEAKED = 6
 """So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
 
 
+Range = tuple[str, int, int, int]
+"""Topic, partition, start, end (exclusive)."""
+
+
+class Reader(Protocol):
+    """Another member of the group, which says which records it has read."""
+
+    def delivered(self) -> list[str]:
+        """Those whose offsets it has committed."""
+        ...
+
+    def in_doubt(self) -> list[str]:
+        """Those that it has read without a word of their commit."""
+        ...
+
+
 def now_ms() -> float:
     return time.time() * 1000
 
@@ -39,8 +55,16 @@ class Scene:
     ----------
     servers
         For the queries' kafka.bootstrap.servers: the brokers', unless the cell puts something in between.
-    removed, again, aborted
-        Records that the cell took away, had read again, or aborted.
+    own_options
+        More options of all queries.
+    environment, prefix, arguments
+        Of the queries' processes: variables, the beginning of their commands, and more at the end.
+    removed, again
+        Ranges of offsets that the cell took away, or had read again; `gone` are records that are in no log any more.
+    aborted
+        Records of transactions that were aborted.
+    neighbours
+        Other members of the group.
     """
 
     def __init__(
@@ -61,13 +85,19 @@ class Scene:
         self.topics = {topic: partitions}
         self.group = f"group-{topic}"
         self.servers = kafka.bootstrap_servers
+        self.own_options: dict[str, str] = {}
         self.session_s = session_s
         self.load: Load | None = None
         self.queries: list[Query] = []
         self.faults: list[Fault] = []
-        self.removed: set[str] = set()
-        self.again: set[str] = set()
+        self.removed: list[Range] = []
+        self.again: list[Range] = []
+        self.gone: set[str] = set()
         self.aborted: set[str] = set()
+        self.neighbours: list[Reader] = []
+        self.environment: dict[str, str] = {}
+        self.prefix: list[str] = []
+        self.arguments: list[str] = []
         self.operated = False
         self.problems: list[str] = []
         self.left: list[str] = []
@@ -99,14 +129,16 @@ class Scene:
                 "kafka.heartbeat.interval.ms": str(round(self.session_s * 100)),
                 "kafka.max.poll.interval.ms": "60000",
             }
-        return options | dict(more)
+        return options | self.own_options | dict(more)
 
     def add_query(self, more: Mapping[str, str], sink: str, *arguments: str) -> Query:
         """A query that has not been started."""
         starts = {(topic, p): 0 for topic, count in self.topics.items() for p in range(count)}
         place = self.directory / f"query{len(self.queries)}"
-        self.queries.append(Query(place, self.source, self.options(more), starts, sink, *arguments))
-        return self.queries[-1]
+        query = Query(place, self.source, self.options(more), starts, sink, *self.arguments, *arguments)
+        query.environment, query.prefix = self.environment, self.prefix
+        self.queries.append(query)
+        return query
 
     # Faults
 
@@ -142,7 +174,7 @@ class Scene:
 
     def restarted_if_ended(self, may_end: bool) -> bool:
         """Start queries again that have ended by themselves."""
-        ended = [query for query in self.queries if query.incarnation and not query.running]
+        ended = [query for query in self.queries if query.up and not query.running]
         for query in ended:
             print(f"     {query.ended_by_itself(wanted=may_end)[:300]}", flush=True)
             query.start()
@@ -158,9 +190,9 @@ class Scene:
 
     # Beginning and end
 
-    def begin(self, per_second: float, **configs: Any) -> None:
-        """Start the load and the queries that have none yet, and wait until they go on."""
-        self.load = self.closing.enter_context(Load(self.kafka.bootstrap_servers, self.topics, per_second, **configs))
+    def begin(self, load: Load) -> None:
+        """Start the load and the queries, and wait until they go on."""
+        self.load = self.closing.enter_context(load)
         for query in self.queries:
             query.launch()
         for query in self.queries:
@@ -170,10 +202,12 @@ class Scene:
         if self.source == "groupkafka":
             self._holdings = self.query.holdings()
 
-    def rest(self) -> None:
+    def rest(self, at_rest: Callable[[Scene], None] | None = None) -> None:
         """Stop the load, and wait until all is read and committed."""
         assert self.load is not None
         self.load.stop()
+        if at_rest is not None:
+            at_rest(self)
         if self.load.pending:
             self.problems.append(f"{self.load.pending} records were neither acknowledged nor refused")
         try:

@@ -1,6 +1,18 @@
 """The cells of the matrix, a family a file; importing this package registers them all."""
 
-from matrix.cells import brokers, drivers, workers
+from matrix.cells import (
+    brokers,
+    disks,
+    drivers,
+    logs,
+    neighbours,
+    network,
+    operators,
+    queries,
+    rights,
+    transactions,
+    workers,
+)
 
-FAMILIES = (drivers, workers, brokers)
+FAMILIES = (drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries)
 """In the order of the report."""

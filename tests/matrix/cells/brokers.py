@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
+from kafka.structs import TopicPartition
+
 from matrix.cells.registry import MINUTES, cell
 from matrix.scene import Scene
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_group.testing import Node
+from spark_kafka_group.testing.node import free_ports
 
 BROKER = "broker"
 PAUSED_S = 20.0
@@ -25,7 +28,8 @@ def leader(scene: Scene) -> Node:
 
 def controller(scene: Scene) -> Node:
     """The node that leads the metadata quorum."""
-    return scene.kafka.node(scene.kafka.admin.describe_metadata_quorum()["leader_id"] - 1)
+    quorum = scene.kafka.admin.describe_metadata_quorum()
+    return scene.kafka.node(quorum["topics"][0]["partitions"][0]["leader_id"] - 1)
 
 
 def killed(scene: Scene, node: Node, what: str, away_s: float = 5.0) -> None:
@@ -112,4 +116,28 @@ def all_away(scene: Scene, away_s: float) -> None:
         time.sleep(away_s)  # the fault itself
         for node in scene.kafka.nodes:
             node.start()
+        scene.kafka.wait_until_ready()
+
+
+@cell(BROKER, "all partitions get other replicas and other leaders", nodes=3, replication=1)
+def broker_reassignment(scene: Scene) -> None:
+    scene.pause()
+    with scene.fault("reassignment of all partitions"):
+        tps = [TopicPartition(scene.topic, p) for p in range(scene.topics[scene.topic])]
+        wanted = {tp: 1 + (scene.kafka.leader(*tp) % len(scene.kafka.nodes)) for tp in tps}
+        scene.kafka.admin.alter_partition_reassignments({tp: [node] for tp, node in wanted.items()})
+        scene.wait(lambda: all(scene.kafka.leader(*tp) == node for tp, node in wanted.items()))
+
+
+@cell(BROKER, "a broker of three is killed, and comes back at another port", nodes=3)
+def broker_elsewhere(scene: Scene) -> None:
+    node = scene.kafka.node(1 + len(scene.faults) % 2)  # the first one stays, for programs that start
+    with scene.fault("a broker comes back at another port"):
+        node.kill()
+        (port,) = free_ports(1)
+        for name in ("listeners", "advertised.listeners"):
+            node._properties[name] = node._properties[name].replace(f":{node._port}", f":{port}")
+        node._port = scene.kafka.ports[node.number - 1] = port
+        node.configure()
+        node.start()
         scene.kafka.wait_until_ready()

@@ -24,15 +24,12 @@ def killed_at(point: str) -> Cell:
 
     def happen(scene: Scene) -> None:
         query = scene.query
-        if scene.room.setdefault("runs without a point", True):
-            scene.room["runs without a point"] = False
-            query.kill()
-            query.start(point)
-        query.wait_for(lambda: query.at(point))
+        scene.pause()
+        query.arm(point)
+        query.wait_for(lambda: query.at(point), within=60)
         with scene.fault(f"SIGKILL of the program, {POINTS[point]}"):
             query.kill()
-            query.launch(point)
-            query.wait_for(query.started)
+            query.start()
 
     sink = "overwrite" if point == "sink" else "parquet"
     what = f"SIGKILL of all processes of the program: {POINTS[point]}"

@@ -27,8 +27,10 @@ class Cell:
         How often, in a whole matrix.
     at_once
         How often in one run at most; the rest are runs of their own.
-    prepare
-        Done before the query starts.
+    brokers
+        Makes other brokers than one to three on this machine.
+    prepare, at_rest
+        Done before the query starts; and when the load has ended.
     exempt
         Invariants that do not hold under this fault, and why.
     """
@@ -43,13 +45,16 @@ class Cell:
     nodes: int = 1
     properties: Mapping[str, str] = field(default_factory=dict)
     partitions: int = 4
+    replication: int | None = None
     per_second: float = 800
     session_s: float = SESSION_S
     sink: str = "parquet"
     options: Mapping[str, str] = field(default_factory=dict)
     arguments: tuple[str, ...] = ()
     load: Mapping[str, Any] = field(default_factory=dict)
+    brokers: Callable[[], Any] | None = None
     prepare: Callable[[Scene], None] | None = None
+    at_rest: Callable[[Scene], None] | None = None
     exempt: Mapping[str, str] = field(default_factory=dict)
 
 

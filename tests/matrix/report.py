@@ -1,0 +1,168 @@
+"""Writes RELIABILITY.md, the tables of docs/reliability.md and the pictures, from the results of cells."""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from matrix import pictures
+from matrix.cells import FAMILIES
+from matrix.cells.registry import BOTH, CELLS, Cell
+from matrix.missing import MISSING
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).parent / "results"
+PAGE = ROOT / "docs" / "reliability.md"
+TABLES = ROOT / "RELIABILITY.md"
+PICTURES = ROOT / "docs" / "pictures"
+HEAD = """\
+# Faults and losses, counted
+
+`make faults` runs all of this, and writes this file. A query in real Spark reads from real brokers into parquet, while
+producers write some hundred records a second and each fault is repeated. Each record has a name: producer, topic,
+partition, sequence number. [Reliability](docs/reliability.md) says how to read the tables, and what has to hold.
+
+```
+make faults                                        # all cells, until each has its count: hours
+make faults ONLY="driver-kill broker" COUNT=2      # a cell, and a family, with fewer faults
+```
+"""
+
+
+@dataclass(frozen=True)
+class Tally:
+    """All runs of a cell with one source."""
+
+    cell: Cell
+    source: str
+    lines: Sequence[Mapping[str, Any]]
+
+    def total(self, name: str) -> int:
+        return sum(line[name] for line in self.lines)
+
+    @property
+    def violations(self) -> Counter[str]:
+        counted: Counter[str] = Counter()
+        for line in self.lines:
+            counted.update(line["violations"])
+        return counted
+
+    @property
+    def gaps_s(self) -> list[float]:
+        """Seconds until 1,000 records were done, once the fault was over."""
+        return [gap["progressed"] for line in self.lines for gap in line["gaps"] if gap["progressed"] is not None]
+
+
+def tallies(results: Path) -> list[Tally]:
+    """Of all cells that have results, in the order of families."""
+    found = []
+    for name in ordered():
+        for source in BOTH:
+            path = results / f"{name}.{source}.jsonl"
+            if path.exists():
+                lines = [json.loads(line) for line in path.read_text().splitlines()]
+                found.append(Tally(CELLS[name], source, lines))
+    return found
+
+
+def ordered() -> list[str]:
+    """Names of the cells, family by family."""
+    families = [family.__name__ for family in FAMILIES]
+    return sorted(CELLS, key=lambda name: families.index(CELLS[name].happen.__module__))
+
+
+def table(found: Iterable[Tally]) -> list[str]:
+    """A row for each cell and source."""
+    lines = [
+        "| cell | source | faults | records | lost | twice | batches | violations | 1,000 records after, s |",
+        "|---|---|--:|--:|--:|--:|--:|---|---|",
+    ]
+    for tally in found:
+        gaps = tally.gaps_s
+        after = f"{statistics.median(gaps):.1f}, at most {max(gaps):.1f}" if gaps else "-"
+        wrong = ", ".join(f"{name}: {count}" for name, count in sorted(tally.violations.items())) or "none"
+        numbers = [f"{tally.total(name):,}" for name in ("faults", "records", "lost", "twice", "batches")]
+        lines.append(f"| {tally.cell.name} | `{tally.source}` | {' | '.join(numbers)} | {wrong} | {after} |")
+    return lines
+
+
+def not_run(found: Sequence[Tally]) -> list[str]:
+    """Cells without results, and those with fewer faults than they are to have."""
+    counted = {(tally.cell.name, tally.source): tally.total("faults") for tally in found}
+    lines = []
+    for name in ordered():
+        cell = CELLS[name]
+        for source in cell.sources:
+            count = counted.get((name, source), 0)
+            if count < cell.count:
+                lines.append(f"| {name} | `{source}` | {count} of {cell.count} | {cell.what} |")
+    return ["| cell | source | faults | fault |", "|---|---|---|---|", *lines] if lines else ["None."]
+
+
+def findings(found: Iterable[Tally]) -> list[str]:
+    """The text of each violation, a few of each cell."""
+    lines = []
+    for tally in found:
+        for line in tally.lines:
+            for one in line["findings"][:3]:
+                text = re.sub(r"[|`<>\n]", " ", one["problem"])[:300]
+                lines.append(f"- {tally.cell.name}, `{tally.source}`, seed {line['seed']}: {one['invariant']}: {text}")
+    return lines or ["None."]
+
+
+def reliability(found: Sequence[Tally]) -> str:
+    """The text of RELIABILITY.md."""
+    parts = [HEAD]
+    for family in dict.fromkeys(CELLS[name].family for name in ordered()):
+        of_family = [tally for tally in found if tally.cell.family == family]
+        if of_family:
+            parts.append(f"## Family {family}\n\n" + "\n".join(table(of_family)) + "\n")
+            meant = dict.fromkeys(f"- {tally.cell.name}: {tally.cell.what}." for tally in of_family)
+            parts.append("\n".join(meant) + "\n")
+    parts.append("## Violations\n\n" + "\n".join(findings(found)) + "\n")
+    parts.append(
+        "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
+    )
+    parts.append("## Not built\n\n" + "\n".join(f"- {thing}" for thing in MISSING) + "\n")
+    versions = sorted({line["code"] for tally in found for line in tally.lines})
+    parts.append(f"Versions of the package (git's names of its tree): {', '.join(versions) or 'none'}.\n")
+    return "\n".join(parts)
+
+
+def summary(found: Sequence[Tally]) -> list[str]:
+    """A row for each family and source, for the page."""
+    lines = [
+        "| faults of | source | cells | faults | records | lost | twice | violations |",
+        "|---|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for family in dict.fromkeys(tally.cell.family for tally in found):
+        for source in BOTH:
+            of_both = [tally for tally in found if tally.cell.family == family and tally.source == source]
+            if of_both:
+                sums = [sum(t.total(name) for t in of_both) for name in ("faults", "records", "lost", "twice")]
+                wrong = sum(sum(tally.violations.values()) for tally in of_both)
+                numbers = [f"{number:,}" for number in (len(of_both), *sums, wrong)]
+                lines.append(f"| {family} | `{source}` | {' | '.join(numbers)} |")
+    return lines
+
+
+def write(results: Path = RESULTS, tables: Path = TABLES, page: Path = PAGE, folder: Path = PICTURES) -> None:
+    """Write everything."""
+    found = tallies(results)
+    tables.write_text(reliability(found))
+    drawn = pictures.draw(found, folder)
+    shown = "\n\n".join(f"![{title}](pictures/{path.name})" for path, title in drawn)
+    begin, end = "<!-- begin faults; `make faults` writes this -->", "<!-- end -->"
+    before, _, rest = page.read_text().partition(begin)
+    after = rest.partition(end)[2]
+    page.write_text(f"{before}{begin}\n\n" + "\n".join(summary(found)) + f"\n\n{shown}\n\n{end}{after}")
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,40 @@
+"""One cheap cell of each family, on real brokers and in real Spark; the rest is for `make faults`."""
+
+import pytest
+
+from matrix import cells
+from matrix.cells.registry import CELLS, GROUPKAFKA
+from matrix.run import play
+
+CHEAP = {
+    "driver": "driver-kill-before-commit",
+    "worker": "worker-kill",
+    "broker": "broker-leader-kill",
+    "network": "proxy-cuts",
+    "neighbour": "kafka-python-kill",
+    "operator": "operator-more-partitions",
+    "transaction": "transaction-driver-kill",
+    "query": "second-query-killed",
+    "disk": "disk-full",
+    "log": "log-longer",
+    "right": "password-changed",
+}
+SEED = 7
+
+
+def test_each_family_has_a_cheap_cell():
+    assert set(CHEAP) == {cell.family for cell in CELLS.values()}
+    assert len(cells.FAMILIES) == len(CHEAP)
+
+
+@pytest.mark.parametrize("name", CHEAP.values())
+def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
+    cell = CELLS[name]
+    shared = None
+    if cell.brokers is None and not cell.properties:
+        shared = request.getfixturevalue("kafka" if cell.nodes == 1 else "kafka3")
+    line = play(cell, GROUPKAFKA, SEED, 1, tmp_path, shared)
+    assert line["findings"] == [], f"the run is in {tmp_path}"
+    assert line["faults"] == 1
+    assert (line["lost"], line["twice"]) == (0, 0)
+    assert line["rows"] == line["records"] > 1_000

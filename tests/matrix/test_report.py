@@ -1,0 +1,55 @@
+"""The report of the fault matrix has every run, every violation, and every cell that was not run."""
+
+import json
+
+from matrix import report
+from matrix.cells.registry import CELLS
+
+GAP = {"what": "kill", "lasted": 5.0, "first": 1.0, "progressed": 2.5, "bound": 25.0}
+
+
+def line(cell, source="groupkafka", **changed):
+    base = {
+        "cell": cell, "source": source, "seed": 7, "faults": 2, "records": 1500, "rows": 1500, "lost": 0, "twice": 0,
+        "batches": 30, "generations": 30, "commits": 90, "restarts": 0, "gaps": [GAP, GAP | {"progressed": 9.0}],
+        "violations": {}, "findings": [], "code": "abc", "date": "2026-01-02",
+    }  # fmt: skip
+    return base | changed
+
+
+def results(folder, *lines):
+    for one in lines:
+        with (folder / f"{one['cell']}.{one['source']}.jsonl").open("a") as file:
+            file.write(json.dumps(one) + "\n")
+    return folder
+
+
+def test_runs_of_a_cell_are_added_up_and_violations_are_named(tmp_path):
+    found = {"invariant": "nothing missing", "problem": "3 records | are not there", "records": 3}
+    wrong = line("driver-kill", lost=3, violations={"nothing missing": 1}, findings=[found])
+    text = report.reliability(report.tallies(results(tmp_path, line("driver-kill"), wrong)))
+    row = "| driver-kill | `groupkafka` | 4 | 3,000 | 3 | 0 | 60 | nothing missing: 1 | 5.8, at most 9.0 |"
+    assert row in text.splitlines()
+    assert "- driver-kill, `groupkafka`, seed 7: nothing missing: 3 records   are not there" in text
+
+
+def test_cells_that_were_not_run_are_listed_with_their_counts(tmp_path):
+    rows = report.not_run(report.tallies(results(tmp_path, line("driver-kill", faults=20))))
+    named = [tuple(row.strip("| ").split(" | ")[:3]) for row in rows[2:]]
+    assert ("driver-kill", "`kafka`", "0 of 20") in named
+    assert ("driver-kill", "`groupkafka`") not in {found[:2] for found in named}
+    assert {found[0] for found in named} == set(CELLS)
+
+
+def test_the_page_gets_a_row_for_each_family_and_source_and_the_same_pictures_each_time(tmp_path):
+    folder = tmp_path / "results"
+    folder.mkdir()
+    results(folder, line("driver-kill"), line("driver-kill", "kafka"), line("proxy-cuts"))
+    page, pictures = tmp_path / "page.md", tmp_path / "pictures"
+    page.write_text("# Page\n\n<!-- begin faults; `make faults` writes this -->\n<!-- end -->\n\nmore\n")
+    report.write(folder, tmp_path / "RELIABILITY.md", page, pictures)
+    first = page.read_text(), {path.name: path.read_bytes() for path in pictures.iterdir()}
+    assert "| driver | `kafka` | 1 | 2 | 1,500 | 0 | 0 | 0 |" in first[0]
+    assert set(first[1]) == {"faults-driver.png", "faults-network.png"}
+    report.write(folder, tmp_path / "RELIABILITY.md", page, pictures)
+    assert first == (page.read_text(), {path.name: path.read_bytes() for path in pictures.iterdir()})
