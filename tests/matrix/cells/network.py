@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import select
+import shutil
 import socket
 import socketserver
 import tempfile
@@ -165,6 +166,7 @@ class Hosts(KafkaCluster):
 
     def stop(self) -> None:
         self._close()
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 EXECUTORS = "executors"
