@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 
 from matrix import cells, report
@@ -19,6 +20,7 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="run again what was run with this version of the package")
     parser.add_argument("--list", action="store_true", help="list the cells, and run none")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended in order
     families = {cell.family for cell in CELLS.values()}
     if unknown := [name for name in args.only if name not in CELLS and name not in families]:
         parser.error(f"no cell or family is named {', '.join(unknown)}: see --list")

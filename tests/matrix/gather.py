@@ -38,7 +38,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
         ends=scene.ends(),
-        lag=last_lag(scene.directory) if ours and len(queries) == 1 else None,
+        lag=scene.query.lag() if ours and len(queries) == 1 else None,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
         delivered=[value for reader in scene.neighbours for value in reader.delivered()],
@@ -104,18 +104,3 @@ def tasks_in(directory: Path) -> dict[int, list[list[list[object]]]]:
             planned = json.loads(line)
             found[planned["batch"]] = planned["tasks"]
     return found
-
-
-def last_lag(directory: Path) -> int | None:
-    """The lag in the last progress."""
-    paths = sorted(directory.glob("*/progress/*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2]))
-    lines = [line for path in paths for line in path.read_text().splitlines()]
-    if not lines:
-        return None
-    lags = []
-    for source in json.loads(lines[-1])["sources"]:
-        latest = source["latestOffset"]
-        latest = json.loads(latest) if isinstance(latest, str) else latest
-        if latest and "@group" in latest:
-            lags.append(latest["@group"]["lag"])
-    return sum(lags) if lags else None

@@ -143,8 +143,13 @@ def commits_never_ahead(run: Observed) -> Iterator[Finding]:
     for event in run.events:
         for tp, move in event.moves.items():
             reached[tuple(tp), move.to] = min(event.time_ms, reached.get((tuple(tp), move.to), event.time_ms))
+    last: dict[TP, int | None] = {}
     for stored in run.stored:
-        if stored.tp is None or not stored.offset or stored.note is None:
+        if stored.tp is None:
+            continue
+        before, last[stored.tp] = last.get(stored.tp), stored.offset
+        # A member puts its note on the offset of a neighbour from which it goes on.
+        if not stored.offset or stored.note is None or stored.offset == before:
             continue
         since_ms = reached.get((stored.tp, stored.offset))
         if since_ms is None or since_ms > stored.time_ms + CLOCK_MS:

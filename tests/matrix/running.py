@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,11 +22,11 @@ from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FOLDERS = ("marks", "tasks", "events", "progress", "logs", "tmp")
+FOLDERS = ("marks", "tasks", "events", "progress", "logs")
 STARTED_WITHIN_S = 240.0
 ENDS_WITHIN_S = 90.0
-OF_OTHERS = re.compile(r"hsperfdata_|lib.*\.so|.*\.lck$|pymp-")
-"""Temporary files of the JVM and of codecs."""
+OF_OTHERS = re.compile(r"hsperfdata_|lib.*\.so|.*\.lck$|pymp-|\.[0-9a-f-]{36}\.sock$")
+"""Temporary files of the JVM, of codecs, and the sockets by which Spark reached workers that were killed."""
 
 
 class Query:
@@ -47,6 +50,8 @@ class Query:
         self.endings: list[Ending] = []
         self.incarnation = 0
         self.up = False  # whether a process of it is to run
+        self.tmp = directory / "no temporary files yet"
+        self._closing = contextlib.ExitStack()
         self.interrupted: set[int] = set()
         self.environment: dict[str, str] = {}
         self.prefix: list[str] = []
@@ -64,10 +69,6 @@ class Query:
         return self.directory / "logs" / f"{self.name}.log"
 
     @property
-    def tmp(self) -> Path:
-        return self.directory / "tmp" / self.name
-
-    @property
     def program(self) -> Program:
         assert self._program is not None, "start first"
         return self._program
@@ -83,7 +84,8 @@ class Query:
         self.up = True
         for mark in (self.directory / "marks").iterdir():
             mark.unlink()
-        self.tmp.mkdir(parents=True)
+        self.tmp = Path(tempfile.mkdtemp(prefix="gk-"))  # a short path: Unix domain sockets are in it
+        self._closing.callback(shutil.rmtree, self.tmp, ignore_errors=True)
         options = dict(self.options)
         if self.source == "groupkafka":
             options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
@@ -163,6 +165,23 @@ class Query:
         if files:
             left.append(f"{len(files)} temporary files of {self.name}: {' '.join(sorted(files)[:5])}")
         return left
+
+    def lag(self) -> int | None:
+        """The lag in the last progress of its process, of all its sources."""
+        lines = (self.directory / "progress" / f"{self.name}.jsonl").read_text().rpartition("\n")[0].splitlines()
+        lags = []
+        for source in json.loads(lines[-1])["sources"] if lines else ():
+            latest = source["latestOffset"]
+            latest = json.loads(latest) if isinstance(latest, str) else latest
+            if latest and "@group" in latest:
+                lags.append(latest["@group"]["lag"])
+        return sum(lags) if lags else None
+
+    def close(self) -> None:
+        """Kill what runs, and remove temporary files."""
+        if self._program is not None:
+            self._program.kill()
+        self._closing.close()
 
     def holdings(self) -> dict[str, int]:
         """Threads, descriptors and sockets of Spark's reader process."""

@@ -156,6 +156,12 @@ def test_a_commit_backward_to_where_a_member_was_moved_is_no_finding():
     assert not {"never backward", "never ahead"} & invariants(a_run(stored=stored, events=[*GOOD.events, moved]))
 
 
+def test_a_note_on_a_neighbours_offset_is_no_commit_ahead():
+    stored = [*GOOD.stored[:3], Stored(40, tp=TP, offset=15), commit(41, 15, 2, 0), GOOD.stored[3]]
+    assert "never ahead" not in invariants(a_run(stored=stored))
+    assert "never ahead" in invariants(a_run(stored=[*stored[:3], *stored[4:]]))
+
+
 def test_sparks_own_source_is_not_asked_for_a_group():
     run = a_run(source="kafka", stored=(), events=(), committed={}, lag=None)
     assert invariants(run) == set()
