@@ -125,7 +125,7 @@ class Load:
         record = identity(name, topic, partition, sequence)
         try:
             future = producer.send(topic, record.encode(), partition=partition)
-        except (KafkaError, AssertionError):  # an assertion where the partition is not known yet
+        except (KafkaError, AssertionError, ValueError):  # the latter two where the partition is not known yet
             self.failed.append(record)
             return None
         future.add_callback(lambda answer: self._acknowledged(record, answer))

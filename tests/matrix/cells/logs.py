@@ -29,6 +29,7 @@ def write(scene: Scene, counts: dict[int, int]) -> None:
             for p, wanted in counts.items()
             for n in range(wanted)
         ]
+        scene.load.sent += len(sent)
         producer.flush()
         for record, future in sent:
             answer = future.get(timeout=30)

@@ -33,10 +33,12 @@ def reset(scene: Scene, *how: str) -> None:
 @cell(OPERATOR, "the group's offsets are set back by 300 while the query is stopped", sources=(GROUPKAFKA,))
 def operator_reset_back(scene: Scene) -> None:
     with scene.fault(f"offsets set back by {SHIFT}"):
-        ended = stopped(scene)
+        stopped(scene)
+        # A batch that the stop interrupted runs again first, and then once more from the group's offsets on.
+        planned = {tp: end for batch in scene.query.checkpoint.batches() for tp, end in batch.ends.items()}
         at = scene.committed()
         reset(scene, "--shift-by", str(-SHIFT), "--all-topics")
-        scene.again += [(*tp, at[tp] - SHIFT, ended[tp]) for tp in ended]
+        scene.again += [(*tp, at[tp] - SHIFT, end) for tp, end in planned.items()]
         scene.query.start()
 
 

@@ -19,7 +19,7 @@ def second(scene: Scene) -> None:
     query = scene.queries[1]
     query.start()
     events = query.directory / "events" / f"{query.name}.jsonl"
-    scene.wait(lambda: '"committed"' in events.read_text())
+    scene.wait(lambda: events.exists() and '"committed"' in events.read_text())
 
 
 @cell(QUERY, "a second query of the group starts, reads, and is ended by SIGTERM", sources=(GROUPKAFKA,))
