@@ -27,6 +27,8 @@ def test_each_family_has_a_cheap_cell():
     assert len(cells.FAMILIES) == len(CHEAP)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CHEAP.values())
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     cell = CELLS[name]
