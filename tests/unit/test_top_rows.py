@@ -4,6 +4,7 @@ import math
 import os
 import pty
 import re
+import select
 import sys
 import threading
 from dataclasses import replace
@@ -110,10 +111,19 @@ def test_a_view_without_new_numbers_says_since_when():
     assert lines[2] == "as of 00:01:00Z: no broker has answered for 10 s"
 
 
-def seen_on(terminal, columns):
-    """Lines of a terminal that does not wrap, after what was written to it."""
+def received(terminal, end):
+    """What was written to a terminal, up to `end`: the kernel hands it over in pieces."""
+    text = ""
+    while not text.endswith(end):
+        assert select.select([terminal], [], [], 10)[0], f"no {end!r} at the end of {text!r}"
+        text += os.read(terminal, 65_536).decode()
+    return text
+
+
+def seen_on(terminal, columns, end):
+    """Lines of a terminal that does not wrap, after a drawing that ends so."""
     cells, line, column = {}, 0, 0
-    for text in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|[^\x1b]", os.read(terminal, 65_536).decode()):
+    for text in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|[^\x1b]", received(terminal, end)):
         match text:
             case "\x1b[H":
                 line = column = 0
@@ -140,7 +150,7 @@ def test_a_last_line_as_wide_as_the_terminal_keeps_its_last_digit(monkeypatch, b
             if before:
                 terminal.draw(before, 3)
             terminal.draw(["TOPIC      PART  LAG", "big-…aef7     0  200"], 0)
-            assert seen_on(master, 20) == ["TOPIC      PART  LAG", "big-…aef7     0  200"]
+            assert seen_on(master, 20, "200") == ["TOPIC      PART  LAG", "big-…aef7     0  200"]
 
 
 def test_a_group_with_a_long_name_has_its_lag_on_the_screen():
