@@ -1,4 +1,4 @@
-"""One cheap cell of each family, on real brokers and in real Spark; the rest is for `make faults`."""
+"""One cheap cell of each family, on real brokers and in real Spark: the short form of `make faults`, in `make soak`."""
 
 import pytest
 
@@ -28,12 +28,11 @@ def test_each_family_has_a_cheap_cell():
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", CHEAP.values())
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     cell = CELLS[name]
     shared = None
-    if cell.brokers is None and not cell.properties:
+    if cell.brokers is None and not cell.properties and cell.family != "log":  # its broker loses records of all topics
         shared = request.getfixturevalue("kafka" if cell.nodes == 1 else "kafka3")
     line = play(cell, GROUPKAFKA, SEED, 1, tmp_path, shared)
     assert line["findings"] == [], f"the run is in {tmp_path}"
