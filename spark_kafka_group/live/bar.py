@@ -65,8 +65,13 @@ class Bar:
 
 
 @contextlib.contextmanager
-def bar(title: str) -> Iterator[Bar | None]:
+def bar(title: str, before: int = 0) -> Iterator[Bar | None]:
     """A bar while the block runs, and its last state afterwards; None where there is neither terminal nor notebook.
+
+    Parameters
+    ----------
+    before
+        Rows that had been read when it began: they are in its count, and not in its rate.
 
     Raises
     ------
@@ -74,21 +79,22 @@ def bar(title: str) -> Iterator[Bar | None]:
         When there is one, and tqdm is missing.
     """
     with contextlib.ExitStack() as stack:
-        made = _made(printable(title), stack)
+        made = _made(printable(title), before, stack)
         drawn = None if made is None else Bar(made)
         if drawn is not None:
             stack.callback(drawn.close)
         yield drawn
 
 
-def _made(title: str, stack: contextlib.ExitStack) -> Any:
+def _made(title: str, before: int, stack: contextlib.ExitStack) -> Any:
+    rows = {"unit": " rows", "unit_scale": True, "initial": before}
     if in_notebook():
-        return _tqdm("tqdm.auto")(desc=title, unit=" rows", unit_scale=True)
+        return _tqdm("tqdm.auto")(desc=title, **rows)
     terminal = _terminal(stack)
     if terminal is None:
         return None
     room = max(SHORTEST_TITLE, _columns(terminal) - NUMBERS)
-    return _tqdm("tqdm")(desc=shortened(title, room), unit=" rows", unit_scale=True, dynamic_ncols=True, file=terminal)
+    return _tqdm("tqdm")(desc=shortened(title, room), dynamic_ncols=True, file=terminal, **rows)
 
 
 def _tqdm(module: str) -> Callable[..., Any]:

@@ -35,19 +35,22 @@ def watch(query: StreamingQuery, seconds: float | None = None) -> None:
         When the query has failed.
     """
     batches = Batches(query)
-    counts = RowCounts()
+    ended = batches.ended()
+    counts = RowCounts().after(ended)
     deadline = math.inf if seconds is None else time.monotonic() + seconds
-    with interrupt.taken() as stop, bar(query.name or "query") as drawn:
+    with interrupt.taken() as stop, bar(query.name or "query", counts.rows) as drawn:
         active = True
-        while active and time.monotonic() < deadline and not stop.wait(EVERY_S):
-            active = query.isActive
-            ended = batches.ended()
-            counts = counts.after(ended)
+        while True:
             if drawn is not None:
                 drawn.show(counts, note(query, counts))
             else:
                 for batch in ended:
                     print(line(batch, rows_and_lag(batch)), flush=True)
+            if not active or time.monotonic() >= deadline or stop.wait(EVERY_S):
+                break
+            active = query.isActive
+            ended = batches.ended()
+            counts = counts.after(ended)
     if active:
         print("the view has ended; the query goes on: query.stop() stops it")
     else:

@@ -77,6 +77,12 @@ def test_a_long_name_leaves_room_for_the_numbers_of_a_bar(terminal):
     assert re.search(r"group spark-….*-0\\x1b\[2J:  50%.* 5\.00/10\.0 .*, lag 5\]", terminal.text)
 
 
+def test_rows_of_before_a_view_are_in_its_count_and_not_in_its_rate(terminal):
+    with bar.bar("query", 1_000_000) as drawn:
+        drawn.show(RowCounts(1_000_000, 1_000_000), "")
+    assert re.search(r"query:  50%.* 1\.00M/2\.00M \[.*\? rows/s", terminal.text)
+
+
 def test_a_batch_of_a_group_has_a_bar_of_its_records(spark, kafka, group, terminal):
     topic = topic_with(kafka, numbered(300, 3))
     with group_batch(spark, options(kafka, topic, group, startingOffsets="group"), progress=True) as batch:
