@@ -151,7 +151,7 @@ def test_a_query_that_is_watched_stopped_and_started_again(shown):
     assert "Empty, 0 records behind" in outputs["stop"]
     assert "Empty, 2,800 records behind" in outputs["meanwhile"]
     assert re.search(r"^invoices: 100%\|█+\| 2.80k/2.80k \[.*, lag 0\]$", outputs["restart"], re.MULTILINE)
-    assert re.search(r", 0 records behind\n.*\n(orders.* reader .*\n?){3}$", outputs["lag"])
+    assert re.search(r", 0 records behind\n.*\n(orders.* [0-9a-f]+…[0-9a-f]+:\d+\n?){3}$", outputs["lag"])
     assert "|  11900| 11900|" in outputs["count"]
     assert drawn == ["picture-lag", "picture-durations", "picture-overview"]
 
