@@ -18,7 +18,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
 
-PARTITIONS, PER_SECOND, BATCH_S, ROUNDS = 12, 240, 0.5, 2
+PARTITIONS, PER_SECOND, BATCH_S, ROUNDS = 12, 240, 0.5, 3
 KINDS = {
     "classic, range": ("range", {"group.protocol": "classic", "partition.assignment.strategy": "range"}),
     "classic, cooperative-sticky": (
