@@ -480,7 +480,9 @@ class Fetcher:
         if self._outage is None or (isinstance(problem, Exception) and not unreached(problem)):
             self._uncommitted.answered(tps)
             self._look_again_at = self._clock() + LOOK_AGAIN_S
-            self._wait(message, pauses=not self._reads_others())
+            self._note_stall(message)
+            if not self._reads_others():
+                time.sleep(self._brokers.retry_backoff_s)
             return
         self._stall.problem = message
         for tp in tps:  # the answers of a leader before the outage count no longer
@@ -489,8 +491,11 @@ class Fetcher:
             self._elections.unreached(tp)
         self._outage.missed(tps, problem)
 
-    def _wait(self, problem: str, pauses: bool = True) -> None:
+    def _wait(self, problem: str) -> None:
+        self._note_stall(problem)
+        time.sleep(self._brokers.retry_backoff_s)
+
+    def _note_stall(self, problem: str) -> None:
+        """Keep the reason why no record has come; the reading ends where that has been so for too long."""
         self._stall.problem = problem
         self._stall.check(self._positions)
-        if pauses:
-            time.sleep(self._brokers.retry_backoff_s)

@@ -120,22 +120,11 @@ def described(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup:
         The coordinator's answer instead.
     """
     # Asked for once more: a group that has gone back to the classic protocol in between was neither.
-    for kind in (_classic, _consumer, _classic):
+    for kind in (_classic, assigned_by_broker, _classic):
         group = kind(ask, group_id)
         if group is not None:
             return group
     return NO_GROUP
-
-
-def assigned_by_broker(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
-    """A group of the newer protocol, as :func:`described`; None for any other.
-
-    Raises
-    ------
-    kafka.errors.KafkaError
-        The coordinator's answer instead.
-    """
-    return _consumer(ask, group_id)
 
 
 def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
@@ -156,7 +145,14 @@ def _classic(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
     return DescribedGroup(group.group_state, CLASSIC, group.protocol_type, group.protocol_data, tuple(members))
 
 
-def _consumer(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+def assigned_by_broker(ask: Callable[[Any], Any], group_id: str) -> DescribedGroup | None:
+    """A group of the newer protocol, as :func:`described`; None for any other.
+
+    Raises
+    ------
+    kafka.errors.KafkaError
+        The coordinator's answer instead.
+    """
     try:
         (group,) = ask(ConsumerGroupDescribeRequest(group_ids=[group_id])).groups
     except kafka_errors.IncompatibleBrokerVersion:
