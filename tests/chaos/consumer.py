@@ -67,18 +67,24 @@ def committed(consumer: KafkaConsumer, offsets: dict[Any, int]) -> bool:
     return bool(future.is_done and future.succeeded())
 
 
-def main() -> None:
+def arguments() -> argparse.ArgumentParser:
+    """Those of each program that is a consumer."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topic", required=True)
     parser.add_argument("--group", required=True)
     parser.add_argument("--name", required=True, help="client id, and member in the events")
-    parser.add_argument("--strategy", choices=ASSIGNORS, required=True)
-    parser.add_argument("--session-timeout-ms", type=int, required=True)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--events", type=Path, required=True)
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--batch-seconds", type=float, required=True)
+    return parser
+
+
+def main() -> None:
+    parser = arguments()
+    parser.add_argument("--strategy", choices=ASSIGNORS, required=True)
+    parser.add_argument("--session-timeout-ms", type=int, required=True)
     args = parser.parse_args()
     rng = random.Random(args.seed)
     ending = threading.Event()

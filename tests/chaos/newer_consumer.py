@@ -6,17 +6,16 @@ polls.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import signal
 import threading
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Place
+from consumer import arguments
 
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -53,16 +52,8 @@ def _ours(places: list[Place]) -> set[TopicPartition]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bootstrap-servers", required=True)
-    parser.add_argument("--topic", required=True)
-    parser.add_argument("--group", required=True)
-    parser.add_argument("--name", required=True, help="client id, and member in the events")
+    parser = arguments()
     parser.add_argument("--instance-id")
-    parser.add_argument("--rows", type=Path, required=True)
-    parser.add_argument("--events", type=Path, required=True)
-    parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--batch-seconds", type=float, required=True)
     args = parser.parse_args()
     rng = random.Random(args.seed)
     ending = threading.Event()

@@ -41,6 +41,15 @@ def killed(scene: Scene, node: Node, what: str, away_s: float = 5.0) -> None:
         scene.kafka.wait_until_ready()
 
 
+def paused(scene: Scene, node: Node, what: str) -> None:
+    """Stop a node's process, and let it go on after a while."""
+    with scene.fault(f"SIGSTOP of the {what} for {PAUSED_S:.0f} s"):
+        node.pause()
+        time.sleep(PAUSED_S)  # the fault itself
+        node.resume()
+        scene.kafka.wait_until_ready()
+
+
 @cell(BROKER, "SIGKILL of a partition's leader, which is away for 5 s", nodes=3)
 def broker_leader_kill(scene: Scene) -> None:
     scene.pause()
@@ -68,23 +77,13 @@ def broker_only_kill(scene: Scene) -> None:
 @cell(BROKER, "SIGSTOP of a partition's leader for 20 s", nodes=3, count=MINUTES, at_once=5)
 def broker_leader_pause(scene: Scene) -> None:
     scene.pause()
-    node = leader(scene)
-    with scene.fault("SIGSTOP of the leader for 20 s"):
-        node.pause()
-        time.sleep(PAUSED_S)  # the fault itself
-        node.resume()
-        scene.kafka.wait_until_ready()
+    paused(scene, leader(scene), "leader")
 
 
 @cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, count=MINUTES, at_once=5)
 def broker_coordinator_pause(scene: Scene) -> None:
     scene.pause()
-    node = coordinator(scene)
-    with scene.fault("SIGSTOP of the coordinator for 20 s"):
-        node.pause()
-        time.sleep(PAUSED_S)  # the fault itself
-        node.resume()
-        scene.kafka.wait_until_ready()
+    paused(scene, coordinator(scene), "coordinator")
 
 
 @cell(
