@@ -12,7 +12,7 @@ from kafka.structs import TopicPartition
 from matrix.observed import Observed, Stored
 from matrix.scene import Range, Scene
 from matrix.sink import rows_in
-from spark_kafka_group import offsets_topic
+from spark_kafka_group import consumer_protocol, offsets_topic
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.tools.event_logs import read_run
@@ -89,7 +89,7 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
                 found.append(Stored(time_ms, tp=tuple(entry.tp)))
             case offsets_topic.GroupGeneration() if entry.group == group:
                 members = {
-                    member.member_id: tuple(map(tuple, offsets_topic.assignment_of(member.assignment)))
+                    member.member_id: tuple(map(tuple, consumer_protocol.assignment_of(member.assignment)))
                     for member in entry.members
                 }
                 found.append(Stored(time_ms, generation=entry.generation, members=members))
