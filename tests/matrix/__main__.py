@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, help="faults of each cell, in place of its own number")
     parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--source", choices=BOTH, action="append", help="one of the two columns; both if not given")
-    parser.add_argument("--fresh", action="store_true", help="run again what was run with this version of the package")
+    parser.add_argument("--fresh", action="store_true", help="count no earlier runs")
     parser.add_argument("--list", action="store_true", help="list the cells, and run none")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended in order
