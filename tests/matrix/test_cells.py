@@ -1,4 +1,4 @@
-"""One cheap cell of each family, on real brokers and in real Spark: the short form of `make faults`, in `make soak`."""
+"""One cheap cell of each family, on real brokers and in real Spark: `make test-faults`, the short form of `make faults`."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_each_family_has_a_cheap_cell():
     assert len(cells.FAMILIES) == len(CHEAP)
 
 
-@pytest.mark.soak
+@pytest.mark.faults
 @pytest.mark.parametrize("name", CHEAP.values())
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     cell = CELLS[name]
