@@ -1,4 +1,4 @@
-"""One cheap cell of each family, on real brokers and in real Spark: `make test-faults`, the short form of `make faults`."""
+"""A cheap cell of each family, on real brokers and in real Spark: `make test-faults`, `make faults` in short."""
 
 import pytest
 
