@@ -1,8 +1,11 @@
 """Brokers that cannot be reached: said once, within seconds, by one line and not by one for every attempt."""
 
+import contextlib
+import gc
 import itertools
 import logging
 import math
+import os
 import re
 import socket
 import socketserver
@@ -312,3 +315,42 @@ def test_another_client_in_the_same_process_keeps_its_lines(caplog):
     with pytest.raises(KafkaError):
         KafkaConsumer(bootstrap_servers=NOWHERE, bootstrap_timeout_ms=300)
     assert any("Connection failed" in line for line in lines(caplog, "kafka.net.manager"))
+
+
+@contextlib.contextmanager
+def a_full_queue():
+    """The address of a server that takes no more connections: the kernel does not answer."""
+    with socket.socket() as server, contextlib.ExitStack() as taken:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(2):
+            client = taken.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def internet_sockets():
+    """Descriptors of this process that are sockets of IPv4."""
+    found = set()
+    for fd in map(int, os.listdir("/proc/self/fd")):
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(fd)) as copy:
+            found |= {fd} if copy.family == socket.AF_INET else set()
+    return found
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_attempts_that_failed_leave_no_sockets_to_the_garbage_collector(caplog, silent):
+    caplog.set_level(logging.DEBUG, "kafka.net.manager")
+    with a_full_queue() if silent else contextlib.nullcontext(NOWHERE) as nowhere:
+        before = internet_sockets()
+        gc.collect()
+        gc.disable()
+        try:
+            with pytest.raises(BrokerError):
+                LogClient(parsed(nowhere, **SILENT_SOON))
+            after = internet_sockets()
+        finally:
+            gc.enable()
+        assert len(attempts(caplog)) > 2
+        assert after - before == set()

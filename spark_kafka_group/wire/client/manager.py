@@ -15,10 +15,9 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
-from kafka.net.inet import create_connection
 from kafka.net.manager import KafkaConnectionManager
 
-from spark_kafka_group.wire.client import connection_log, scram
+from spark_kafka_group.wire.client import connection_log, scram, sockets
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
@@ -218,7 +217,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if self._wrong.hangs_up((node.host, node.port)):
             self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
         try:
-            sock = await create_connection(self._net, node.host, node.port, options, proxy_url, by)
+            sock = await sockets.connected(self._net, (node.host, node.port), options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
             problem = None if proxy_url else self._wrong.problem((node.host, node.port), error)
             if problem is None:

@@ -1,0 +1,59 @@
+"""Connected sockets, as kafka-python makes them. An attempt that fails closes its socket."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.net.inet import KafkaNetSocket
+
+
+async def connected(
+    net: Any, place: tuple[str, int], options: Iterable[Any], proxy_url: str | None, by: float
+) -> socket.socket:
+    """A TCP connection to a host and port, through a proxy if there is one.
+
+    kafka-python's `create_connection` leaves a socket that was not connected to the garbage collector: the error that
+    it raises has the function's variables. While brokers are away there is such an attempt each second.
+
+    Raises
+    ------
+    KafkaConnectionError
+        With the reason of the last of the host's addresses, or at once if `by` has passed.
+    """
+    error = kafka_errors.KafkaConnectionError("DNS Resolution failure")
+    sockets = KafkaNetSocket(proxy_url)
+    for address in sockets.dns_lookup(*place):
+        try:
+            with _closed_unless_connected(sockets):
+                sock: socket.socket = await sockets.connect(net, address, options, timeout_at=by)
+                return sock
+        except kafka_errors.KafkaTimeoutError as late:
+            raise kafka_errors.KafkaConnectionError("Connection timed out") from late
+        except OSError as failed:
+            error = kafka_errors.KafkaConnectionError(f"unable to connect: {failed}")
+        except kafka_errors.KafkaConnectionError as failed:
+            error = failed
+    raise error
+
+
+@contextlib.contextmanager
+def _closed_unless_connected(sockets: KafkaNetSocket) -> Iterator[None]:
+    """Close the sockets that are made meanwhile, unless all goes well."""
+    made: list[socket.socket] = []
+    make = type(sockets).socket
+
+    def noted(*how: Any) -> socket.socket:
+        made.append(make(sockets, *how))
+        return made[-1]
+
+    sockets.socket = noted
+    try:
+        yield
+    except BaseException:
+        for sock in made:
+            sock.close()
+        raise
