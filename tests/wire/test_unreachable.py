@@ -294,7 +294,7 @@ def test_an_outage_is_two_lines_one_at_its_beginning_and_one_at_its_end(broker, 
     end = driver.latest_offset(driver.initial_offset(), LIMIT)
     assert lines(caplog, "") == []
     broker.go_away()
-    wait_until(lambda: len(attempts(caplog)) >= 5, within=60)
+    wait_until(lambda: len(attempts(caplog)) >= 5 and lines(caplog, "spark_kafka_group"), within=60)
     broker.come_back()
     wait_until(lambda: driver.latest_offset(end, LIMIT) != end, within=60)
     began, ended = wait_until(lambda: len(found := lines(caplog, "spark_kafka_group")) > 1 and found, within=60)
