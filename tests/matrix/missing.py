@@ -7,5 +7,4 @@ MISSING = (
     "Expired certificates and tokens.",
     "Clocks that are an hour off.",
     "A restart on another host, while the old one is only cut off. (driver-zombie has it on one host.)",
-    "Retries and dead letters of a `RecordProcessor`.",
 )

@@ -18,6 +18,7 @@ CHEAP = {
     "disk": "disk-full",
     "log": "log-longer",
     "right": "password-changed",
+    "processor": "processor-worker-kill",
 }
 SEED = 7
 

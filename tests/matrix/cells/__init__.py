@@ -8,11 +8,15 @@ from matrix.cells import (
     neighbours,
     network,
     operators,
+    processors,
     queries,
     rights,
     transactions,
     workers,
 )
 
-FAMILIES = (drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries)
+FAMILIES = (
+    drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries,
+    processors,
+)  # fmt: skip
 """In the order of the report."""
