@@ -19,6 +19,7 @@ CHEAP = {
     "log": "log-longer",
     "right": "password-changed",
     "processor": "processor-worker-kill",
+    "credential": "token-endpoint-away",
 }
 SEED = 7
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from matrix.cells.credentials import Endpoint, answering, away
 from matrix.cells.neighbours import Neighbour
 from matrix.cells.network import Rules, passed
 from matrix.checkpoint import Batch, Checkpoint
@@ -20,6 +21,10 @@ from matrix.running import Holding, Query, held_by
 from matrix.scene import leaks
 from matrix.sink import rows_in
 from spark_kafka_group import Record
+from spark_kafka_group.errors import AuthenticationError, BrokerError
+from spark_kafka_group.security import Secret
+from spark_kafka_group.security.credentials import ClientCredentials
+from spark_kafka_group.wire.client.tokens import tokens_of
 
 A, B = ("t", 0), ("t", 1)
 
@@ -251,3 +256,17 @@ def test_progress_is_of_the_batches_that_ran_and_of_the_last_trigger(tmp_path):
     assert (query.lag(), query.seen_ms()) == (3, 70)
     assert shown_by(query, at_rest=False, alone=False).batches == {}
     assert shown_by(query, at_rest=False, alone=False).sources == ()
+
+
+def test_a_token_endpoint_goes_away_and_comes_back_at_its_port(monkeypatch):
+    with Endpoint() as endpoint:
+        monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", endpoint.url)
+        ask = tokens_of(ClientCredentials(endpoint.url, "query", Secret("a-secret"), None)).token
+        with away(endpoint), pytest.raises(BrokerError, match="refused"):
+            ask()
+        with answering("fails")(endpoint), pytest.raises(BrokerError, match="HTTP 503"):
+            ask()
+        with answering("refuses")(endpoint), pytest.raises(AuthenticationError, match="HTTP 401"):
+            ask()
+        assert ask() == ask()
+        assert endpoint.granted == 1

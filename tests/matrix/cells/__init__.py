@@ -2,6 +2,7 @@
 
 from matrix.cells import (
     brokers,
+    credentials,
     disks,
     drivers,
     logs,
@@ -16,7 +17,7 @@ from matrix.cells import (
 )
 
 FAMILIES = (
-    drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries,
+    drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, credentials, transactions, queries,
     processors,
 )  # fmt: skip
 """In the order of the report."""
