@@ -28,6 +28,9 @@ ROOT = HERE.parents[1]
 FOLDERS = ("marks", "tasks", "events", "progress", "logs", "handled")
 STARTED_WITHIN_S = 240.0
 ENDS_WITHIN_S = 90.0
+OF_POOLS = ("block-manager-", "process reaper")
+"""Beginnings of names: two pools of Spark's grow to 100 threads each, and the JVM keeps a thread for a minute for each
+command that Hadoop ran."""
 OF_OTHERS = re.compile(r"hsperfdata_|lib.*\.so|.*\.lck$|pymp-|\.[0-9a-f-]{36}\.sock$")
 """Temporary files of the JVM, of codecs, and the sockets by which Spark reached workers that were killed."""
 
@@ -42,9 +45,7 @@ class Holding:
 
 
 def held_by(pid: int) -> Holding | None:
-    """What a process holds; None if it has ended. Threads of two pools of Spark's, which grow to 100 each, are left
-    out.
-    """
+    """What a process holds, without threads of some pools; None if it has ended."""
     files, threads = [], 0
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -52,7 +53,7 @@ def held_by(pid: int) -> Holding | None:
                 files.append(os.readlink(entry))
         for task in Path(f"/proc/{pid}/task").iterdir():
             with contextlib.suppress(FileNotFoundError):
-                threads += not (task / "comm").read_text().startswith("block-manager-")
+                threads += not (task / "comm").read_text().startswith(OF_POOLS)
     except OSError:
         return None
     return Holding(threads, len(files), sum(name.startswith("socket:") for name in files))

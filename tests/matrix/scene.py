@@ -51,16 +51,23 @@ class Reader(Protocol):
 Held = Mapping[tuple[str, int], Holding]
 
 
+def gains(before: Held, now: Held) -> list[tuple[str, str, int]]:
+    """The kind of each process that was there before, and how many more threads, descriptors and sockets it has."""
+    return [
+        (kind, name, getattr(held, name) - getattr(before[kind, pid], name))
+        for (kind, pid), held in now.items()
+        if (kind, pid) in before
+        for name in ("threads", "descriptors", "sockets")
+    ]
+
+
 def leaks(before: Held, now: Held) -> list[str]:
     """What processes have gained, beyond what comes and goes."""
-    found = []
-    for (kind, pid), held in now.items():
-        first = before.get((kind, pid))
-        most = LEAKED_OF.get(kind, LEAKED)
-        for name in ("threads", "descriptors", "sockets"):
-            if first is not None and getattr(held, name) > getattr(first, name) + most:
-                found.append(f"{getattr(held, name) - getattr(first, name)} {name} more in a {kind} process")
-    return found
+    return [
+        f"{gained} {name} more in a {kind} process"
+        for kind, name, gained in gains(before, now)
+        if gained > LEAKED_OF.get(kind, LEAKED)
+    ]
 
 
 def now_ms() -> float:
@@ -296,6 +303,8 @@ class Scene:
     def _leaks(self) -> list[str]:
         """Threads, descriptors and sockets that a process of the query has gained, and workers."""
         now = self.query.holdings() if self.query.running else {}
+        gained = (f"{kind} {number:+} {name}" for kind, name, number in gains(self._holdings, now) if number)
+        print(f"     at rest: {', '.join(gained)}", flush=True)
         left = leaks(self._holdings, now)
         workers = sum(kind == "worker" for kind, _ in now)
         if workers > self._workers + LEAKED:
