@@ -30,6 +30,9 @@ LEAKED = 6
 """So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
 LEAKED_OF = {"JVM": 12}
 """The same for a process whose own numbers come and go more than that."""
+OF_A_BROKER = 2
+"""Connections of a Python worker to each further broker, which it makes when it first needs them, and keeps: for
+fetches and for metadata."""
 
 
 Range = tuple[str, int, int, int]
@@ -61,12 +64,13 @@ def gains(before: Held, now: Held) -> list[tuple[str, str, int]]:
     ]
 
 
-def leaks(before: Held, now: Held) -> list[str]:
+def leaks(before: Held, now: Held, brokers: int = 1) -> list[str]:
     """What processes have gained, beyond what comes and goes."""
+    most = {"worker": LEAKED + OF_A_BROKER * (brokers - 1)} | LEAKED_OF
     return [
         f"{gained} {name} more in a {kind} process"
         for kind, name, gained in gains(before, now)
-        if gained > LEAKED_OF.get(kind, LEAKED)
+        if gained > most.get(kind, LEAKED)
     ]
 
 
@@ -305,7 +309,7 @@ class Scene:
         now = self.query.holdings() if self.query.running else {}
         gained = (f"{kind} {number:+} {name}" for kind, name, number in gains(self._holdings, now) if number)
         print(f"     at rest: {', '.join(gained)}", flush=True)
-        left = leaks(self._holdings, now)
+        left = leaks(self._holdings, now, len(self.kafka.nodes))
         workers = sum(kind == "worker" for kind, _ in now)
         if workers > self._workers + LEAKED:
             left.append(f"{workers} Python workers, and {self._workers} before")
