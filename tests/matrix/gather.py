@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import stored
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from matrix.observed import Observed, Stored
+from matrix.checkpoint import Batch, positions
+from matrix.handling import DONE
+from matrix.observed import PROCESSOR, Call, Dead, Observed, Row, Shown, Stored
+from matrix.running import Query
 from matrix.scene import Range, Scene
 from matrix.sink import rows_in
 from spark_kafka_group import consumer_protocol, offsets_topic
+from spark_kafka_group.error_headers import ATTEMPTS
 from spark_kafka_group.json_text import parsed
+from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.tools.event_logs import read_run
 
@@ -23,15 +29,18 @@ def gathered(scene: Scene, sink: str) -> Observed:
     assert scene.load is not None
     queries = scene.queries
     ours = scene.source == "groupkafka"
-    log = records(scene.kafka, scene.topics)
+    log = records(scene.kafka, scene.read_topics)
     known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
+    batches = [batch for query in queries for batch in query.checkpoint.batches()]
+    calls = [call for query in queries for call in calls_in(query.directory / "handled", batches)]
+    rows = [row for query in queries for row in rows_in(query.directory / "out")]
     return Observed(
         source=scene.source,
         sink=sink,
         acknowledged=tuple(scene.load.acknowledged),
         log=log,
-        rows=[row for query in queries for row in rows_in(query.directory / "out")],
-        batches=[batch for query in queries for batch in query.checkpoint.batches()],
+        rows=rows if sink != PROCESSOR else [call.row for call in calls if call.outcome == DONE],
+        batches=batches,
         events=read_run(sorted(scene.directory.glob("*/events/*.jsonl"))).events,
         tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
         stored=group_records(scene.kafka, scene.group) if ours else (),
@@ -39,6 +48,10 @@ def gathered(scene: Scene, sink: str) -> Observed:
         ended=scene.ended(),
         ends=scene.ends(),
         lag=scene.query.lag() if ours and len(queries) == 1 else None,
+        shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1) if ours else Shown(),
+        calls=calls,
+        dead=dead_letters(scene.kafka, scene.dead_letters) if scene.dead_letters is not None else (),
+        delays=scene.delays,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
         delivered=[value for reader in scene.neighbours for value in reader.delivered()],
@@ -58,6 +71,62 @@ def within(known: dict[tuple[str, int, int], str], ranges: list[Range]) -> set[s
     return {
         value for topic, p, start, end in ranges for at in range(start, end) if (value := known.get((topic, p, at)))
     }
+
+
+def calls_in(folder: Path, batches: Sequence[Batch]) -> list[Call]:
+    """Calls of a handler, each with the batch whose ranges have its record; -1 if none has."""
+    found = []
+    for path in sorted(folder.glob("*.tsv")):
+        for line in path.read_text().rpartition("\n")[0].splitlines():
+            at_ms, outcome, timestamp, topic, partition, offset, value = line.split("\t")
+            batch = batch_of(batches, (topic, int(partition)), int(offset))
+            row = Row(batch, topic, int(partition), int(offset), value)
+            found.append(Call(row, int(timestamp), float(at_ms), outcome))
+    return found
+
+
+def batch_of(batches: Sequence[Batch], tp: tuple[str, int], offset: int) -> int:
+    """The number of the batch that has a record; -1 for none."""
+    for batch in batches:
+        if tp in batch.ends and batch.starts[tp] <= offset < batch.ends[tp]:
+            return batch.number
+    return -1
+
+
+def dead_letters(kafka: KafkaCluster, topic: str) -> list[Dead]:
+    """The records of a dead-letter topic."""
+    found = []
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False)
+    try:
+        tps = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+        ends = consumer.end_offsets(tps)
+        consumer.assign(tps)
+        consumer.seek_to_beginning(*tps)
+        while any(consumer.position(tp) < end for tp, end in ends.items()):
+            for polled in consumer.poll(timeout_ms=500, max_records=10_000).values():
+                for record in polled:
+                    (next_attempt,) = (value for name, value in record.headers if name == ATTEMPTS)
+                    found.append(Dead(record.value.decode(), int.from_bytes(next_attempt) - 2))
+    finally:
+        consumer.close(autocommit=False)
+    return found
+
+
+def shown_by(query: Query, at_rest: bool, alone: bool) -> Shown:
+    """What a query's progress shows; of its batches, if its sink has no rows of another query."""
+    batches: dict[int, tuple[Mapping[tuple[str, int], int], int]] = {}
+    handled = {}
+    for progress in query.all_progress() if alone else ():
+        if "addBatch" not in progress["durationMs"]:  # a trigger without a batch
+            continue
+        ends: dict[tuple[str, int], int] = {}
+        for source in progress["sources"]:
+            end = source["endOffset"]
+            ends |= positions((json.loads(end) if isinstance(end, str) else end) or {})
+        batches[progress["batchId"]] = ends, progress["numInputRows"]
+        if (counts := progress.get("observedMetrics", {}).get(OBSERVED)) is not None:
+            handled[progress["batchId"]] = counts
+    return Shown(query.shown() if at_rest else (), query.began_ms, batches, handled)
 
 
 def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int, int], str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from matrix.checkpoint import TP
-from matrix.observed import EXACTLY_ONCE, Observed
+from matrix.observed import EXACTLY_ONCE, PROCESSOR, Observed
+from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.verify import verify
 
@@ -15,7 +16,7 @@ CLOCK_MS = 10.0
 """Two clocks of one machine: files' times are up to a tick of the kernel behind."""
 
 
-OF_A_NEIGHBOUR = -1
+OF_A_NEIGHBOUR, OF_DEAD_LETTERS = -1, -2
 """In place of a batch."""
 
 
@@ -36,6 +37,7 @@ def places(found: Iterable[object]) -> str:
 def nothing_missing(run: Observed) -> Iterator[Finding]:
     """Each record that was acknowledged, or is in the logs, is in the sink, if it is below the committed offset."""
     known = {row.value for row in run.rows} | set(run.delivered) | run.in_doubt | run.removed | run.aborted
+    known |= {dead.value for dead in run.dead}
     written = dict(run.log) | {(a.topic, a.partition, a.offset): a.identity for a in run.acknowledged if a.offset >= 0}
     below = run.committed or run.ended
     for kind, lost in (
@@ -49,14 +51,22 @@ def nothing_missing(run: Observed) -> Iterator[Finding]:
 
 
 def nothing_twice(run: Observed) -> Iterator[Finding]:
-    """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted."""
+    """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted.
+
+    A RecordProcessor's record is in several batches, if it was tried again: one of them was interrupted then.
+    """
     seen: dict[str, list[int]] = defaultdict(list)
     for row in run.rows:
         seen[row.value].append(row.batch)
     for value in run.delivered:
         seen[value].append(OF_A_NEIGHBOUR)
+    for dead in run.dead:
+        seen[dead.value].append(OF_DEAD_LETTERS)
     twice = {value: batches for value, batches in seen.items() if len(batches) > 1 and value not in run.again}
-    if run.sink not in EXACTLY_ONCE:
+    if run.sink == PROCESSOR:
+        interrupted = {call.row.value for call in run.calls if call.row.batch in run.interrupted}
+        twice = {value: batches for value, batches in twice.items() if value not in interrupted}
+    elif run.sink not in EXACTLY_ONCE:
         twice = {value: b for value, b in twice.items() if len(set(b)) > 1 or not set(b) <= run.interrupted}
     if twice:
         by = Counter(tuple(batches[:4]) for batches in twice.values())
@@ -207,6 +217,102 @@ def lag_recounted(run: Observed) -> Iterator[Finding]:
             yield Finding("lag recounted", f"the progress says a lag of {run.lag}, the offsets say {recount}")
 
 
+def numbers_recounted(run: Observed) -> Iterator[Finding]:
+    """At rest the metrics of a query are what checkpoint, group and logs say."""
+    for latest in run.shown.sources:
+        for name, shown, recount in recounted(run, latest):
+            if shown != recount:
+                yield Finding("numbers recounted", f"{name} is {shown} in the progress, and {recount} by recount")
+
+
+def batches_recounted(run: Observed) -> Iterator[Finding]:
+    """The progress of a batch has the ends that the checkpoint has, and as many input rows as the sink."""
+    rows = Counter(row.batch for row in run.rows)
+    if run.sink == PROCESSOR:
+        rows = Counter(batch for batch, _ in {(call.row.batch, call.row.place) for call in run.calls})
+    known = {batch.number: batch.ends for batch in run.batches}
+    for number, (ends, shown) in run.shown.batches.items():
+        if ends != known.get(number):
+            yield Finding(
+                "batches recounted", f"batch {number} ends at {ends} in its progress, at {known.get(number)} by recount"
+            )
+        once = run.sink in (*EXACTLY_ONCE, PROCESSOR) or number not in run.interrupted
+        if once and shown != rows[number]:
+            yield Finding(
+                "batches recounted", f"batch {number} has {shown} input rows in its progress, {rows[number]} by recount"
+            )
+
+
+def calls_recounted(run: Observed) -> Iterator[Finding]:
+    """What a RecordProcessor counts of a batch is what its handler wrote down; records = done + retried + dead."""
+    outcomes: dict[int, dict[tuple[str, int, int], list[str]]] = defaultdict(lambda: defaultdict(list))
+    for call in run.calls:
+        outcomes[call.row.batch][call.row.place].append(call.outcome)
+    for number, shown in run.shown.handled.items():
+        records = shown["records"] or 0
+        if records != sum(shown[name] or 0 for name in ("done", "retried", "dead")):
+            yield Finding("calls recounted", f"batch {number}: not each record is done, retried or dead: {shown}")
+        places = outcomes[number]
+        done = sum("done" in all_of_it for all_of_it in places.values())
+        if (records, shown["done"] or 0) != (len(places), done):
+            yield Finding(
+                "calls recounted", f"batch {number}: {shown}; by recount {len(places)} records, {done} of them done"
+            )
+        calls = sum(map(len, places.values()))
+        if number not in run.interrupted and records + (shown["triesAgain"] or 0) != calls:
+            yield Finding("calls recounted", f"batch {number}: {shown}; by recount {calls} calls")
+
+
+def never_early(run: Observed) -> Iterator[Finding]:
+    """No record of a retry topic is handled before its time: its delay after it was written, and after it failed."""
+    stages = _stages(run)
+    failed: dict[tuple[str, str], float] = {}  # by topic and record: when it failed there for the first time
+    for call in sorted(run.calls, key=lambda call: call.at_ms):
+        if call.outcome != "done":
+            failed.setdefault((call.row.topic, call.row.value), call.at_ms)
+    for call in run.calls:
+        delay_ms = run.delays.get(call.row.topic)
+        if delay_ms is None:
+            continue
+        before = stages[stages.index(call.row.topic) - 1]
+        since_ms = max(call.timestamp_ms, failed.get((before, call.row.value), call.at_ms))
+        if call.at_ms < since_ms + delay_ms:
+            early_ms = since_ms + delay_ms - call.at_ms
+            yield Finding("never early", f"{call.row} was handled {early_ms:.0f} ms before its time")
+
+
+def source_is_done_retried_and_dead(run: Observed) -> Iterator[Finding]:
+    """Each record of a topic is done, or once in the next retry topic, or once dead.
+
+    More than once only if its batch was interrupted.
+    """
+    if run.sink != PROCESSOR:
+        return
+    stages = _stages(run)
+    there = {topic: Counter(v for (name, _, _), v in run.log.items() if name == topic) for topic in stages}
+    done = {topic: Counter(c.row.value for c in run.calls if c.outcome == "done" and c.row.topic == topic)
+            for topic in stages}  # fmt: skip
+    interrupted = {(c.row.topic, c.row.value) for c in run.calls if c.row.batch in run.interrupted}
+    dead = Counter((letter.stage, letter.value) for letter in run.dead)
+    for stage, topic in enumerate(stages):
+        after = there[stages[stage + 1]] if stage + 1 < len(stages) else Counter()
+        wrong = []
+        for value, count in there[topic].items():
+            ended = done[topic][value] + after[value] + dead[stage, value]
+            if ended < count or (ended > count and (topic, value) not in interrupted):
+                wrong.append(f"{value} is there {count} times, and ended {ended} times")
+        if wrong:
+            yield Finding(
+                "source = done + retry + dead", f"{len(wrong)} records of {topic}: {places(wrong)}", len(wrong)
+            )
+
+
+def _stages(run: Observed) -> list[str]:
+    """The main topic of a RecordProcessor, and its retry topics in order."""
+    main = sorted({topic for topic, _, _ in run.log} - set(run.delays))
+    return [*main, *run.delays]
+
+
 def progress_in_time(run: Observed) -> Iterator[Finding]:
     """1,000 records are done within the bound after each fault was over."""
     for fault in run.faults:
@@ -243,7 +349,8 @@ OF_ANY_SOURCE = (
 )  # fmt: skip
 OF_A_MEMBER = (
     batches_follow, tasks_cover, commits_never_backward, commits_never_ahead, only_current_generation_commits,
-    one_owner, verified, lag_recounted,
+    one_owner, verified, lag_recounted, numbers_recounted, batches_recounted, calls_recounted, never_early,
+    source_is_done_retried_and_dead,
 )  # fmt: skip
 
 

@@ -68,6 +68,7 @@ def confluent(args: argparse.Namespace) -> None:
 
 def aiokafka(args: argparse.Namespace) -> None:
     from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from aiokafka.errors import KafkaError
 
     async def consume() -> None:
@@ -75,6 +76,8 @@ def aiokafka(args: argparse.Namespace) -> None:
             args.topic, bootstrap_servers=args.servers, group_id=args.group, enable_auto_commit=False,
             auto_offset_reset="earliest", session_timeout_ms=args.session_ms, client_id="neighbour",
             heartbeat_interval_ms=args.session_ms // 10,
+            # its own default is round robin alone, which a query does not have by default
+            partition_assignment_strategy=[RangePartitionAssignor],
         )  # fmt: skip
         await consumer.start()
         while not ending.is_set():

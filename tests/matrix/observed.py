@@ -11,6 +11,8 @@ from matrix.load import Acknowledged
 from spark_kafka_group.tools.event_logs import Event
 
 EXACTLY_ONCE = ("parquet", "overwrite")
+PROCESSOR = "processor"
+"""The sink of a query whose records a RecordProcessor handles: its rows are those that are done."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,64 @@ class Row:
     @property
     def place(self) -> tuple[str, int, int]:
         return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a RecordProcessor's handler.
+
+    Attributes
+    ----------
+    row
+        The record; its batch is the one whose ranges have it.
+    timestamp_ms
+        The record's own.
+    at_ms
+        When the call began.
+    outcome
+        ``done``, ``failed``, or ``fatal`` where the record is not to be tried again.
+    """
+
+    row: Row
+    timestamp_ms: int
+    at_ms: float
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Dead:
+    """A record in a dead-letter topic.
+
+    Attributes
+    ----------
+    stage
+        Of the topic from which it came: 0 is the main topic, then the number of the retry topic.
+    """
+
+    value: str
+    stage: int
+
+
+@dataclass(frozen=True)
+class Shown:
+    """Numbers that the progress of a query shows.
+
+    Attributes
+    ----------
+    sources
+        ``latestOffset`` of each source at rest, by the last process; empty if it has not shown it since.
+    since_ms
+        When that process began.
+    batches
+        By Spark's number the ends of a batch, of all sources, and its input rows; by any process.
+    handled
+        By the same number what RecordProcessor counted.
+    """
+
+    sources: Sequence[Mapping[str, Any]] = ()
+    since_ms: float = 0
+    batches: Mapping[int, tuple[Mapping[TP, int], int]] = field(default_factory=dict)
+    handled: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -91,6 +151,12 @@ class Observed:
         Whether operators have changed the group's offsets.
     lag
         At rest, as the query's last progress says.
+    shown
+        Numbers of the query's progress.
+    calls, dead
+        Of a RecordProcessor: the calls of its handler, and its dead letters.
+    delays
+        Milliseconds that records wait in each retry topic, in the order of the topics.
     left
         What was left behind after an orderly end.
     """
@@ -110,6 +176,10 @@ class Observed:
     ended: Mapping[TP, int] = field(default_factory=dict)
     ends: Mapping[TP, int] = field(default_factory=dict)
     lag: int | None = None
+    shown: Shown = field(default_factory=Shown)
+    calls: Sequence[Call] = ()
+    dead: Sequence[Dead] = ()
+    delays: Mapping[str, int] = field(default_factory=dict)
     faults: Sequence[Fault] = ()
     endings: Sequence[Ending] = ()
     removed: frozenset[str] = frozenset()

@@ -15,6 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from query import wait_at
 
+from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError
+from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
 
@@ -73,7 +75,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--options", type=json.loads, required=True)
-    parser.add_argument("--sink", choices=["parquet", "overwrite", "append"], default="parquet")
+    parser.add_argument("--sink", choices=["parquet", "overwrite", "append", "processor"], default="parquet")
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--master", default="local[2,4]")
@@ -95,6 +97,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         "spark.sql.streaming.minBatchesToRetain": "1000000",
         "spark.sql.streaming.fileSink.log.deletion": "false",
         "spark.sql.streaming.noDataProgressEventInterval": "1000",
+        "spark.sql.streaming.numRecentProgressUpdates": "20",
         "spark.sql.shuffle.partitions": "2",
     }
     builder = SparkSession.builder.master(args.master).appName("matrix")
@@ -118,7 +121,7 @@ def registered(spark: SparkSession, args: argparse.Namespace) -> None:
 
 def read(spark: SparkSession, source: str, options: dict[str, str]) -> DataFrame:
     """A stream of records."""
-    return spark.readStream.format(source).options(**options).load().selectExpr(*COLUMNS)
+    return spark.readStream.format(source).options(**options).load()
 
 
 def of_another(options: dict[str, str], topic: str) -> dict[str, str]:
@@ -131,8 +134,18 @@ def of_another(options: dict[str, str], topic: str) -> dict[str, str]:
     )
 
 
+def processed(df: DataFrame, args: argparse.Namespace, trigger: dict[str, Any]) -> Any:
+    """The query, started: a handler gets each record, and what it refuses goes to retry topics and dead letters."""
+    processor = RecordProcessor(
+        Handler(args.directory / "handled"), ordering="unordered", max_local_retries=1, retry_backoff_ms=(10, 20),
+        retry_topics=DELAYS_MS, dead_letter_topic=DEAD_LETTERS, fatal=[HopelessError], options=args.options,
+    )  # fmt: skip
+    return processor.start(df, str(args.directory / "checkpoint"), **trigger)
+
+
 def written(df: DataFrame, args: argparse.Namespace) -> Any:
     """The query's writer, to one of the sinks."""
+    df = df.selectExpr(*COLUMNS)
     out, marks = str(args.directory / "out"), args.directory / "marks"
     if args.sink == "parquet":
         return df.writeStream.format("parquet").option("path", out)
@@ -155,19 +168,29 @@ def main() -> None:
         df = read(spark, args.source, args.options)
         if args.also:
             df = df.unionByName(read(spark, args.source, of_another(args.options, args.also)))
-        writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
-        query = writer.trigger(**trigger).start()
+        if args.sink == "processor":
+            query = processed(df, args, trigger)
+        else:
+            writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
+            query = writer.trigger(**trigger).start()
         (args.directory / "marks" / f"started-{args.name}").write_text(str(os.getpid()))
-        last = ""
         with (args.directory / "progress" / f"{args.name}.jsonl").open("a", buffering=1) as file:
-            ended = False
+            ended, known = False, ("", -1)
             while not ended:
                 ended = bool(query.awaitTermination(0.25))
-                progress = query.lastProgress
-                if progress is not None and progress.json != last:
-                    last = progress.json
-                    file.write(last + "\n")
+                for progress in progress_since(query, known):
+                    known = progress.timestamp, progress.batchId
+                    file.write(progress.json + "\n")
         spark.stop()
+
+
+def progress_since(query: Any, known: tuple[str, int]) -> list[Any]:
+    """The query's progress that is newer; all of it, as each batch's is compared with the sink."""
+    last = query.lastProgress
+    if last is None or (last.timestamp, last.batchId) <= known:
+        return []
+    recent = [last] if last.batchId == known[1] else query.recentProgress  # these take a while to bring over
+    return [progress for progress in recent if (progress.timestamp, progress.batchId) > known]
 
 
 if __name__ == "__main__":

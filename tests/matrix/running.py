@@ -10,10 +10,13 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from processes import Program
+from processes import Program, command
 
 from matrix.checkpoint import TP, Checkpoint
 from matrix.observed import Ending
@@ -22,11 +25,38 @@ from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-FOLDERS = ("marks", "tasks", "events", "progress", "logs")
+FOLDERS = ("marks", "tasks", "events", "progress", "logs", "handled")
 STARTED_WITHIN_S = 240.0
 ENDS_WITHIN_S = 90.0
+OF_POOLS = ("block-manager-", "process reaper")
+"""Beginnings of names: two pools of Spark's grow to 100 threads each, and the JVM keeps a thread for a minute for each
+command that Hadoop ran."""
 OF_OTHERS = re.compile(r"hsperfdata_|lib.*\.so|.*\.lck$|pymp-|\.[0-9a-f-]{36}\.sock$")
 """Temporary files of the JVM, of codecs, and the sockets by which Spark reached workers that were killed."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Threads, descriptors and sockets of a process."""
+
+    threads: int
+    descriptors: int
+    sockets: int
+
+
+def held_by(pid: int) -> Holding | None:
+    """What a process holds, without threads of some pools; None if it has ended."""
+    files, threads = [], 0
+    try:
+        for entry in Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                files.append(os.readlink(entry))
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                threads += not (task / "comm").read_text().startswith(OF_POOLS)
+    except OSError:
+        return None
+    return Holding(threads, len(files), sum(name.startswith("socket:") for name in files))
 
 
 class Query:
@@ -49,6 +79,7 @@ class Query:
         self.checkpoint = Checkpoint(directory / "checkpoint", starts)
         self.endings: list[Ending] = []
         self.incarnation = 0
+        self.began_ms = 0.0  # of the process that runs
         self.up = False  # whether a process of it is to run
         self.tmp = directory / "no temporary files yet"
         self._closing = contextlib.ExitStack()
@@ -81,6 +112,7 @@ class Query:
     def launch(self, *more: str) -> None:
         """Start a process."""
         self.incarnation += 1
+        self.began_ms = time.time() * 1000
         self.up = True
         for mark in (self.directory / "marks").iterdir():
             mark.unlink()
@@ -127,9 +159,9 @@ class Query:
 
     def kill(self) -> None:
         """kill -9 of all its processes at once."""
-        self.note_interrupted()
         self.up = False
         self.program.kill()
+        self.note_interrupted()
         self.endings.append(Ending(self.name, "killed", wanted=True))
 
     def note_interrupted(self) -> None:
@@ -166,16 +198,36 @@ class Query:
             left.append(f"{len(files)} temporary files of {self.name}: {' '.join(sorted(files)[:5])}")
         return left
 
-    def lag(self) -> int | None:
-        """The lag in the last progress of its process, of all its sources."""
-        lines = (self.directory / "progress" / f"{self.name}.jsonl").read_text().rpartition("\n")[0].splitlines()
-        lags = []
+    def all_progress(self) -> Iterator[dict[str, Any]]:
+        """Of all its processes, in order."""
+        for number in range(1, self.incarnation + 1):
+            for line in self._progress(number):
+                yield json.loads(line)
+
+    def _progress(self, number: int) -> list[str]:
+        path = self.directory / "progress" / f"{self.directory.name}-{number}.jsonl"
+        text = path.read_text() if path.exists() else ""
+        return text.rpartition("\n")[0].splitlines()  # the last line may be cut off
+
+    def shown(self) -> list[dict[str, Any]]:
+        """``latestOffset`` in the last progress of its process, of each source that has it."""
+        lines = self._progress(self.incarnation)
+        found = []
         for source in json.loads(lines[-1])["sources"] if lines else ():
             latest = source["latestOffset"]
             latest = json.loads(latest) if isinstance(latest, str) else latest
             if latest and "@group" in latest:
-                lags.append(latest["@group"]["lag"])
+                found.append(latest)
+        return found
+
+    def lag(self) -> int | None:
+        """The lag in the last progress of its process, of all its sources."""
+        lags = [latest["@group"]["lag"] for latest in self.shown()]
         return sum(lags) if lags else None
+
+    def seen_ms(self) -> float:
+        """When the numbers of the last progress were looked up; 0 without any."""
+        return min((latest["@group"]["timestampMs"] for latest in self.shown()), default=0)
 
     def close(self) -> None:
         """Kill what runs, and remove temporary files."""
@@ -183,18 +235,18 @@ class Query:
             self._program.kill()
         self._closing.close()
 
-    def holdings(self) -> dict[str, int]:
-        """Threads, descriptors and sockets of Spark's reader process."""
-        found = {}
-        for pid in self.program.readers()[:1]:
-            try:
-                files = [os.readlink(entry) for entry in Path(f"/proc/{pid}/fd").iterdir()]
-                found = {
-                    "pid": pid,
-                    "threads": len(list(Path(f"/proc/{pid}/task").iterdir())),
-                    "descriptors": len(files),
-                    "sockets": sum(name.startswith("socket:") for name in files),
-                }
-            except OSError:
-                continue
-        return found
+    def workers(self) -> list[int]:
+        """Spark's Python workers, and the processes that make them."""
+        return [
+            pid for pid in self.program.pids()
+            if b"pyspark.daemon" in command(pid) or b"pyspark/daemon" in command(pid)
+        ]  # fmt: skip
+
+    def holdings(self) -> dict[tuple[str, int], Holding]:
+        """What its processes hold: the JVM, Spark's reader processes, and its workers."""
+        try:
+            kinds = {"JVM": [self.program.jvm()], "reader": self.program.readers(), "worker": self.workers()}
+        except StopIteration:  # there is no JVM
+            return {}
+        held = {(kind, pid): held_by(pid) for kind, pids in kinds.items() for pid in pids}
+        return {process: holding for process, holding in held.items() if holding is not None}

@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 from matrix.checkpoint import TP
 from matrix.load import Load
 from matrix.observed import Fault
-from matrix.running import Query
+from matrix.running import Holding, Query
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 SESSION_S = 10.0
@@ -28,6 +28,11 @@ TOLD_WITHIN_S = 15.0
 """So soon a query without data says its progress again."""
 LEAKED = 6
 """So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
+LEAKED_OF = {"JVM": 12}
+"""The same for a process whose own numbers come and go more than that."""
+OF_A_BROKER = 2
+"""Connections of a Python worker to each further broker, which it makes when it first needs them, and keeps: for
+fetches and for metadata."""
 
 
 Range = tuple[str, int, int, int]
@@ -44,6 +49,29 @@ class Reader(Protocol):
     def in_doubt(self) -> list[str]:
         """Those that it has read without a word of their commit."""
         ...
+
+
+Held = Mapping[tuple[str, int], Holding]
+
+
+def gains(before: Held, now: Held) -> list[tuple[str, str, int]]:
+    """The kind of each process that was there before, and how many more threads, descriptors and sockets it has."""
+    return [
+        (kind, name, getattr(held, name) - getattr(before[kind, pid], name))
+        for (kind, pid), held in now.items()
+        if (kind, pid) in before
+        for name in ("threads", "descriptors", "sockets")
+    ]
+
+
+def leaks(before: Held, now: Held, brokers: int = 1) -> list[str]:
+    """What processes have gained, beyond what comes and goes."""
+    most = {"worker": LEAKED + OF_A_BROKER * (brokers - 1)} | LEAKED_OF
+    return [
+        f"{gained} {name} more in a {kind} process"
+        for kind, name, gained in gains(before, now)
+        if gained > most.get(kind, LEAKED)
+    ]
 
 
 def now_ms() -> float:
@@ -67,6 +95,12 @@ class Scene:
         Records of transactions that were aborted.
     neighbours
         Other members of the group.
+    also_read
+        Partitions of topics that the query reads, and the load does not write.
+    delays, dead_letters
+        Retry topics among them, with their milliseconds, in order; and the topic for dead letters.
+    seen_at_rest
+        Whether the query has shown its numbers since it came to rest.
     """
 
     def __init__(
@@ -105,12 +139,22 @@ class Scene:
         self.left: list[str] = []
         self.room: dict[str, Any] = {}
         self.closing = contextlib.ExitStack()
-        self._holdings: dict[str, int] = {}
+        self.also_read: dict[str, int] = {}
+        self.delays: dict[str, int] = {}
+        self.dead_letters: str | None = None
+        self.seen_at_rest = False
+        self._holdings: dict[tuple[str, int], Holding] = {}
+        self._workers = 0
 
     @property
     def query(self) -> Query:
         """The first one."""
         return self.queries[0]
+
+    @property
+    def read_topics(self) -> dict[str, int]:
+        """Partitions of all topics that the query reads."""
+        return self.topics | self.also_read
 
     @property
     def bound_s(self) -> float:
@@ -135,7 +179,7 @@ class Scene:
 
     def add_query(self, more: Mapping[str, str], sink: str, *arguments: str) -> Query:
         """A query that has not been started."""
-        starts = {(topic, p): 0 for topic, count in self.topics.items() for p in range(count)}
+        starts = {(topic, p): 0 for topic, count in self.read_topics.items() for p in range(count)}
         place = self.directory / f"query{len(self.queries)}"
         query = Query(place, self.source, self.options(more), starts, sink, *self.arguments, *arguments)
         query.environment, query.prefix = self.environment, self.prefix
@@ -173,6 +217,7 @@ class Scene:
             else:
                 time.sleep(0.1)
         self.faults.append(Fault(what, began, healed, first, progressed, self.bound_s))
+        self._note_holdings()
 
     def restarted_if_ended(self, may_end: bool) -> bool:
         """Start queries again that have ended by themselves."""
@@ -201,8 +246,7 @@ class Scene:
             query.wait_for(query.started)
         for query in self.queries:
             query.wait_for(lambda query=query: query.checkpoint.done_since(0) >= PROGRESS / len(self.queries))
-        if self.source == "groupkafka":
-            self._holdings = self.query.holdings()
+        self._note_holdings()
 
     def rest(self, at_rest: Callable[[Scene], None] | None = None) -> None:
         """Stop the load, and wait until all is read and committed."""
@@ -217,9 +261,13 @@ class Scene:
         except TimeoutError:
             self.problems.append(f"not at rest within {AT_REST_WITHIN_S:.0f} s")
         self.left += self._leaks()
-        if self.query.running:
+        if self.query.running and self.source == "groupkafka":
+            since_ms = now_ms()
             with contextlib.suppress(TimeoutError):  # the judge compares them
-                wait_until(lambda: not self.query.lag(), within=TOLD_WITHIN_S)
+                wait_until(lambda: self.query.seen_ms() >= since_ms, within=TOLD_WITHIN_S)
+            self.seen_at_rest = self.query.seen_ms() >= since_ms
+            if not self.seen_at_rest:
+                self.problems.append(f"no progress within {TOLD_WITHIN_S:.0f} s of rest")
 
     def _at_rest(self) -> bool:
         self.restarted_if_ended(may_end=False)
@@ -233,7 +281,7 @@ class Scene:
         """Where the logs end."""
         consumer = KafkaConsumer(bootstrap_servers=self.kafka.bootstrap_servers)
         try:
-            tps = [TopicPartition(topic, p) for topic, count in self.topics.items() for p in range(count)]
+            tps = [TopicPartition(topic, p) for topic, count in self.read_topics.items() for p in range(count)]
             return {(tp.topic, tp.partition): end for tp, end in consumer.end_offsets(tps).items()}
         finally:
             consumer.close()
@@ -250,15 +298,22 @@ class Scene:
         """The group's offsets."""
         return {tp: offset for tp, (offset, _) in self.kafka.committed(self.group).items()}
 
+    def _note_holdings(self) -> None:
+        """Keep what processes hold that are new."""
+        now = self.query.holdings() if self.query.running else {}
+        self._holdings = now | self._holdings
+        self._workers = max(self._workers, sum(kind == "worker" for kind, _ in now))
+
     def _leaks(self) -> list[str]:
-        """Threads, descriptors and sockets that the reader process has gained."""
-        if not self._holdings or not self.query.running:
-            return []
-        now = self.query.holdings()
-        if now.get("pid") != self._holdings["pid"]:
-            return []
-        kinds = ("threads", "descriptors", "sockets")
-        return [f"{now[k] - self._holdings[k]} {k}" for k in kinds if now[k] > self._holdings[k] + LEAKED]
+        """Threads, descriptors and sockets that a process of the query has gained, and workers."""
+        now = self.query.holdings() if self.query.running else {}
+        gained = (f"{kind} {number:+} {name}" for kind, name, number in gains(self._holdings, now) if number)
+        print(f"     at rest: {', '.join(gained)}", flush=True)
+        left = leaks(self._holdings, now, len(self.kafka.nodes))
+        workers = sum(kind == "worker" for kind, _ in now)
+        if workers > self._workers + LEAKED:
+            left.append(f"{workers} Python workers, and {self._workers} before")
+        return left
 
     def end(self) -> None:
         """Stop the queries in order; all that is left of them is noted."""

@@ -18,6 +18,8 @@ CHEAP = {
     "disk": "disk-full",
     "log": "log-longer",
     "right": "password-changed",
+    "processor": "processor-worker-kill",
+    "credential": "token-endpoint-away",
 }
 SEED = 7
 

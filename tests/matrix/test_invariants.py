@@ -7,7 +7,7 @@ import pytest
 from matrix.checkpoint import Batch
 from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, judged
 from matrix.load import Acknowledged
-from matrix.observed import Ending, Fault, Observed, Row, Stored
+from matrix.observed import Call, Dead, Ending, Fault, Observed, Row, Shown, Stored
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.event_logs import Event, Move
 
@@ -38,6 +38,22 @@ def generation(time_ms, number, **members):
     return Stored(time_ms, generation=number, members=members or {"a-id": [TP]})
 
 
+LATEST = {
+    "t": {"0": 20},
+    "@group": {
+        "group": "g", "member": "a-id", "protocol": "classic", "generation": 2, "timestampMs": 100, "lag": 0,
+        "assignedPartitions": 1, "positions": {"t": {"0": 20}}, "committed": {"t": {"0": 20}}, "commits": 2,
+        "minOffsetsBehindLatest": 0, "maxOffsetsBehindLatest": 0, "avgOffsetsBehindLatest": 0.0,
+    },
+}  # fmt: skip
+
+
+def shown(*sources, **group):
+    """A run whose progress has another number."""
+    latest = sources[0] if sources else LATEST
+    return {"shown": replace(a_run().shown, sources=[latest | {"@group": LATEST["@group"] | group}])}
+
+
 def a_run(**changed):
     """Two batches of ten records, under two generations."""
     acknowledged = [Acknowledged(value(n), "t", 0, n) for n in range(20)]
@@ -64,6 +80,7 @@ def a_run(**changed):
         ended={TP: 20},
         ends={TP: 20},
         lag=0,
+        shown=Shown([LATEST], 0, {0: ({TP: 10}, 10), 1: ({TP: 20}, 10)}),
         faults=[Fault("kill", 0, 1000, 1500, 2000, 25.0)],
         endings=[Ending("query-1", "killed", True)],
     )
@@ -71,6 +88,77 @@ def a_run(**changed):
 
 
 GOOD = a_run()
+
+RETRY, RETRY_LATER, WAIT_MS = "t-retry-100", "t-retry-300", {"t-retry-100": 100, "t-retry-300": 300}
+
+
+def call(batch, topic, offset, name, at_ms, outcome, timestamp_ms=0):
+    return Call(Row(batch, topic, 0, offset, name), timestamp_ms, at_ms, outcome)
+
+
+def a_processor_run(**changed):
+    """Four records in three topics: one is done, one at its second try, one in the second retry topic, one is dead."""
+    calls = [
+        call(0, "t", 0, "done", 10, "done"),
+        call(0, "t", 1, "again", 10, "failed"),
+        call(0, "t", 1, "again", 20, "done"),
+        call(0, "t", 2, "later", 10, "failed"),
+        call(0, "t", 2, "later", 20, "failed"),
+        call(0, "t", 3, "never", 10, "fatal"),
+        call(1, RETRY, 0, "later", 130, "failed", 30),
+        call(1, RETRY, 0, "later", 140, "failed", 30),
+        call(2, RETRY_LATER, 0, "later", 450, "done", 150),
+    ]
+    counts = [(4, 2, 1, 1, 2), (1, 0, 1, 0, 1), (1, 1, 0, 0, 0)]
+    names = ("records", "done", "retried", "dead", "triesAgain")
+    run = Observed(
+        source="groupkafka",
+        sink="processor",
+        acknowledged=[Acknowledged(name, "t", 0, n) for n, name in enumerate(("done", "again", "later", "never"))],
+        log={("t", 0, n): name for n, name in enumerate(("done", "again", "later", "never"))}
+        | {(RETRY, 0, 0): "later", (RETRY_LATER, 0, 0): "later"},
+        rows=[made.row for made in calls if made.outcome == "done"],
+        calls=calls,
+        dead=[Dead("never", 0)],
+        delays=WAIT_MS,
+        shown=Shown((), 0, {}, {n: dict(zip(names, of_batch, strict=True)) for n, of_batch in enumerate(counts)}),
+    )
+    return replace(run, **changed)
+
+
+PROCESSED = a_processor_run()
+
+
+def calls_but(index, *instead):
+    """Other calls in place of one."""
+    return [*PROCESSED.calls[:index], *instead, *PROCESSED.calls[index + 1 :]]
+
+
+def counted(batch, **numbers):
+    """A run whose progress has other counts of a batch."""
+    handled = dict(PROCESSED.shown.handled)
+    handled[batch] = handled[batch] | numbers
+    return {"shown": replace(PROCESSED.shown, handled=handled)}
+
+
+WRONG_PROCESSED = {
+    "a record that nobody handled": ("source = done + retry + dead", {"log": PROCESSED.log | {(RETRY, 0, 1): "again"}}),
+    "a record that is done and handed on": ("source = done + retry + dead", {
+        "log": PROCESSED.log | {(RETRY, 0, 1): "done"},
+        "calls": [*PROCESSED.calls, call(1, RETRY, 1, "done", 140, "done", 30)]}),
+    "a dead letter too much": ("source = done + retry + dead", {"dead": [*PROCESSED.dead, Dead("never", 0)]}),
+    "a dead letter of another stage": ("source = done + retry + dead", {"dead": [Dead("never", 1)]}),
+    "a record that is done and dead": ("nothing twice", {"dead": [*PROCESSED.dead, Dead("done", 0)]}),
+    "a record that is done twice": ("nothing twice", {"rows": [*PROCESSED.rows, PROCESSED.rows[0]]}),
+    "a record before the end of its delay": ("never early", {
+        "calls": calls_but(8, call(2, RETRY_LATER, 0, "later", 449, "done", 150))}),
+    "a record too early after its failure": ("never early", {
+        "calls": calls_but(8, call(2, RETRY_LATER, 0, "later", 429, "done", 120))}),
+    "counts that do not add up": ("calls recounted", counted(0, dead=0)),
+    "a record that is not counted": ("calls recounted", counted(0, records=3, retried=0)),
+    "a failure that is counted as done": ("calls recounted", counted(0, done=3, retried=0)),
+    "a call that is not counted": ("calls recounted", counted(1, triesAgain=0)),
+}  # fmt: skip
 
 
 def other(name, index, made):
@@ -106,6 +194,21 @@ WRONG = {
     "a checkpoint behind the log": ("agreed at rest", {"ended": {TP: 19}}),
     "a group behind the log": ("agreed at rest", {"committed": {TP: 19}, "lag": 1}),
     "a lag that is wrong": ("lag recounted", {"lag": 1}),
+    "a position that is wrong": ("numbers recounted", shown(positions={"t": {"0": 19}})),
+    "an end of a log that is wrong": ("numbers recounted", shown(LATEST | {"t": {"0": 21}})),
+    "committed offsets that are wrong": ("numbers recounted", shown(committed={"t": {"0": 19}})),
+    "a partition that is not shown": ("numbers recounted", shown({"t": {}}, positions={"t": {}})),
+    "a number of partitions that is wrong": ("numbers recounted", shown(assignedPartitions=2)),
+    "a generation that is wrong": ("numbers recounted", shown(generation=1)),
+    "a member that no generation has": ("numbers recounted", shown(member="b-id")),
+    "a highest lag that is wrong": ("numbers recounted", shown(maxOffsetsBehindLatest=1)),
+    "a lowest lag that is wrong": ("numbers recounted", shown(minOffsetsBehindLatest=1)),
+    "an average lag that is wrong": ("numbers recounted", shown(avgOffsetsBehindLatest=0.5)),
+    "an age without a record": ("numbers recounted", shown(behindSinceMs={"t": {"0": 50}})),
+    "brokers that are not away": ("numbers recounted", shown(brokersAway={"sinceMs": 50})),
+    "a commit that the group does not have": ("numbers recounted", shown(commits=3)),
+    "input rows that are wrong": ("batches recounted", {"shown": Shown((), 0, {0: ({TP: 10}, 9)})}),
+    "an end of a batch that is wrong": ("batches recounted", {"shown": Shown((), 0, {0: ({TP: 11}, 10)})}),
     "too late": ("progress in time", {"faults": [Fault("kill", 0, 1000, 1500, 27_000, 25.0)]}),
     "never again": ("progress in time", {"faults": [Fault("kill", 0, 1000, None, None, 25.0)]}),
     "an end of its own": ("ended as wanted", {"endings": [Ending("query-1", "exit code 1", False)]}),
@@ -128,25 +231,40 @@ def test_one_wrong_thing_is_a_finding(name):
     assert invariant in invariants(a_run(**changed))
 
 
+def test_a_run_of_a_record_processor_as_it_should_be_breaks_nothing():
+    assert judged(PROCESSED) == []
+
+
+@pytest.mark.parametrize("name", WRONG_PROCESSED)
+def test_one_wrong_thing_of_a_record_processor_is_a_finding(name):
+    invariant, changed = WRONG_PROCESSED[name]
+    assert invariant in invariants(a_processor_run(**changed))
+
+
 def test_every_invariant_has_been_shown_to_fail():
     broken = {finding.invariant for _, changed in WRONG.values() for finding in judged(a_run(**changed))}
-    named = {invariant for invariant, _ in WRONG.values()}
+    broken |= {
+        found.invariant for _, changed in WRONG_PROCESSED.values() for found in judged(a_processor_run(**changed))
+    }
+    named = {invariant for invariant, _ in (*WRONG.values(), *WRONG_PROCESSED.values())}
     assert broken == named
     assert len(named) == len(OF_ANY_SOURCE + OF_A_MEMBER) + 1  # one of them has two names
 
 
 def test_a_sink_that_only_appends_may_have_the_rows_of_an_interrupted_batch_again_and_no_others():
     twice = [replace(row) for row in GOOD.rows if row.batch == 1]
-    run = a_run(sink="append", rows=[*GOOD.rows, *twice])
+    run = a_run(sink="append", rows=[*GOOD.rows, *twice], shown=Shown())
     assert invariants(run) == {"nothing twice"}
     assert invariants(replace(run, interrupted=frozenset([1]))) == set()
     assert invariants(replace(run, interrupted=frozenset([0]))) == {"nothing twice"}
 
 
 def test_records_that_an_operator_took_away_or_gave_again_are_no_findings():
-    assert invariants(a_run(rows=GOOD.rows[1:], removed=frozenset([value(0)]))) == set()
+    read = Shown([LATEST], 0, {0: ({TP: 10}, 9)})
+    assert invariants(a_run(rows=GOOD.rows[1:], removed=frozenset([value(0)]), shown=read)) == set()
     again = [*GOOD.rows, replace(GOOD.rows[0], batch=1)]
-    assert invariants(a_run(rows=again, again=frozenset([value(0)]))) == set()
+    read = Shown([LATEST], 0, {1: ({TP: 20}, 11)})
+    assert invariants(a_run(rows=again, again=frozenset([value(0)]), shown=read)) == set()
 
 
 def test_a_commit_backward_to_where_a_member_was_moved_is_no_finding():
@@ -166,3 +284,31 @@ def test_sparks_own_source_is_not_asked_for_a_group():
     run = a_run(source="kafka", stored=(), events=(), committed={}, lag=None)
     assert invariants(run) == set()
     assert invariants(replace(run, rows=GOOD.rows[1:])) == {"nothing missing"}
+
+
+def test_a_record_processor_may_repeat_records_of_interrupted_batches_and_no_others():
+    again = [*PROCESSED.calls, call(0, "t", 0, "done", 50, "done"), call(0, "t", 3, "never", 50, "fatal")]
+    run = a_processor_run(
+        calls=again, rows=[c.row for c in again if c.outcome == "done"], dead=[*PROCESSED.dead, Dead("never", 0)]
+    )
+    assert invariants(run) == {"nothing twice", "source = done + retry + dead", "calls recounted"}
+    assert invariants(replace(run, interrupted=frozenset([0]))) == set()
+    assert "nothing twice" in invariants(replace(run, interrupted=frozenset([1])))
+
+
+def test_numbers_are_recounted_only_where_a_query_has_shown_them_at_rest():
+    assert invariants(a_run(shown=Shown())) == set()
+
+
+def test_a_repeated_commit_is_stored_more_than_once():
+    assert invariants(shown_commits(1)) == set()
+
+
+def shown_commits(count):
+    return a_run(**shown(commits=count))
+
+
+def test_rows_of_an_interrupted_batch_may_be_more_than_its_input_rows_in_a_sink_that_only_appends():
+    run = a_run(sink="append", rows=[*GOOD.rows, *(row for row in GOOD.rows if row.batch == 1)])
+    assert "batches recounted" in invariants(run)
+    assert "batches recounted" not in invariants(replace(run, interrupted=frozenset([1])))

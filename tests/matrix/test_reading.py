@@ -10,11 +10,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from matrix.cells.credentials import Endpoint, answering, away
 from matrix.cells.neighbours import Neighbour
 from matrix.cells.network import Rules, passed
-from matrix.checkpoint import Checkpoint
-from matrix.observed import Row
+from matrix.checkpoint import Batch, Checkpoint
+from matrix.gather import calls_in, shown_by
+from matrix.handling import Handler, HopelessError, RefusedError, outcome_of
+from matrix.observed import Call, Row
+from matrix.running import Holding, Query, held_by
+from matrix.scene import leaks
 from matrix.sink import rows_in
+from spark_kafka_group import Record
+from spark_kafka_group.errors import AuthenticationError, BrokerError
+from spark_kafka_group.security import Secret
+from spark_kafka_group.security.credentials import ClientCredentials
+from spark_kafka_group.wire.client.tokens import tokens_of
 
 A, B = ("t", 0), ("t", 1)
 
@@ -158,3 +168,107 @@ def test_a_proxy_cuts_a_connection_when_its_time_is_over(line):
     client, broker, rules = line
     rules.cut_every(0.1, 0.2)
     assert client.recv(100) == broker.recv(100) == b""
+
+
+def test_what_a_process_holds_is_counted(tmp_path):
+    before = held_by(os.getpid())
+    ended = threading.Event()
+    thread = threading.Thread(target=ended.wait)
+    thread.start()
+    pair = socket.socketpair()
+    with (tmp_path / "file").open("w"):
+        now = held_by(os.getpid())
+    for end in pair:
+        end.close()
+    ended.set()
+    thread.join()
+    assert now == Holding(before.threads + 1, before.descriptors + 3, before.sockets + 2)
+    assert held_by(2**22 + 1) is None
+
+
+def test_a_process_that_has_gained_more_than_comes_and_goes_leaks():
+    before = {("reader", 1): Holding(5, 10, 5), ("JVM", 2): Holding(80, 350, 12), ("worker", 3): Holding(2, 10, 6)}
+    now = {("reader", 1): Holding(11, 16, 11), ("JVM", 2): Holding(92, 362, 24), ("worker", 4): Holding(90, 90, 90)}
+    assert leaks(before, now) == []
+    now = {("reader", 1): Holding(12, 16, 11), ("JVM", 2): Holding(80, 363, 12), ("worker", 3): Holding(2, 10, 13)}
+    assert leaks(before, now) == [
+        "7 threads more in a reader process", "13 descriptors more in a JVM process",
+        "7 sockets more in a worker process",
+    ]  # fmt: skip
+    assert leaks(before, {("worker", 3): Holding(2, 20, 16)}, brokers=3) == []
+    assert leaks(before, {("worker", 3): Holding(2, 21, 16)}, brokers=3) != []
+
+
+def test_a_call_of_a_handler_is_of_the_batch_whose_ranges_have_its_record(tmp_path):
+    (tmp_path / "1.tsv").write_text(
+        "5.000\tdone\t1\tt\t0\t9\tp0:t:0:9\n6.500\tfailed\t1\tt\t0\t10\tp0:t:0:10\n7.000\tdone\t1\tt\t1\t0\tx\n8.0\tdo"
+    )
+    batches = [Batch(0, {A: 0}, {A: 10}, 1), Batch(1, {A: 10}, {A: 20}, 2)]
+    assert calls_in(tmp_path, batches) == [
+        Call(Row(0, "t", 0, 9, "p0:t:0:9"), 1, 5.0, "done"),
+        Call(Row(1, "t", 0, 10, "p0:t:0:10"), 1, 6.5, "failed"),
+        Call(Row(-1, "t", 1, 0, "x"), 1, 7.0, "done"),
+    ]
+
+
+def test_a_handler_ends_as_the_records_name_says_and_writes_it_down(tmp_path):
+    ends = {"done": 0, "failed": 0, "fatal": 0}
+    handler = Handler(tmp_path)
+    for n in range(400):
+        value = f"p0:t:0:{n}"
+        try:
+            handler(Record(None, value.encode(), "t", 0, n, 7, 0))
+            ends["done"] += 1
+        except RefusedError:
+            ends["failed"] += 1
+        except HopelessError:
+            ends["fatal"] += 1
+    assert all(200 > ends[outcome] > 5 for outcome in ("failed", "fatal"))
+    calls = calls_in(tmp_path, [])
+    assert [call.row.offset for call in calls] == list(range(400))
+    assert {name: sum(call.outcome == name for call in calls) for name in ends} == ends
+
+
+def test_a_handlers_records_all_end_in_the_last_topic_at_most():
+    names = [f"p0:t:0:{n}" for n in range(400)]
+    assert {outcome_of(name, 2, True) for name in names} == {"done", "failed", "fatal"}
+    for earlier, later in ((0, 1), (1, 2)):
+        done = {name for name in names if outcome_of(name, earlier, True) == "done"}
+        assert done < {name for name in names if outcome_of(name, later, True) == "done"}
+
+
+def test_progress_is_of_the_batches_that_ran_and_of_the_last_trigger(tmp_path):
+    def progress(batch, ran, ends, rows, latest):
+        return {
+            "batchId": batch, "durationMs": {"addBatch": 1} if ran else {}, "numInputRows": rows,
+            "sources": [{"endOffset": {"t": ends}, "latestOffset": latest}],
+        }  # fmt: skip
+
+    query = Query(tmp_path / "query0", "groupkafka", {}, {}, "parquet")
+    query.incarnation, query.began_ms = 2, 50.0
+    group = {"@group": {"timestampMs": 70, "lag": 3}}
+    first = [progress(0, True, {"0": 4}, 4, None), progress(1, False, {"0": 4}, 0, None)]
+    second = [progress(1, True, {"0": 9}, 5, None), progress(2, False, {"0": 9}, 0, group)]
+    for number, several in ((1, first), (2, second)):
+        text = "".join(json.dumps(one) + "\n" for one in several)
+        (query.directory / "progress" / f"query0-{number}.jsonl").write_text(text + '{"cut')
+    shown = shown_by(query, at_rest=True, alone=True)
+    assert shown.batches == {0: ({A: 4}, 4), 1: ({A: 9}, 5)}
+    assert (shown.sources, shown.since_ms) == ([group], 50.0)
+    assert (query.lag(), query.seen_ms()) == (3, 70)
+    assert shown_by(query, at_rest=False, alone=False).batches == {}
+    assert shown_by(query, at_rest=False, alone=False).sources == ()
+
+
+def test_a_token_endpoint_goes_away_and_comes_back_at_its_port(monkeypatch):
+    with Endpoint() as endpoint:
+        monkeypatch.setenv("SPARK_KAFKA_GROUP_OAUTH_ALLOWED_URLS", endpoint.url)
+        ask = tokens_of(ClientCredentials(endpoint.url, "query", Secret("a-secret"), None)).token
+        with away(endpoint), pytest.raises(BrokerError, match="refused"):
+            ask()
+        with answering("fails")(endpoint), pytest.raises(BrokerError, match="HTTP 503"):
+            ask()
+        with answering("refuses")(endpoint), pytest.raises(AuthenticationError, match="HTTP 401"):
+            ask()
+        assert ask() == ask()
+        assert endpoint.granted == 1

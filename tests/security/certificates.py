@@ -1,7 +1,14 @@
 """Certificates and stores, made by openssl and keytool when tests need them."""
 
+import datetime
+import os
 import subprocess
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 
 STORE_PASSWORD = "store-s3cret"
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
@@ -41,6 +48,30 @@ class Authority:
         run("openssl", "pkcs12", "-export", "-inkey", key, "-in", signed, "-certfile", self.certificate,
             "-name", name, "-passout", f"pass:{STORE_PASSWORD}", "-out", self.path(f"{name}.p12"))  # fmt: skip
         return both
+
+    def sign_for(self, name, seconds):
+        """A key pair for CN=`name` that expires so soon: name.pem, in place of the one that is there, in one step."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        issuer = x509.load_pem_x509_certificate(Path(self.certificate).read_bytes()).subject
+        signing = serialization.load_pem_private_key(Path(self._key).read_bytes(), None)
+        now = datetime.datetime.now(datetime.UTC)
+        signed = (
+            x509.CertificateBuilder()
+            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - datetime.timedelta(minutes=1))
+            .not_valid_after(now + datetime.timedelta(seconds=seconds))
+            .sign(signing, hashes.SHA256())
+        )
+        secret = key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        path = self.path(f"{name}.pem")
+        Path(f"{path}.new").write_bytes(secret + signed.public_bytes(serialization.Encoding.PEM))
+        os.replace(f"{path}.new", path)
+        return path
 
     def truststore(self, kind):
         """A store of keytool's with the CA's certificate."""

@@ -60,11 +60,12 @@ def settings(authority):
         "oauthbearer": jaas("oauth", unsecuredLoginStringClaim_sub="broker"),
     }
     for listener in ("sasl", "sasl_ssl", "brief"):
-        mechanisms = ["scram-sha-256"] if listener == "brief" else list(modules)
+        mechanisms = ["scram-sha-256", "oauthbearer"] if listener == "brief" else list(modules)
         found[f"listener.name.{listener}.sasl.enabled.mechanisms"] = ",".join(mechanisms).upper()
         for mechanism in mechanisms:
             found[f"listener.name.{listener}.{mechanism}.sasl.jaas.config"] = in_properties(modules[mechanism])
-    found["listener.name.brief.scram-sha-256.connections.max.reauth.ms"] = str(REAUTHENTICATE_MS)
+            if listener == "brief":
+                found[f"listener.name.brief.{mechanism}.connections.max.reauth.ms"] = str(REAUTHENTICATE_MS)
     return found
 
 

@@ -46,6 +46,7 @@ INSIDE = {
     ),
     "kafka.net.compat.KafkaNetClient": "_manager _net",
     "kafka.net.connection.KafkaConnection": "_get_api_versions _reauth _send_request",
+    "kafka.net.connection.SaslReauthenticator": "_do_reauth",
     "kafka.net.manager.KafkaConnectionManager": "_auth_failures _build_transport _connect _conns _do_bootstrap _net",
     "kafka.net.sasl.msk.SaslMechanismAwsMskIam": "_build_client",
     "kafka.net.selector.NetworkSelector": "_poll_once",

@@ -22,6 +22,7 @@ from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.broker_versions import why_not
 from spark_kafka_group.wire.client.event_loop import Selector
 from spark_kafka_group.wire.client.reachability import Reach
+from spark_kafka_group.wire.client.reauthentication import ReauthenticationError, Reauthenticator
 from spark_kafka_group.wire.client.refusals import (
     CLOSED_IN_HANDSHAKE,
     RefusedError,
@@ -251,6 +252,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if conn is not known:
             node = self.cluster.broker_metadata(node_id)
             conn.made_to = node.host, node.port
+            conn._reauth = Reauthenticator(conn)
             self._explain(conn, node)
             _check_version(conn, address(node.host, node.port))
             mechanism = mechanism_of(self.config)
@@ -292,8 +294,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                         self._reach.failed(shown, self._last_failure, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
-                    self._last_failure = f"{where}: {message}{'' if silent else suspicion(self.config)}"
-                    if not silent:
+                    known = silent or isinstance(error, ReauthenticationError)
+                    self._last_failure = f"{where}: {message}{'' if known else suspicion(self.config)}"
+                    if not known:
                         self._hung_up(node, greeted=True)
             lost(error)
 
