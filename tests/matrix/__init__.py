@@ -10,4 +10,4 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 # `faults` before `chaos`: both have a module `query`, and the points at which a query stops dead are in the first.
-sys.path += [str(TESTS / room) for room in (".", "faults", "chaos", "hosts", "spark/kafka_source")]
+sys.path += [str(TESTS / room) for room in (".", "faults", "chaos", "hosts", "cluster", "spark/kafka_source")]

@@ -67,6 +67,8 @@ class Scene:
         Records of transactions that were aborted.
     neighbours
         Other members of the group.
+    at_end
+        Called after the orderly end of all queries; they return what they left elsewhere.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Scene:
         self.problems: list[str] = []
         self.left: list[str] = []
         self.room: dict[str, Any] = {}
+        self.at_end: list[Callable[[], list[str]]] = []
         self.closing = contextlib.ExitStack()
         self._holdings: dict[str, int] = {}
 
@@ -270,6 +273,8 @@ class Scene:
                 wait_until(lambda: not self.kafka.group_state(self.group)[1], within=10)
             except TimeoutError:
                 self.left.append(f"members of the group: {self.kafka.group_state(self.group)[1]}")
+        for look in self.at_end:
+            self.left += look()
 
     def close(self) -> None:
         """Kill whatever runs."""

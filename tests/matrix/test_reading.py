@@ -12,8 +12,10 @@ import pytest
 
 from matrix.cells.neighbours import Neighbour
 from matrix.cells.network import Rules, passed
+from matrix.cells.restarts import says_why
 from matrix.checkpoint import Checkpoint
 from matrix.observed import Row
+from matrix.running import said_last
 from matrix.sink import rows_in
 
 A, B = ("t", 0), ("t", 1)
@@ -158,3 +160,13 @@ def test_a_proxy_cuts_a_connection_when_its_time_is_over(line):
     client, broker, rules = line
     rules.cut_every(0.1, 0.2)
     assert client.recv(100) == broker.recv(100) == b""
+
+
+def test_a_process_that_was_replaced_has_to_say_it(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("Traceback\n  at somewhere\ncommitting offsets: another process has joined with this query's id\n\n")
+    assert says_why(1, said_last(log))
+    assert not says_why(0, said_last(log))
+    assert not says_why(1, "stopped; left group billing")
+    log.write_text("")
+    assert not says_why(1, said_last(log))

@@ -2,6 +2,7 @@
 
 from matrix.cells import (
     brokers,
+    clusters,
     disks,
     drivers,
     logs,
@@ -9,10 +10,14 @@ from matrix.cells import (
     network,
     operators,
     queries,
+    restarts,
     rights,
     transactions,
     workers,
 )
 
-FAMILIES = (drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries)
+FAMILIES = (
+    drivers, restarts, workers, clusters, brokers, logs, disks, network, neighbours, operators, rights, transactions,
+    queries,
+)  # fmt: skip
 """In the order of the report."""
