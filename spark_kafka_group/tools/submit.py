@@ -31,6 +31,7 @@ from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
+SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
@@ -47,16 +48,28 @@ def session(name: str) -> SparkSession:
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        sockets = SparkConf().get(SOCKETS, "true")
-        builder = builder.config(SOCKETS, sockets)
+        sockets = sockets_to_workers(SparkConf().get)
+        for setting, value in sockets.items():
+            builder = builder.config(setting, value)
         if not _by_connect():
-            SparkContext.getOrCreate(SparkConf().setAppName(name).set(SOCKETS, sockets))
+            SparkContext.getOrCreate(SparkConf().setAppName(name).setAll(list(sockets.items())))
         ending.take_signals()  # the context has taken Ctrl-C, and the rest takes seconds
     made = builder.getOrCreate()
     require_found(made)
     if hasattr(made, "_jsparkSession"):
         _log_in_lines(made.sparkContext._jvm)
     return made
+
+
+def sockets_to_workers(configured: Callable[[str, str], str | None]) -> dict[str, str]:
+    """Settings for Unix domain sockets to Spark's Python workers, beside those that are `configured`.
+
+    Spark makes them in Java's folder for temporary files. On YARN that is in the container's, whose path alone has some
+    hundred characters, and a socket's path may have 107.
+    """
+    settings = {SOCKETS: configured(SOCKETS, "") or "true"}
+    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if configured("spark.master", "") == "yarn" else "")
+    return settings | ({SOCKETS_FOLDER: folder} if folder else {})
 
 
 def _by_connect() -> bool:

@@ -1,7 +1,8 @@
-"""A standalone cluster, Spark's local-cluster, and Spark Connect, all with the wheel and none with the source tree."""
+"""A standalone cluster, YARN, local-cluster, and Spark Connect, all with the wheel and none with the source tree."""
 
 import daemons
 import pytest
+import yarn
 from deployed import SETTINGS, Deployed
 from installation import Installation, build_sdist, build_wheel
 
@@ -37,6 +38,23 @@ def standalone(tmp_path_factory, installed):
 def on_standalone(tmp_path_factory, installed, standalone):
     """An application in client mode."""
     application = Deployed(installed, tmp_path_factory.mktemp("application"), conf=SETTINGS, master=standalone.url)
+    yield application
+    application.close()
+
+
+@pytest.fixture(scope="session")
+def hadoop(tmp_path_factory, installed):
+    """YARN with two nodes."""
+    cluster = yarn.Yarn(installed, tmp_path_factory.mktemp("yarn"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def on_yarn(tmp_path_factory, installed, hadoop):
+    """An application on YARN, in client mode."""
+    directory = tmp_path_factory.mktemp("on-yarn")
+    application = Deployed(installed, directory, conf=hadoop.settings, variables=hadoop.variables, master="yarn")
     yield application
     application.close()
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from installation import Installation
@@ -18,16 +19,30 @@ UP_WITHIN_S = 90
 
 
 class Daemon:
-    """A JVM that runs until it is killed, or the tests are."""
+    """A JVM that runs until it is killed, or the tests are.
 
-    def __init__(self, installed: Installation, directory: Path, script: str, *arguments: object, **more: str) -> None:
+    Parameters
+    ----------
+    within
+        The beginning of its command: that of another host.
+    """
+
+    def __init__(
+        self,
+        installed: Installation,
+        directory: Path,
+        script: str,
+        *arguments: object,
+        within: Sequence[str] = (),
+        **more: str,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.log = directory / "log"
         with self.log.open("ab") as log:
             # Spark's scripts become the JVM they start: this is its process id.
             self.process = subprocess.Popen(
-                ["bash", str(installed.spark_home / "bin" / script), *map(str, arguments)],
+                [*within, "bash", str(installed.spark_home / "bin" / script), *map(str, arguments)],
                 cwd=directory,
                 env=installed.environment(**more),
                 stdin=subprocess.DEVNULL,

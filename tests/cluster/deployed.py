@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,15 @@ class ApplicationError(Exception):
 class Deployed:
     """The application in a process of its own, in a directory of its own; methods are those of `Application`."""
 
-    def __init__(self, installed: Installation, directory: Path, *, conf: dict[str, str], **where: str) -> None:
+    def __init__(
+        self,
+        installed: Installation,
+        directory: Path,
+        *,
+        conf: dict[str, str],
+        variables: Mapping[str, str] | None = None,
+        **where: str,
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.log = directory / "log"
         self.installed = installed
@@ -42,7 +51,7 @@ class Deployed:
             self.process = subprocess.Popen(
                 [str(installed.python), str(APPLICATION), "--conf", json.dumps(conf), *options],
                 cwd=directory,
-                env=installed.environment(),
+                env=installed.environment(**(variables or {})),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -1,4 +1,4 @@
-"""The same on a standalone cluster, on local-cluster, and through Spark Connect."""
+"""The same on a standalone cluster, on YARN, on local-cluster, and through Spark Connect."""
 
 import os
 
@@ -9,7 +9,12 @@ from spark_kafka_group.testing import wait_until
 
 pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
 LONG = pytest.mark.soak
-DEPLOYMENTS = ["on_standalone", pytest.param("on_local_cluster", marks=LONG), "on_connect"]
+DEPLOYMENTS = [
+    "on_standalone",
+    pytest.param("on_yarn", marks=LONG),
+    pytest.param("on_local_cluster", marks=LONG),
+    "on_connect",
+]
 
 
 @pytest.fixture(params=DEPLOYMENTS)

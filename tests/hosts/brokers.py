@@ -47,6 +47,14 @@ class Brokers:
         self.bootstrap_servers = ",".join(f"{network.addresses[host]}:9092" for host in HOSTS)
 
     def __enter__(self) -> Brokers:
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _start(self) -> None:
         voters = ",".join(f"{n}@{self._network.addresses[host]}:9093" for n, host in enumerate(HOSTS, start=1))
         cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         for number, host in enumerate(HOSTS, start=1):
@@ -59,7 +67,6 @@ class Brokers:
             self._java(host, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties").wait(90)
             self._processes.append(self._java(host, "kafka.Kafka", "server.properties"))
         wait_until(lambda: all(self.says(host) is not None for host in HOSTS), within=90)
-        return self
 
     def __exit__(self, *_: object) -> None:
         for process in self._processes:

@@ -10,4 +10,5 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 # `faults` before `chaos`: both have a module `query`, and the points at which a query stops dead are in the first.
-sys.path += [str(TESTS / room) for room in (".", "faults", "chaos", "hosts", "security", "spark/kafka_source")]
+ROOMS = (".", "faults", "chaos", "hosts", "security", "cluster", "spark/kafka_source")
+sys.path += [str(TESTS / room) for room in ROOMS]

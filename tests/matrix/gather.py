@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from spark_kafka_group.json_text import parsed
 from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.tools.event_logs import read_run
+
+READ_WITHIN_S = 180.0
 
 
 def gathered(scene: Scene, sink: str) -> Observed:
@@ -138,7 +141,10 @@ def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int,
         ends = consumer.end_offsets(tps)
         consumer.assign(tps)
         consumer.seek_to_beginning(*tps)
+        deadline = time.monotonic() + READ_WITHIN_S
         while any(consumer.position(tp) < end for tp, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the topics were not read within {READ_WITHIN_S:.0f} s")
             for tp, polled in consumer.poll(timeout_ms=500, max_records=10_000).items():
                 found |= {(tp.topic, tp.partition, record.offset): record.value.decode() for record in polled}
     finally:

@@ -79,6 +79,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--also", help="the topic of a second source, in the same group")
     parser.add_argument("--jars", default="")
     parser.add_argument("--tmp", required=True, help="for temporary files")
@@ -86,10 +87,11 @@ def arguments() -> argparse.Namespace:
 
 
 def session(args: argparse.Namespace) -> SparkSession:
+    address = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     settings = {
         "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
         "spark.driver.memory": "700m",
         "spark.local.dir": args.tmp,
         "spark.python.unix.domain.socket.enabled": "true",
@@ -101,6 +103,7 @@ def session(args: argparse.Namespace) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
     }
     builder = SparkSession.builder.master(args.master).appName("matrix")
+    settings |= dict(setting.split("=", 1) for setting in args.conf)
     for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

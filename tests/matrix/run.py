@@ -38,17 +38,17 @@ def play(
 ) -> dict[str, Any]:
     """One run: the fault `count` times. Returns its line."""
     began = time.monotonic()
+    scene = None
     with contextlib.ExitStack() as stack:
-        if kafka is None:
-            made = cell.brokers or (lambda: KafkaCluster(cell.nodes, properties=cell.properties))
-            kafka = stack.enter_context(made())
-        topic = kafka.create_topic(
-            f"faults-{uuid.uuid4().hex[:8]}", partitions=cell.partitions, replication=cell.replication
-        )
-        scene = Scene(kafka, directory, source, seed, topic, cell.partitions, cell.session_s)
-        stack.callback(scene.close)
-        broken = None
         try:
+            if kafka is None:
+                made = cell.brokers or (lambda: KafkaCluster(cell.nodes, properties=cell.properties))
+                kafka = stack.enter_context(made())
+            topic = kafka.create_topic(
+                f"faults-{uuid.uuid4().hex[:8]}", partitions=cell.partitions, replication=cell.replication
+            )
+            scene = Scene(kafka, directory, source, seed, topic, cell.partitions, cell.session_s)
+            stack.callback(scene.close)
             if cell.prepare is not None:
                 cell.prepare(scene)
             jars = ("--jars", ",".join(map(str, connector_jars()))) if source == KAFKA else ()
@@ -62,8 +62,8 @@ def play(
             findings = [found for found in judged(run) if found.invariant not in cell.exempt]
         except Exception as error:  # noqa: BLE001 - it is the finding of this run
             (directory / "error").write_text(traceback.format_exc())
-            broken = Finding("run", f"{type(error).__name__}: {str(error)[:600]}")
-            run, findings = Observed(source, cell.sink, faults=tuple(scene.faults)), [broken]
+            run = Observed(source, cell.sink, faults=() if scene is None else tuple(scene.faults))
+            findings = [Finding("run", f"{type(error).__name__}: {str(error)[:600]}")]
     line = summary(cell, source, seed, run, findings) | {"seconds": round(time.monotonic() - began)}
     (directory / "result.json").write_text(json.dumps(line, indent=1))
     return line
@@ -95,7 +95,7 @@ def summary(cell: Cell, source: str, seed: int, run: Observed, findings: list[Fi
         "batches": sum(batch.done_ms is not None for batch in run.batches),
         "generations": len({stored.generation for stored in run.stored if stored.generation is not None}),
         "commits": sum(stored.offset is not None for stored in run.stored),
-        "restarts": sum(not ending.how.startswith(("killed", "stopped")) for ending in run.endings),
+        "restarts": sum(not ending.how.startswith(("killed", "stopped", "replaced")) for ending in run.endings),
         "gaps": [gap(fault) for fault in run.faults],
         "violations": dict(kinds),
         "findings": [asdict(found) for found in findings][:40],

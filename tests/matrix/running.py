@@ -59,6 +59,29 @@ def held_by(pid: int) -> Holding | None:
     return Holding(threads, len(files), sum(name.startswith("socket:") for name in files))
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """A process of a query that lives, while another one takes its place."""
+
+    name: str
+    program: Program
+    log: Path
+
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self.program.process.poll() is not None
+
+    def last_line(self) -> str:
+        """What it said last."""
+        return said_last(self.log)
+
+
+def said_last(log: Path) -> str:
+    """The last line of a process's log."""
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] or [""]
+    return lines[-1][-600:]
+
+
 class Query:
     """One query; a process of it runs, or none.
 
@@ -172,11 +195,16 @@ class Query:
         """Note it; returns the last line it said."""
         self.note_interrupted()
         self.up = False
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()] or [""]
-        how = f"exit code {self.program.process.poll()}, {lines[-1][-600:]}"
+        how = f"exit code {self.program.process.poll()}, {said_last(self.log)}"
         self.endings.append(Ending(self.name, how, wanted))
         wait_until(lambda: not session(self.program.process.pid), within=ENDS_WITHIN_S)
         return how
+
+    def replaced(self) -> Replaced:
+        """The process that runs, in whose place another one is started next."""
+        self.note_interrupted()
+        self._closing.callback(self.program.kill)
+        return Replaced(self.name, self.program, self.log)
 
     def stop(self) -> list[str]:
         """SIGTERM, as an operator does; returns what was left behind."""

@@ -101,6 +101,8 @@ class Scene:
         Retry topics among them, with their milliseconds, in order; and the topic for dead letters.
     seen_at_rest
         Whether the query has shown its numbers since it came to rest.
+    at_end
+        Called after the orderly end of all queries; they return what they left elsewhere.
     """
 
     def __init__(
@@ -138,6 +140,7 @@ class Scene:
         self.problems: list[str] = []
         self.left: list[str] = []
         self.room: dict[str, Any] = {}
+        self.at_end: list[Callable[[], list[str]]] = []
         self.closing = contextlib.ExitStack()
         self.also_read: dict[str, int] = {}
         self.delays: dict[str, int] = {}
@@ -325,6 +328,8 @@ class Scene:
                 wait_until(lambda: not self.kafka.group_state(self.group)[1], within=10)
             except TimeoutError:
                 self.left.append(f"members of the group: {self.kafka.group_state(self.group)[1]}")
+        for look in self.at_end:
+            self.left += look()
 
     def close(self) -> None:
         """Kill whatever runs."""

@@ -3,12 +3,14 @@
 import pytest
 
 from matrix import cells
-from matrix.cells.registry import CELLS, GROUPKAFKA
+from matrix.cells.registry import CELLS, GROUPKAFKA, Cell
 from matrix.run import play
 
 CHEAP = {
     "driver": "driver-kill-before-commit",
+    "restart": "restart-elsewhere",
     "worker": "worker-kill",
+    "cluster": "executor-kill",
     "broker": "broker-leader-kill",
     "network": "proxy-cuts",
     "neighbour": "kafka-python-kill",
@@ -27,6 +29,16 @@ SEED = 7
 def test_each_family_has_a_cheap_cell():
     assert set(CHEAP) == {cell.family for cell in CELLS.values()}
     assert len(cells.FAMILIES) == len(CHEAP)
+
+
+def test_brokers_that_do_not_start_are_a_finding_of_the_run(tmp_path):
+    def made():
+        raise RuntimeError("node 1 does not serve")
+
+    line = play(Cell("broker", "no-broker", "none", lambda scene: None, brokers=made), GROUPKAFKA, SEED, 1, tmp_path)
+    assert line["violations"] == {"run": 1}
+    assert "node 1 does not serve" in line["findings"][0]["problem"]
+    assert "node 1 does not serve" in (tmp_path / "error").read_text()
 
 
 @pytest.mark.faults

@@ -13,11 +13,12 @@ import pytest
 from matrix.cells.credentials import Endpoint, answering, away
 from matrix.cells.neighbours import Neighbour
 from matrix.cells.network import Rules, passed
+from matrix.cells.restarts import says_why
 from matrix.checkpoint import Batch, Checkpoint
 from matrix.gather import calls_in, shown_by
 from matrix.handling import Handler, HopelessError, RefusedError, outcome_of
 from matrix.observed import Call, Row
-from matrix.running import Holding, Query, held_by
+from matrix.running import Holding, Query, held_by, said_last
 from matrix.scene import leaks
 from matrix.sink import rows_in
 from spark_kafka_group import Record
@@ -272,3 +273,13 @@ def test_a_token_endpoint_goes_away_and_comes_back_at_its_port(monkeypatch):
             ask()
         assert ask() == ask()
         assert endpoint.granted == 1
+
+
+def test_a_process_that_was_replaced_has_to_say_it(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("Traceback\n  at somewhere\ncommitting offsets: another process has joined with this query's id\n\n")
+    assert says_why(1, said_last(log))
+    assert not says_why(0, said_last(log))
+    assert not says_why(1, "stopped; left group billing")
+    log.write_text("")
+    assert not says_why(1, said_last(log))

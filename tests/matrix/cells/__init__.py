@@ -2,6 +2,7 @@
 
 from matrix.cells import (
     brokers,
+    clusters,
     credentials,
     disks,
     drivers,
@@ -11,13 +12,14 @@ from matrix.cells import (
     operators,
     processors,
     queries,
+    restarts,
     rights,
     transactions,
     workers,
 )
 
 FAMILIES = (
-    drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, credentials, transactions, queries,
-    processors,
+    drivers, restarts, workers, clusters, brokers, logs, disks, network, neighbours, operators, rights, credentials,
+    transactions, queries, processors,
 )  # fmt: skip
 """In the order of the report."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import random
 import select
 import shutil
@@ -173,13 +174,13 @@ EXECUTORS = "executors"
 
 
 @contextlib.contextmanager
-def on_hosts() -> Iterator[Hosts]:
-    """Three brokers and the executors on hosts of their own; the driver and the load are on this one."""
+def on_hosts(*others: str) -> Iterator[Hosts]:
+    """Three brokers on hosts of their own, and `others` without anything; the load is on this one."""
     why_not = Network.why_not()
     if why_not:
         pytest.skip(why_not)
     with contextlib.ExitStack() as stack:
-        network = stack.enter_context(Network(*HOSTS, EXECUTORS))
+        network = stack.enter_context(Network(*HOSTS, *others))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         brokers = stack.enter_context(Brokers(network, folder))
         yield stack.enter_context(Hosts(network, brokers))
@@ -211,7 +212,8 @@ def host_cell(name: str, what: str, host: Callable[[Scene], str], lasts_s: float
                 hosts.network.mend(cut)
 
     told = f"the link of {what} is down, without a word, for {lasts_s:.0f} s"
-    add(Cell(NETWORK, name, told, happen, count, at_once=5, nodes=3, brokers=on_hosts, prepare=workers_apart))
+    hosts = functools.partial(on_hosts, EXECUTORS)
+    add(Cell(NETWORK, name, told, happen, count, at_once=5, nodes=3, brokers=hosts, prepare=workers_apart))
 
 
 def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
