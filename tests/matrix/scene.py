@@ -67,6 +67,8 @@ class Scene:
         Records of transactions that were aborted.
     neighbours
         Other members of the group.
+    real_ms
+        The time at which the clock of the queries' processes shows this one.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Scene:
         self.environment: dict[str, str] = {}
         self.prefix: list[str] = []
         self.arguments: list[str] = []
+        self.real_ms: Callable[[float], float] = lambda shown_ms: shown_ms
         self.operated = False
         self.problems: list[str] = []
         self.left: list[str] = []

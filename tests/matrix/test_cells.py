@@ -18,6 +18,7 @@ CHEAP = {
     "disk": "disk-full",
     "log": "log-longer",
     "right": "password-changed",
+    "clock": "driver-behind",
 }
 SEED = 7
 

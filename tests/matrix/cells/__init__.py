@@ -2,6 +2,7 @@
 
 from matrix.cells import (
     brokers,
+    clocks,
     disks,
     drivers,
     logs,
@@ -14,5 +15,18 @@ from matrix.cells import (
     workers,
 )
 
-FAMILIES = (drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries)
+FAMILIES = (
+    drivers,
+    workers,
+    brokers,
+    logs,
+    disks,
+    network,
+    neighbours,
+    operators,
+    rights,
+    transactions,
+    queries,
+    clocks,
+)
 """In the order of the report."""
