@@ -305,10 +305,11 @@ def expires_meanwhile(name: str, what: str, **retention: str) -> Cell:
             scene.removed += [(*tp, at, first[tp]) for tp, at in before.items()]
             query.start()
         scene.wait(lambda: all(scene.ended()[tp] >= offset for tp, offset in first.items()))
-        for tp, offsets in expired_as_said(query).items() if scene.source == GROUPKAFKA else ():
-            said = {offset for offset in offsets if offset >= before[tp]}
-            if said != set(range(before[tp], first[tp])):
-                scene.problems.append(f"{tp}: {before[tp]} to {first[tp] - 1} were deleted, {list(as_runs(said))} said")
+        passed_over = expired_as_said(query)
+        for tp, at in before.items() if scene.source == GROUPKAFKA else ():
+            said = {offset for offset in passed_over.get(tp, ()) if offset >= at}
+            if said != set(range(at, first[tp])):
+                scene.problems.append(f"{tp}: {at} to {first[tp] - 1} were deleted, it said {list(as_runs(said))}")
 
     return Cell(LOG, name, what, happen, properties=OFTEN, prepare=in_small_segments, options=GOES_ON)
 
