@@ -5,28 +5,20 @@ from matrix.cells import (
     clocks,
     disks,
     drivers,
+    elections,
     logs,
     neighbours,
     network,
     operators,
     queries,
+    retention,
     rights,
     transactions,
     workers,
 )
 
 FAMILIES = (
-    drivers,
-    workers,
-    brokers,
-    logs,
-    disks,
-    network,
-    neighbours,
-    operators,
-    rights,
-    transactions,
-    queries,
-    clocks,
-)
-"""In the order of the report."""
+    drivers, workers, brokers, logs, elections, retention, disks, network, neighbours, operators, rights, transactions,
+    queries, clocks,
+)  # fmt: skip
+"""In the order of the report; the family of logs has three files."""
