@@ -27,7 +27,8 @@ AT_REST_WITHIN_S = 180.0
 TOLD_WITHIN_S = 15.0
 """So soon a query without data says its progress again."""
 LEAKED = 6
-"""So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
+"""So many more threads, descriptors or sockets at rest than at the beginning, and after the first fault, are a leak: a
+fault leaves one each."""
 
 
 Range = tuple[str, int, int, int]
@@ -176,6 +177,8 @@ class Scene:
             else:
                 time.sleep(0.1)
         self.faults.append(Fault(what, began, healed, first, progressed, self.bound_s))
+        if len(self.faults) == 1:
+            self._hold_more()
 
     def restarted_if_ended(self, may_end: bool) -> bool:
         """Start queries again that have ended by themselves."""
@@ -252,6 +255,13 @@ class Scene:
     def committed(self) -> dict[TP, int]:
         """The group's offsets."""
         return {tp: offset for tp, (offset, _) in self.kafka.committed(self.group).items()}
+
+    def _hold_more(self) -> None:
+        """Connections to the brokers that lead and coordinate after a fault come with the first one, and stay."""
+        if self._holdings and self.query.running:
+            now = self.query.holdings()
+            if now.get("pid") == self._holdings["pid"]:
+                self._holdings = {kind: max(now[kind], before) for kind, before in self._holdings.items()}
 
     def _leaks(self) -> list[str]:
         """Threads, descriptors and sockets that the reader process has gained."""
