@@ -14,6 +14,7 @@ from matrix.cells.registry import GROUPKAFKA, MINUTES, Cell, add
 from matrix.checkpoint import TP
 from matrix.gather import records
 from matrix.scene import Scene
+from matrix.sink import rows_in
 from spark_kafka_group.testing import Node
 
 STOPS = {"failOnDataLoss": "true"}
@@ -96,6 +97,9 @@ def elected(name: str, what: str, grown: float, fails: bool) -> Cell:
             scene.gone |= {
                 a.identity for a in scene.load.acknowledged if a.offset >= diverges[a.topic, a.partition]
             }  # fmt: skip
+            not_read = scene.gone - {row.value for row in rows_in(query.directory / "out")}
+            if not_read:
+                scene.problems.append(f"{len(not_read)} records were not read before they were lost: {min(not_read)}")
             query.program.signal_all(signal.SIGSTOP)
             leader.kill()
             follower.start()
