@@ -110,8 +110,9 @@ class Outage:
         if self._since is None:
             return None
         at_s, error = self._last
+        away_s = self._clock_s() - self._since[1]  # the time of day may have been set meanwhile
         return {
-            "sinceMs": round(self._since[0] * 1000),
+            "sinceMs": round((self._now_s() - away_s) * 1000),
             "attempts": self._attempts,
             "lastAttemptMs": round(at_s * 1000),
             "lastError": error,

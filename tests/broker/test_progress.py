@@ -3,6 +3,7 @@
 import json
 import time
 
+import pytest
 from support import numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
@@ -44,6 +45,21 @@ def test_the_lag_in_seconds_is_what_the_records_timestamps_say(kafka, group, dri
         (row.lag, report.generation) == (group_part["lag"], group_part["generation"]) == (2, group_part["generation"])
     )
     assert abs(row.lag_s - group_part["lagSeconds"]) < (group_part["timestampMs"] - at_rest["timestampMs"]) / 1000
+
+
+@pytest.mark.parametrize("set_by_s", [3600, -3600])
+def test_a_clock_that_is_set_makes_the_lag_neither_older_nor_younger(kafka, group, driver_of, monkeypatch, set_by_s):
+    topic = topic_with(kafka, numbered(4, 1), partitions=1)
+    driver, real = driver_of(kafka, topic, group), time.time
+    began = time.monotonic()
+    first = driver.latest_offset(driver.initial_offset(), 1)
+    monkeypatch.setattr(time, "time", lambda: real() + set_by_s)
+    driver.latest_offset(first, 1)
+    group_part = shown_by(driver)[1]
+    assert group_part["lag"] == 3
+    assert 0 <= group_part["lagSeconds"] <= time.monotonic() - began
+    age_ms = group_part["timestampMs"] - group_part["behindSinceMs"][topic]["0"]
+    assert age_ms == pytest.approx(group_part["lagSeconds"] * 1000, abs=1)
 
 
 def test_a_member_shows_its_own_partitions_and_one_without_any_shows_itself(kafka, group, driver_of, query_of):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import stored
@@ -22,7 +23,7 @@ from spark_kafka_group.error_headers import ATTEMPTS
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.metrics.group_metrics import OBSERVED
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.tools.event_logs import read_run
+from spark_kafka_group.tools.event_logs import Event, merge, read_run
 
 READ_WITHIN_S = 180.0
 
@@ -44,7 +45,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         log=log,
         rows=rows if sink != PROCESSOR else [call.row for call in calls if call.outcome == DONE],
         batches=batches,
-        events=read_run(sorted(scene.directory.glob("*/events/*.jsonl"))).events,
+        events=events_in(scene.directory, scene.real_ms),
         tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
@@ -67,6 +68,12 @@ def gathered(scene: Scene, sink: str) -> Observed:
         left=tuple(scene.left),
         problems=tuple(scene.problems),
     )
+
+
+def events_in(directory: Path, real_ms: Callable[[float], float]) -> tuple[Event, ...]:
+    """The events of all processes, merged by the time at which their clocks showed their times."""
+    files = [read_run([path]).events for path in sorted(directory.glob("*/events/*.jsonl"))]
+    return merge([[replace(event, time_ms=real_ms(event.time_ms)) for event in events] for events in files])
 
 
 def within(known: dict[tuple[str, int, int], str], ranges: list[Range]) -> set[str]:

@@ -44,6 +44,8 @@ class Load:
         In the order of the answers.
     aborted
         Records of transactions that were aborted, or whose end is not known.
+    ahead_s
+        So far the producers' clocks are ahead.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Load:
         self.sent = 0
         self.failed: list[str] = []
         self.aborted: set[str] = set()
+        self.ahead_s = 0
 
     def __enter__(self) -> Load:
         for name in self._names:
@@ -124,7 +127,8 @@ class Load:
             self.sent += 1
         record = identity(name, topic, partition, sequence)
         try:
-            future = producer.send(topic, record.encode(), partition=partition)
+            time_ms = round((time.time() + self.ahead_s) * 1000)
+            future = producer.send(topic, record.encode(), partition=partition, timestamp_ms=time_ms)
         except (KafkaError, AssertionError, ValueError):  # the latter two where the partition is not known yet
             self.failed.append(record)
             return None

@@ -27,12 +27,10 @@ AT_REST_WITHIN_S = 180.0
 TOLD_WITHIN_S = 15.0
 """So soon a query without data says its progress again."""
 LEAKED = 6
-"""So many more threads, descriptors or sockets at rest than at the beginning are a leak: a fault leaves one each."""
+"""So many more threads, descriptors or sockets at rest than at the beginning, and after the first fault, are a leak: a
+fault leaves one each."""
 LEAKED_OF = {"JVM": 12}
 """The same for a process whose own numbers come and go more than that."""
-OF_A_BROKER = 2
-"""Connections of a Python worker to each further broker, which it makes when it first needs them, and keeps: for
-fetches and for metadata."""
 
 
 Range = tuple[str, int, int, int]
@@ -64,14 +62,18 @@ def gains(before: Held, now: Held) -> list[tuple[str, str, int]]:
     ]
 
 
-def leaks(before: Held, now: Held, brokers: int = 1) -> list[str]:
+def leaks(before: Held, now: Held) -> list[str]:
     """What processes have gained, beyond what comes and goes."""
-    most = {"worker": LEAKED + OF_A_BROKER * (brokers - 1)} | LEAKED_OF
     return [
         f"{gained} {name} more in a {kind} process"
         for kind, name, gained in gains(before, now)
-        if gained > most.get(kind, LEAKED)
+        if gained > LEAKED_OF.get(kind, LEAKED)
     ]
+
+
+def most(one: Holding, other: Holding) -> Holding:
+    """The larger number of each."""
+    return Holding(*(max(getattr(one, n), getattr(other, n)) for n in ("threads", "descriptors", "sockets")))
 
 
 def now_ms() -> float:
@@ -103,6 +105,8 @@ class Scene:
         Whether the query has shown its numbers since it came to rest.
     at_end
         Called after the orderly end of all queries; they return what they left elsewhere.
+    real_ms
+        The time at which the clock of the queries' processes shows this one.
     """
 
     def __init__(
@@ -136,6 +140,7 @@ class Scene:
         self.environment: dict[str, str] = {}
         self.prefix: list[str] = []
         self.arguments: list[str] = []
+        self.real_ms: Callable[[float], float] = lambda shown_ms: shown_ms
         self.operated = False
         self.problems: list[str] = []
         self.left: list[str] = []
@@ -302,9 +307,17 @@ class Scene:
         return {tp: offset for tp, (offset, _) in self.kafka.committed(self.group).items()}
 
     def _note_holdings(self) -> None:
-        """Keep what processes hold that are new."""
+        """Keep what processes hold that are new; after the first fault what all hold, if it is more.
+
+        Connections to the brokers that lead and coordinate after a fault come with the first one, and stay.
+        """
         now = self.query.holdings() if self.query.running else {}
-        self._holdings = now | self._holdings
+        kept = (
+            self._holdings
+            if len(self.faults) != 1
+            else {key: most(h, now.get(key, h)) for key, h in self._holdings.items()}
+        )
+        self._holdings = now | kept
         self._workers = max(self._workers, sum(kind == "worker" for kind, _ in now))
 
     def _leaks(self) -> list[str]:
@@ -312,7 +325,7 @@ class Scene:
         now = self.query.holdings() if self.query.running else {}
         gained = (f"{kind} {number:+} {name}" for kind, name, number in gains(self._holdings, now) if number)
         print(f"     at rest: {', '.join(gained)}", flush=True)
-        left = leaks(self._holdings, now, len(self.kafka.nodes))
+        left = leaks(self._holdings, now)
         workers = sum(kind == "worker" for kind, _ in now)
         if workers > self._workers + LEAKED:
             left.append(f"{workers} Python workers, and {self._workers} before")

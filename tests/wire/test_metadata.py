@@ -42,3 +42,22 @@ def test_leaders_of_a_topic_are_known_although_metadata_without_it_were_under_wa
     with GroupAdmin(options) as admin:
         asking(admin)
         assert set(admin.leaders(["bills"])) == {TopicPartition("bills", 0)}
+
+
+def test_ends_of_logs_are_looked_up_although_metadata_without_a_leaders_broker_came_meanwhile(broker):
+    """1. A partition's leader is looked up. 2. Metadata come in which its broker is gone. 3. The leader is asked."""
+    options = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"})
+    client = LogClient(options)
+    try:
+        partitions = client.partitions(options.reading.subscription)
+        manager = client._manager
+
+        async def forget_brokers():
+            manager.cluster._brokers = {}
+            for connection in list(manager._conns.values()):
+                connection.close()
+
+        manager.run(forget_brokers)
+        assert client.end_offsets(partitions) == dict.fromkeys(partitions, 10)
+    finally:
+        client.close()

@@ -63,6 +63,17 @@ def test_brokers_that_all_go_away_are_waited_for_with_one_warning(broker, runnin
     assert "orders-0[0,2)" in warning.partition("The rows of ")[2].partition(" are in the sink")[0]
 
 
+@pytest.mark.parametrize("set_by_s", [3600, -3600])
+def test_a_clock_that_is_set_meanwhile_makes_no_outage_longer(broker, running, monkeypatch, set_by_s):
+    driver, real, began_s = running(), time.time, time.monotonic()
+    broker.go_away()
+    assert driver.latest_offset(driver.end, LIMIT) == driver.end
+    monkeypatch.setattr(time, "time", lambda: real() + set_by_s)
+    monkeypatch.setattr(driver._outage, "_now_s", time.time)
+    shown = driver.report_latest_offset()["@group"]
+    assert 0 < shown["timestampMs"] - shown["brokersAway"]["sinceMs"] <= (time.monotonic() - began_s) * 1000
+
+
 def test_brokers_that_say_nothing_are_waited_for_as_those_that_are_gone(broker, running, caplog):
     driver = running()
     broker.silence(1, 2)

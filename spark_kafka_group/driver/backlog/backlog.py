@@ -32,7 +32,7 @@ class Backlog:
     looked_up_at
         When that was, by time.monotonic(); None before the first look.
     ages
-        When these ends were where.
+        When these ends were where, by time.monotonic().
     bounds
         Where reading ends before the logs do.
     """
@@ -66,7 +66,7 @@ class Backlog:
         found = self._look(begin, max_offsets)
         ends_before, self.ends = self.ends, found.ends
         self._awaited.look(lambda: query.client.known_partitions(query.subscription), self.ends)
-        self.ages.observe(self.ends, time.time() * 1000)
+        self.ages.observe(self.ends, time.monotonic() * 1000)
         if self._recreated(found.suspect):
             return None
         self._retry_delays.forget(found.suspect)

@@ -109,7 +109,9 @@ def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
     ahead = planned.end.positions if planned is not None else {}
     positions = {tp: ahead.get(tp, start) for tp, start in starts.items()}
     since = {tp: backlog.ages.since_ms(tp, at) for tp, at in positions.items()}
-    now_ms = time.time() * 1000
+    now_ms, now_s = time.time() * 1000, time.monotonic()
+    # The clock may have been set since; a backlog is no older for that.
+    began_ms = now_ms - now_s * 1000
     progress = Progress(
         query.group_id,
         generation,
@@ -118,9 +120,9 @@ def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
         positions,
         ends={tp: backlog.ends[tp] for tp in starts},
         committed={tp: offset for tp, offset in query.committer.in_group.items() if tp in starts},
-        since_ms={tp: ms for tp, ms in since.items() if ms is not None},
+        since_ms={tp: began_ms + ms for tp, ms in since.items() if ms is not None},
         now_ms=now_ms,
     )
     client, shown = query.client, progress.to_json()
-    shown[GROUP_KEY] |= query.metrics.to_json(client.timings, client.failed_rebalances, time.monotonic(), now_ms)
+    shown[GROUP_KEY] |= query.metrics.to_json(client.timings, client.failed_rebalances, now_s, now_ms)
     return shown

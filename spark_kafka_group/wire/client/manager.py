@@ -248,7 +248,13 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if str(node_id).startswith(COORDINATOR):
             setup_ms = connecting_ms(setup_ms, self._session_timeout_ms, self._not_greeted.get(node_id, 0))
         timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
-        conn = super().get_connection(node_id, timeout_ms, **how)
+        try:
+            conn = super().get_connection(node_id, timeout_ms, **how)
+        except kafka_errors.UnknownBrokerIdError as error:
+            # 1. A partition's leader is looked up. 2. Metadata come in which its broker, just killed, is gone. 3. The
+            # leader is asked. kafka-python takes that for an error that stays.
+            self.cluster.request_update()
+            raise kafka_errors.NodeNotReadyError(*error.args) from error
         if conn is not known:
             node = self.cluster.broker_metadata(node_id)
             conn.made_to = node.host, node.port

@@ -12,7 +12,7 @@ class AnswerError(ConnectionError):
     """Raised when the bytes of a connection are no response to the request, so that a host is there."""
 
 
-NO_ANSWER = (kafka_errors.RetriableError, kafka_errors.UnknownBrokerIdError, WrongAddressError)
+NO_ANSWER = (kafka_errors.RetriableError, WrongAddressError)
 """Causes. A name without an address had one when the driver planned the task."""
 
 

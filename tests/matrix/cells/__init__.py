@@ -2,10 +2,12 @@
 
 from matrix.cells import (
     brokers,
+    clocks,
     clusters,
     credentials,
     disks,
     drivers,
+    elections,
     logs,
     neighbours,
     network,
@@ -13,13 +15,14 @@ from matrix.cells import (
     processors,
     queries,
     restarts,
+    retention,
     rights,
     transactions,
     workers,
 )
 
 FAMILIES = (
-    drivers, restarts, workers, clusters, brokers, logs, disks, network, neighbours, operators, rights, credentials,
-    transactions, queries, processors,
+    drivers, restarts, workers, clusters, brokers, logs, elections, retention, disks, network, neighbours, operators,
+    rights, credentials, transactions, queries, processors, clocks,
 )  # fmt: skip
-"""In the order of the report."""
+"""In the order of the report; the family of logs has three files."""

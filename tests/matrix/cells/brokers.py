@@ -140,3 +140,11 @@ def broker_elsewhere(scene: Scene) -> None:
         node.configure()
         node.start()
         scene.kafka.wait_until_ready()
+        scene.wait(lambda: leads_again(scene, node))
+
+
+def leads_again(scene: Scene, node: Node) -> bool:
+    """Elect preferred leaders, so that clients need the node; whether it leads now."""
+    partitions = list(range(scene.topics[scene.topic]))
+    scene.kafka.admin.elect_leaders(0, {scene.topic: partitions}, raise_errors=False)
+    return node.number in {scene.kafka.leader(scene.topic, p) for p in partitions}

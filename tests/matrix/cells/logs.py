@@ -1,4 +1,4 @@
-"""Logs that lose their ends: what an unclean election, or a broker without replicas that loses its power, does."""
+"""Logs that lose their ends, as a broker without replicas does that loses its power."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from itertools import count
 
 from damage import cut_off
 from kafka import KafkaProducer
+from kafka.admin import ConfigResource, ConfigResourceType
 
 from matrix.cells.registry import Cell, add
+from matrix.checkpoint import TP
 from matrix.load import Acknowledged, identity
+from matrix.running import Query
 from matrix.scene import Scene
 
 LOG = "log"
+GOES_ON = {"failOnDataLoss": "false"}
 LOST = 60
 """Records that each partition loses, about: logs are cut between two record batches."""
 _numbers = count()
@@ -38,15 +42,33 @@ def write(scene: Scene, counts: dict[int, int]) -> None:
         producer.close()
 
 
+def quiet(scene: Scene) -> dict[TP, int]:
+    """Stop the load until the query has read all there is; returns the ends of the logs."""
+    assert scene.load is not None
+    scene.load.spread(scene.topic, 0)
+    scene.wait(lambda: scene.load is not None and scene.load.pending == 0 and scene.ended() == scene.ends())
+    return scene.ends()
+
+
+def losses_said(query: Query) -> list[str]:
+    """Lines of all its processes' logs about records that are gone."""
+    logs = sorted((query.directory / "logs").glob("*.log"))
+    return [line for log in logs for line in log.read_text(errors="replace").splitlines() if "KAFKA_DATA_LOSS" in line]
+
+
+def configure(scene: Scene, **configs: str) -> None:
+    """Change configs of the topic; `retention_ms` is retention.ms."""
+    given = {name.replace("_", "."): value for name, value in configs.items()}
+    scene.kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, scene.topic, given)])
+
+
 def loses(name: str, what: str, grown: float) -> Cell:
     """A cell: logs lose their ends, and grow again by `grown` times what they have lost, before the query looks."""
 
     def happen(scene: Scene) -> None:
         assert scene.load is not None
         partitions = scene.topics[scene.topic]
-        scene.load.spread(scene.topic, 0)
-        scene.wait(lambda: scene.load is not None and scene.load.pending == 0 and scene.ended() == scene.ends())
-        ends = scene.ends()
+        ends = quiet(scene)
         with scene.fault(f"each log loses its end, and {what}", may_end=True):
             query = scene.query
             query.program.signal_all(signal.SIGSTOP)
@@ -68,9 +90,7 @@ def loses(name: str, what: str, grown: float) -> Cell:
                 scene.pause(3)
             scene.load.spread(scene.topic, partitions)
 
-    return Cell(
-        LOG, name, f"each log loses its end, and {what}", happen, options={"failOnDataLoss": "false"}, at_once=5
-    )
+    return Cell(LOG, name, f"each log loses its end, and {what}", happen, options=GOES_ON, at_once=5)
 
 
 add(loses("log-shorter", "is shorter than the query's position when it looks next", 0))
