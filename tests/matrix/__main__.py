@@ -15,6 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], metavar="CELL", help="cells or families; all if not given")
     parser.add_argument("--count", type=int, help="faults of each cell, in place of its own number")
+    parser.add_argument("--minutes", type=int, help="storms of the cell everything, of about a minute each")
     parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--source", choices=BOTH, action="append", help="one of the two columns; both if not given")
     parser.add_argument("--fresh", action="store_true", help="run again what was run with this version of the package")
@@ -29,7 +30,8 @@ def main() -> int:
         for name in names:
             print(f"{name:28} {CELLS[name].count:3} x {CELLS[name].what} ({', '.join(CELLS[name].sources)})")
         return 0
-    failed = run_cells(names, args.source or list(BOTH), args.count, args.seed, args.fresh)
+    counts = dict.fromkeys(names, args.count) | ({"everything": args.minutes} if args.minutes else {})
+    failed = run_cells(names, args.source or list(BOTH), counts, args.seed, args.fresh)
     report.write()
     return 1 if failed else 0
 

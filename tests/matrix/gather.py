@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import stored
@@ -30,15 +31,17 @@ def gathered(scene: Scene, sink: str) -> Observed:
         sink=sink,
         acknowledged=tuple(scene.load.acknowledged),
         log=log,
-        rows=[row for query in queries for row in rows_in(query.directory / "out")],
-        batches=[batch for query in queries for batch in query.checkpoint.batches()],
+        rows=[row for number, query in enumerate(queries) for row in rows_in(query.directory / "out", number)],
+        batches=[
+            replace(batch, query=number) for number, query in enumerate(queries) for batch in query.checkpoint.batches()
+        ],
         events=read_run(sorted(scene.directory.glob("*/events/*.jsonl"))).events,
         tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
         ends=scene.ends(),
-        lag=scene.query.lag() if ours and len(queries) == 1 else None,
+        lag=scene.query.lag() if ours else None,  # at rest the first query is alone
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
         delivered=[value for reader in scene.neighbours for value in reader.delivered()],

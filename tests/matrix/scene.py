@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,6 +69,10 @@ class Scene:
         Records of transactions that were aborted.
     neighbours
         Other members of the group.
+    kinds, at_once
+        Of storms: how often each kind of fault happened, and how many went on at the same time, at most.
+    ending
+        No fault is to begin any more.
     """
 
     def __init__(
@@ -82,6 +88,7 @@ class Scene:
         self.kafka = kafka
         self.directory = directory
         self.source = source
+        self.seed = seed
         self.rng = random.Random(seed)
         self.topic = topic
         self.topics = {topic: partitions}
@@ -100,6 +107,9 @@ class Scene:
         self.environment: dict[str, str] = {}
         self.prefix: list[str] = []
         self.arguments: list[str] = []
+        self.kinds: Counter[str] = Counter()
+        self.at_once = 0
+        self.ending = threading.Event()
         self.operated = False
         self.problems: list[str] = []
         self.left: list[str] = []

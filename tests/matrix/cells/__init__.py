@@ -4,6 +4,7 @@ from matrix.cells import (
     brokers,
     disks,
     drivers,
+    everything,
     logs,
     neighbours,
     network,
@@ -14,5 +15,18 @@ from matrix.cells import (
     workers,
 )
 
-FAMILIES = (drivers, workers, brokers, logs, disks, network, neighbours, operators, rights, transactions, queries)
+FAMILIES = (
+    drivers,
+    workers,
+    brokers,
+    logs,
+    disks,
+    network,
+    neighbours,
+    operators,
+    rights,
+    transactions,
+    queries,
+    everything,
+)
 """In the order of the report."""
