@@ -48,7 +48,6 @@ class Query:
         self.more = more
         self.checkpoint = Checkpoint(directory / "checkpoint", starts)
         self.endings: list[Ending] = []
-        self.incarnation = 0
         self.up = False  # whether a process of it is to run
         self.tmp = directory / "no temporary files yet"
         self._closing = contextlib.ExitStack()
@@ -58,6 +57,7 @@ class Query:
         self._program: Program | None = None
         for folder in FOLDERS:
             (directory / folder).mkdir(parents=True, exist_ok=True)
+        self.incarnation = len(list((directory / "logs").iterdir()))  # of a run that goes on
 
     @property
     def name(self) -> str:

@@ -204,13 +204,14 @@ class Scene:
 
     def begin(self, load: Load) -> None:
         """Start the load and the queries, and wait until they go on."""
+        began = now_ms()
         self.load = self.closing.enter_context(load)
         for query in self.queries:
             query.launch()
         for query in self.queries:
             query.wait_for(query.started)
         for query in self.queries:
-            query.wait_for(lambda query=query: query.checkpoint.done_since(0) >= PROGRESS / len(self.queries))
+            query.wait_for(lambda query=query: query.checkpoint.done_since(began) >= PROGRESS / len(self.queries))
         if self.source == "groupkafka":
             self._holdings = self.query.holdings()
 

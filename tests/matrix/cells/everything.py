@@ -7,7 +7,6 @@ by themselves is a finding: no fault here is one that may end them, but those th
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -45,6 +44,7 @@ OF_A_TRANSACTION = 40
 TRANSACTION_MS = 8_000
 COMMAND_WITHIN_S = 60
 ENDS_WITHIN_S = 90.0
+OPTIONS = {"kafka.isolation.level": "read_committed"}
 PROPERTIES = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 
 Act = Callable[[Scene, Step], None]
@@ -253,8 +253,6 @@ def proxies_silent(scene: Scene, step: Step) -> None:
 
 # Other members of the group
 
-_numbers = itertools.count()
-
 
 def of_client(client: str) -> Act:
     def visit(scene: Scene, step: Step) -> None:
@@ -281,7 +279,9 @@ ACTS.update({f"{client}-visits": of_client(client) for client in NEIGHBOURS})
 
 def second(scene: Scene) -> Query:
     """A second query of the group, with a checkpoint and a sink of its own."""
-    return scene.queries[1] if len(scene.queries) > 1 else scene.add_query(BY_THE_GROUP, "parquet", *scene.query.more)
+    if len(scene.queries) == 1:
+        scene.add_query(OPTIONS | BY_THE_GROUP, "parquet", *scene.query.more)
+    return scene.queries[1]
 
 
 @act
@@ -531,7 +531,7 @@ def lanes_of(source: str, lanes: Iterable[Lane] = LANES) -> list[Lane]:
     nodes=3,
     brokers=lambda: proxied(properties=PROPERTIES),
     prepare=by_proxies,
-    options={"kafka.isolation.level": "read_committed"},
+    options=OPTIONS,
 )
 def everything(scene: Scene) -> None:
     storm(scene, len(scene.faults), lanes_of(scene.source), STORM_S)
