@@ -161,12 +161,12 @@ def storms(found: Iterable[Tally]) -> list[str]:
     for tally in found:
         kinds: Counter[str] = Counter()
         for line in tally.lines:
-            kinds.update(line["kinds"])
+            kinds.update(line.get("kinds", {}))
         minutes = tally.total("seconds") / 60
         seeds = ", ".join(str(line["seed"]) for line in tally.lines)
         lines.append(
             f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up to "
-            f"{max(line['at_once'] for line in tally.lines)} at the same time (seeds {seeds}): {listed(kinds)}."
+            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time (seeds {seeds}): {listed(kinds)}."
         )
     return lines
 

@@ -167,7 +167,7 @@ def signalled(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def workers_of_tasks(scene: Scene) -> list[int]:
-    """None before the query has started: Spark has workers that describe a source then, and does not start them again."""
+    """None before the query has started: workers that describe a source to Spark then are not started again."""
     return workers(scene) if scene.query.started() else []
 
 
