@@ -21,6 +21,7 @@ from typing import Any
 from kafka import KafkaAdminClient, KafkaProducer
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
+from processes import command
 
 from matrix.cells.brokers import controller, coordinator, leader
 from matrix.cells.drivers import POINTS
@@ -167,8 +168,8 @@ def signalled(pids: Iterable[int], number: signal.Signals) -> None:
 
 
 def workers_of_tasks(scene: Scene) -> list[int]:
-    """None before the query has started: workers that describe a source to Spark then are not started again."""
-    return workers(scene) if scene.query.started() else []
+    """Those alone: Spark runs others while it plans a query's first batch, once, and ends the query without them."""
+    return [pid for pid in workers(scene) if b"\0pyspark.worker\0" in command(pid)]
 
 
 @act
@@ -382,7 +383,7 @@ def transaction(scene: Scene, step: Step) -> None:
     name = f"t{now_ms():.0f}"
     producer = KafkaProducer(
         bootstrap_servers=scene.kafka.bootstrap_servers, transactional_id=f"{scene.topic}-{name}", acks="all",
-        transaction_timeout_ms=TRANSACTION_MS, request_timeout_ms=5_000,
+        transaction_timeout_ms=TRANSACTION_MS, request_timeout_ms=5_000, max_block_ms=TRANSACTION_MS,
     )  # fmt: skip
     partitions = scene.topics[scene.topic]
     places = [(identity(name, scene.topic, n % partitions, n), n % partitions) for n in range(OF_A_TRANSACTION)]
