@@ -83,6 +83,10 @@ class Kept:
 
     def restore(self, scene: Scene, load: Load) -> None:
         """Bring back the records of earlier pieces."""
+        for path in self.folder.glob("*.jsonl"):
+            text = path.read_bytes()
+            if not text.endswith(b"\n"):  # the line that was being written when the piece was killed
+                os.truncate(path, text.rfind(b"\n") + 1)
         load.also([Acknowledged(*line) for line in self._lines("acknowledged")])
         self._written = len(load.acknowledged)
         for name in self._names:

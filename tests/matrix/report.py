@@ -163,10 +163,10 @@ def storms(found: Iterable[Tally]) -> list[str]:
         for line in tally.lines:
             kinds.update(line.get("kinds", {}))
         minutes = tally.total("seconds") / 60
-        seeds = ", ".join(str(line["seed"]) for line in tally.lines)
+        seeds = f"seed{'s' * (len(tally.lines) > 1)} " + ", ".join(str(line["seed"]) for line in tally.lines)
         lines.append(
             f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up to "
-            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time (seeds {seeds}): {listed(kinds)}."
+            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): {listed(kinds)}."
         )
     return lines
 

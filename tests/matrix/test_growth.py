@@ -9,6 +9,9 @@ import pytest
 
 from matrix import growth, pictures, report
 from matrix.endurance import Kept, held, result, told
+from matrix.load import Acknowledged, Load
+from matrix.scene import Scene
+from spark_kafka_group.testing import KafkaCluster
 
 HOURS = 8.0
 EVERY_H = 10 / 3600
@@ -82,6 +85,40 @@ def test_a_run_that_was_killed_says_what_it_has(tmp_path):
     assert "no piece has been judged" in text
     assert "| reader process | memory, MB | 260 | +10.0 | 0.0 | 1 | grows |" in text
     assert result(again)["seed"] == 7
+
+
+def scene_in(folder):
+    """Of a cluster that is not started."""
+    (folder / "queries").mkdir(exist_ok=True)
+    kafka = KafkaCluster(directory=folder / "kafka")
+    return Scene(kafka, folder / "queries", "groupkafka", 7, "t", 4, 10.0)
+
+
+def test_a_piece_goes_on_with_the_records_of_those_before(tmp_path):
+    scene = scene_in(tmp_path)
+    scene.load = Load("127.0.0.1:1", {}, 1)
+    kept = Kept(tmp_path)
+    for number in range(2):
+        scene.load.also([Acknowledged(f"p:t:0:{number}", "t", 0, number)])
+        scene.aborted.add(f"a{number}")
+        scene.gone.add(f"g{number}")
+        kept.note(scene, {"hours": number, "piece": 1, "lag": None, "of": {}})
+    (tmp_path / "queries" / "neighbour-1-java.jsonl").write_text('{"read": ["x"]}\n{"committed": true}\n')
+    with (tmp_path / "acknowledged.jsonl").open("a") as file:
+        file.write('["p:t:0:2", "t"')  # it was killed here
+    again, load = scene_in(tmp_path), Load("127.0.0.1:1", {}, 1)
+    goes_on = Kept(tmp_path)
+    goes_on.restore(again, load)
+    assert load.acknowledged == scene.load.acknowledged
+    assert load.pending == 0
+    assert (again.aborted, again.gone) == ({"a0", "a1"}, {"g0", "g1"})
+    assert [reader.delivered() for reader in again.neighbours] == [["x"]]
+    again.load = load
+    load.also([Acknowledged("p:t:0:3", "t", 0, 3)])
+    goes_on.note(again, {"hours": 2, "piece": 2, "lag": None, "of": {}})
+    assert [sample["hours"] for sample in growth.read(tmp_path / "samples.jsonl")] == [0, 1, 2]
+    written = [json.loads(line)[3] for line in (tmp_path / "acknowledged.jsonl").read_text().splitlines()]
+    assert written == [0, 1, 3]
 
 
 def test_the_report_has_a_section_about_it(tmp_path):
