@@ -458,11 +458,9 @@ class Storm:
         """Begin; and wait until all is over."""
         for thread in self._threads:
             thread.start()
-        watched = self._scene.query
         for thread in self._threads:
             thread.join()
-        if watched.up and not watched.running:
-            self._found(watched)
+        self._keep_up(self._scene.query)
 
     def _now(self) -> float:
         return time.monotonic() - self._began
@@ -484,15 +482,16 @@ class Storm:
 
     def _watch(self, until_s: float) -> None:
         """Start the query again if it ends by itself, which is a finding."""
-        query = self._scene.query
         while True:
-            if query.up and not query.running:
-                self._found(query)
+            self._keep_up(self._scene.query)
             if self._now() >= until_s or self._scene.ending.wait(0.1):
                 return
 
-    def _found(self, query: Query) -> None:
-        print(f"     {query.ended_by_itself(wanted=False)[:400]}", flush=True)
+    def _keep_up(self, query: Query) -> None:
+        if query.running:
+            return
+        if query.up:  # else a fault has failed that was to start it again
+            print(f"     {query.ended_by_itself(wanted=False)[:400]}", flush=True)
         with contextlib.suppress(RuntimeError):
             up_again(query)
 
