@@ -79,7 +79,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 def roles(samples: Iterable[Mapping[str, Any]]) -> list[str]:
     """All kinds of processes."""
-    return list(dict.fromkeys(role for sample in samples for role in sample["of"]))
+    return sorted({role for sample in samples for role in sample["of"]})
 
 
 def judged(samples: Sequence[Mapping[str, Any]]) -> list[Growth]:
@@ -126,6 +126,6 @@ def table(found: Iterable[Growth]) -> list[str]:
     ]
     for one in found:
         name = f"{one.measure}, {UNITS[one.measure]}" if UNITS[one.measure] else one.measure
-        numbers = f"{one.level:,.0f} | {one.per_hour:+,.1f} | {one.noise:,.1f} | {one.processes}"
-        lines.append(f"| {one.role} | {name} | {numbers} | {one.verdict} |")
+        numbers = f"{one.level:,.0f} | {one.per_hour:+,.1f} | {one.noise:,.1f}" if one.processes else "- | - | -"
+        lines.append(f"| {one.role} | {name} | {numbers} | {one.processes} | {one.verdict} |")
     return lines

@@ -45,7 +45,7 @@ def endurance(samples: Sequence[Mapping[str, Any]], file: Path) -> None:
     with rc_context(STYLE):
         figure = Figure(figsize=(8.0, 9.0), layout="constrained")
         rows = figure.subplots(len(MEASURES) + 1, 1, sharex=True)
-        names = sorted(roles(samples))
+        names = roles(samples)
         for axes, (index, measure) in zip(rows, enumerate(MEASURES, start=1), strict=False):
             for name, colour in zip(names, LINES * len(names), strict=False):
                 axes.plot(*held(samples, name, index), color=colour, linewidth=1.1, label=name)
