@@ -196,7 +196,7 @@ def begun(folder: Path, seed: int | None) -> Kept:
     kept = Kept(folder)
     drawn = random.randrange(2**31) if seed is None else seed
     topic = f"endurance-{uuid.uuid4().hex[:8]}"
-    kept.state = {"seed": drawn, "topic": topic, "pieces": [], "storms": 0, "kinds": {}, "findings": []}
+    kept.state = {"seed": drawn, "topic": topic, "started": 0, "pieces": [], "storms": 0, "kinds": {}, "findings": []}
     kept.save()
     return kept
 
@@ -212,7 +212,9 @@ def topic_of(kafka: KafkaCluster, name: str) -> int:
 def piece(kept: Kept, until_h: float) -> list[Finding]:
     """Run until there are so many hours, or a signal comes; then judge all pieces. Returns the findings."""
     state = kept.state
-    number = len(state["pieces"]) + 1
+    state["started"] += 1  # also pieces that were killed: their records have its number in their names
+    number = state["started"]
+    kept.save()
     before = max((one["hours"] for one in growth.read(kept.samples)), default=0.0)
     seed = state["seed"]
     queries = kept.folder / "queries"
