@@ -7,7 +7,6 @@ there is, also after a kill -9. All that is needed for that is in the run's fold
     state.json           the seed, the topic, and what earlier pieces counted and found
     samples.jsonl        what processes held, and the lag: a line each ten seconds
     acknowledged.jsonl   records, as their acknowledgements came; `aborted` and `unsure` likewise
-    running.json         the programs that run now, so that those of a run that was killed are ended by the next one
     kafka/ queries/      the brokers' data; checkpoints, sinks, logs and event logs
 """
 
@@ -110,20 +109,19 @@ class Kept:
             self._append(name, sorted(now - self._names[name]))
             self._names[name] |= now
         self._append("samples", [sample])
-        programs = [query.program.process.pid for query in scene.queries if query.running]
-        (self.folder / "running.json").write_text(json.dumps(programs))
 
     def _append(self, name: str, lines: list[Any]) -> None:
         with (self.folder / f"{name}.jsonl").open("a") as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines))
 
     def end_programs(self) -> None:
-        """Kill programs of a piece that was killed itself. (Its brokers have ended with it.)"""
-        path = self.folder / "running.json"
-        for pid in json.loads(path.read_text()) if path.exists() else ():
-            if str(self.folder).encode() in command(pid):
-                for one in session(pid):
-                    os.kill(one, signal.SIGKILL)
+        """Kill queries and neighbours of a piece that was killed itself. (Its brokers have ended with it.)"""
+        topic = self.state["topic"].encode()  # in their commands, and in no others
+        for pid in [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]:
+            if topic in command(pid):
+                for one in {pid, *session(pid)}:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(one, signal.SIGKILL)
 
 
 # Samples

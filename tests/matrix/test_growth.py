@@ -4,6 +4,10 @@ import json
 import math
 import os
 import random
+import signal
+import subprocess
+import sys
+import uuid
 
 import pytest
 
@@ -119,6 +123,20 @@ def test_a_piece_goes_on_with_the_records_of_those_before(tmp_path):
     assert [sample["hours"] for sample in growth.read(tmp_path / "samples.jsonl")] == [0, 1, 2]
     written = [json.loads(line)[3] for line in (tmp_path / "acknowledged.jsonl").read_text().splitlines()]
     assert written == [0, 1, 3]
+
+
+def test_programs_that_a_killed_piece_left_are_ended_and_no_others(tmp_path):
+    kept = Kept(tmp_path)
+    kept.state = {"topic": f"endurance-{uuid.uuid4().hex}"}
+    left, other = (
+        subprocess.Popen([sys.executable, "-c", "input()", word], stdin=subprocess.PIPE)
+        for word in (kept.state["topic"], "another")
+    )
+    with left, other:
+        kept.end_programs()
+        assert left.wait(10) == -signal.SIGKILL
+        assert other.poll() is None
+        other.kill()
 
 
 def test_the_report_has_a_section_about_it(tmp_path):
