@@ -148,6 +148,10 @@ test: $(VENV)/.installed $(VENV)/spark.jsa  ## all tests but those of soak, on r
 test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## the tests that depend on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of them
 	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
 
+.PHONY: test-faults
+test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`
+	$(BIN)/pytest -m faults -n 2 tests/matrix $(ARGS)
+
 .PHONY: soak
 soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy
 	for strategy in range roundrobin sticky cooperative-sticky; do \
@@ -157,16 +161,17 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	done
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	ASSIGNOR_EXAMPLES=2000 $(BIN)/pytest tests/assignors/test_like_java.py
-	$(BIN)/pytest -m soak
+	$(BIN)/pytest -m 'soak or faults'
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: faults
-faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7, ONLY=everything MINUTES=30
+faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
-	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED))
+	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))
 
 .PHONY: endurance
 endurance: $(VENV)/.dependencies $(VENV)/.decoder  ## hours of faults, several at the same time, and what processes hold; HOURS=8 SEED=7; RESUME=1 goes on with it

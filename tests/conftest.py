@@ -15,6 +15,8 @@ hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}
 """Rooms whose tests share brokers and Spark sessions that start slowly."""
+CELLS = "tests/matrix/test_cells.py"
+"""Its tests start Spark for themselves, so each may run on any worker."""
 WITH_SPARK = 2
 """Workers that run all rooms; those beyond them run rooms that wait."""
 WAITING = {"broker", "chaos", "wire"}
@@ -33,6 +35,8 @@ def pytest_xdist_make_scheduler(config, log):
         def _split_scope(self, nodeid):
             file = nodeid.partition("::")[0]
             room = file.split("/")[1]
+            if file == CELLS:
+                return nodeid
             return f"tests/{room}" if room in WHOLE else file
 
         def _assign_work_unit(self, node):

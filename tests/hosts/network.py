@@ -12,6 +12,8 @@ import shutil
 import subprocess
 
 TESTS = "tests"
+NOBODY = "02:67:6b:00:00:01"
+"""The address of a device that no host has."""
 
 
 class Network:
@@ -66,6 +68,21 @@ class Network:
         """As it was before :meth:`cut`."""
         _ip("-n", self._switch, "link", "set", self._port(host), "up")
 
+    def part(self, one: str, other: str) -> None:
+        """From now on no packet of these two hosts reaches the other one; both reach all others."""
+        for host, peer in ((one, other), (other, one)):
+            self._knows(host, peer, NOBODY)
+
+    def join(self, one: str, other: str) -> None:
+        """As it was before :meth:`part`."""
+        for host, peer in ((one, other), (other, one)):
+            self._knows(host, peer, self._macs[peer])
+
+    def _knows(self, host: str, peer: str, mac: str) -> None:
+        """Have a host send packets for another one to this device."""
+        where, device = self._device(host)
+        _ip(*where, "neigh", "replace", self.addresses[peer], "lladdr", mac, "dev", device, "nud", "permanent")
+
     def _port(self, host: str) -> str:
         return f"{self._id}p{self.addresses[host].rpartition('.')[2]}"
 
@@ -87,10 +104,9 @@ class Network:
             _ip("-n", self._switch, "link", "set", self._port(host), "master", "br0", "up")
             _ip(*where, "addr", "add", f"{address}/24", "dev", device)
             _ip(*where, "link", "set", device, "up")
-            for other, its in self.addresses.items():
+            for other in self.addresses:
                 if other != host:
-                    known = [its, "lladdr", self._macs[other], "dev", device, "nud", "permanent"]
-                    _ip(*where, "neigh", "replace", *known)
+                    self._knows(host, other, self._macs[other])
 
     def _remove(self) -> None:
         for name in (f"{self._id}-{host}" for host in self._hosts):

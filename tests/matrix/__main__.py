@@ -6,7 +6,7 @@ import argparse
 import signal
 import sys
 
-from matrix import cells, report
+from matrix import cells, lanes, report
 from matrix.cells.registry import BOTH, CELLS
 from matrix.run import run_cells
 
@@ -18,7 +18,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=int, help="storms of the cell everything, of about a minute each")
     parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--source", choices=BOTH, action="append", help="one of the two columns; both if not given")
-    parser.add_argument("--fresh", action="store_true", help="run again what was run with this version of the package")
+    parser.add_argument("--fresh", action="store_true", help="count no earlier runs")
+    parser.add_argument("--lanes", type=int, default=1, help="cells that run at a time")
+    parser.add_argument("--no-report", action="store_true", help="keep the results, and write no tables and pictures")
     parser.add_argument("--list", action="store_true", help="list the cells, and run none")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is ended in order
@@ -30,9 +32,18 @@ def main() -> int:
         for name in names:
             print(f"{name:28} {CELLS[name].count:3} x {CELLS[name].what} ({', '.join(CELLS[name].sources)})")
         return 0
-    counts = dict.fromkeys(names, args.count) | ({"everything": args.minutes} if args.minutes else {})
-    failed = run_cells(names, args.source or list(BOTH), counts, args.seed, args.fresh)
-    report.write()
+    sources = args.source or list(BOTH)
+    if args.lanes > 1:
+        names_given = ("count", "minutes", "seed")
+        more = [f"--{name}={value}" for name in names_given if (value := getattr(args, name)) is not None]
+        more += ["--fresh"] if args.fresh else []
+        of_cells = [(name, source) for name in names for source in CELLS[name].sources if source in sources]
+        failed = lanes.run([lanes.command(*one, *more) for one in of_cells], args.lanes)
+    else:
+        counts = dict.fromkeys(names, args.count) | ({"everything": args.minutes} if args.minutes else {})
+        failed = run_cells(names, sources, counts, args.seed, args.fresh)
+    if not args.no_report:
+        report.write()
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""One cheap cell of each family, on real brokers and in real Spark: the short form of `make faults`, in `make soak`."""
+"""A cheap cell of each family, on real brokers and in real Spark: `make test-faults`, `make faults` in short."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_each_family_has_a_cheap_cell():
     assert len(cells.FAMILIES) == len(CHEAP) + 1
 
 
-@pytest.mark.soak
+@pytest.mark.faults
 @pytest.mark.parametrize("name", CHEAP.values())
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     cell = CELLS[name]
@@ -41,7 +41,7 @@ def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     assert line["rows"] == line["records"] > 1_000
 
 
-@pytest.mark.soak
+@pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_two_storms_of_everything_lose_nothing(tmp_path):
     line = play(CELLS["everything"], GROUPKAFKA, SEED, 2, tmp_path)

@@ -214,6 +214,22 @@ def host_cell(name: str, what: str, host: Callable[[Scene], str], lasts_s: float
     add(Cell(NETWORK, name, told, happen, count, at_once=5, nodes=3, brokers=on_hosts, prepare=workers_apart))
 
 
+def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
+    def happen(scene: Scene) -> None:
+        hosts = cast(Hosts, scene.kafka)
+        scene.pause()
+        leader = leading_host(scene)
+        with scene.fault(f"a leader unreachable for {what} for {lasts_s:.0f} s"):
+            hosts.network.part(leader, host)
+            try:
+                time.sleep(lasts_s)  # the fault itself
+            finally:
+                hosts.network.join(leader, host)
+
+    told = f"a leader, which all others reach, is unreachable for {what}, without a word, for {lasts_s:.0f} s"
+    add(Cell(NETWORK, name, told, happen, MINUTES, at_once=5, nodes=3, brokers=on_hosts, prepare=workers_apart))
+
+
 def leading_host(scene: Scene) -> str:
     return HOSTS[scene.kafka.leader(scene.topic, scene.rng.randrange(scene.topics[scene.topic])) - 1]
 
@@ -227,3 +243,5 @@ host_cell("host-of-the-coordinator-cut-off", "the host of the coordinator", coor
 host_cell("host-of-the-driver-cut-off", "the host of the driver", lambda scene: TESTS, 8)
 host_cell("host-of-the-driver-cut-off-beyond-the-session", "the host of the driver", lambda scene: TESTS, 20)
 host_cell("host-of-the-executors-cut-off", "the host of the executors", lambda scene: EXECUTORS, 15)
+parted_cell("leader-unreachable-for-the-driver", "the driver", TESTS, 15)
+parted_cell("leader-unreachable-for-the-executors", "the executors", EXECUTORS, 15)
