@@ -168,9 +168,15 @@ fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all par
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: faults
-faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2
+faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
-	  $(if $(COUNT),--count $(COUNT)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))
+	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))
+
+.PHONY: endurance
+endurance: $(VENV)/.dependencies $(VENV)/.decoder  ## hours of faults, several at the same time, and what processes hold; HOURS=8 SEED=7; RESUME=1 goes on with it
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix.endurance $(if $(HOURS),--hours $(HOURS)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(RESUME),--resume)
 
 .PHONY: test-kerberos
 test-kerberos: $(VENV)/.installed  ## log in by Kerberos, at a KDC of MIT's; needs krb5-kdc, krb5-admin-server, krb5-user, libkrb5-dev

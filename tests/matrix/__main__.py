@@ -15,6 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], metavar="CELL", help="cells or families; all if not given")
     parser.add_argument("--count", type=int, help="faults of each cell, in place of its own number")
+    parser.add_argument("--minutes", type=int, help="storms of the cell everything, of about a minute each")
     parser.add_argument("--seed", type=int, help="drawn and printed if not given")
     parser.add_argument("--source", choices=BOTH, action="append", help="one of the two columns; both if not given")
     parser.add_argument("--fresh", action="store_true", help="count no earlier runs")
@@ -33,12 +34,14 @@ def main() -> int:
         return 0
     sources = args.source or list(BOTH)
     if args.lanes > 1:
-        more = [f"--{name}={value}" for name in ("count", "seed") if (value := getattr(args, name)) is not None]
+        names_given = ("count", "minutes", "seed")
+        more = [f"--{name}={value}" for name in names_given if (value := getattr(args, name)) is not None]
         more += ["--fresh"] if args.fresh else []
         of_cells = [(name, source) for name in names for source in CELLS[name].sources if source in sources]
         failed = lanes.run([lanes.command(*one, *more) for one in of_cells], args.lanes)
     else:
-        failed = run_cells(names, sources, args.count, args.seed, args.fresh)
+        counts = dict.fromkeys(names, args.count) | ({"everything": args.minutes} if args.minutes else {})
+        failed = run_cells(names, sources, counts, args.seed, args.fresh)
     if not args.no_report:
         report.write()
     return 1 if failed else 0

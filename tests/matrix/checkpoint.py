@@ -27,8 +27,11 @@ class Batch:
         Of its ranges, the ends exclusive.
     done_ms
         When Spark logged it as done; None if it has not.
-    generation, of_source
-        The generation that planned it, and its number among the batches with data, where the source says these.
+    generation, of_source, reader
+        The generation that planned it, its number among the batches with data, and the id of the query, where the
+        source says these.
+    query
+        The number of the query in its run.
     """
 
     number: int
@@ -37,6 +40,8 @@ class Batch:
     done_ms: float | None
     generation: int | None = None
     of_source: int | None = None
+    reader: str | None = None
+    query: int = 0
 
     @property
     def records(self) -> int:
@@ -72,7 +77,8 @@ class Checkpoint:
             ends = _merged(map(positions, sources))
             starts = {tp: before.get(tp, 0) for tp in ends} | _merged(positions(g.get("from", {})) for g in groups)
             left = _merged(positions(g.get("left", {})) for g in groups)
-            found.append(Batch(number, starts, ends, done.get(number), group.get("generation"), group.get("batch")))
+            said = group.get("generation"), group.get("batch"), group.get("reader")
+            found.append(Batch(number, starts, ends, done.get(number), *said))
             before = before | left | ends
         return found
 

@@ -35,9 +35,9 @@ def gathered(scene: Scene, sink: str) -> Observed:
     ours = scene.source == "groupkafka"
     log = records(scene.kafka, scene.read_topics)
     known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
-    batches = [batch for query in queries for batch in query.checkpoint.batches()]
+    batches = [replace(batch, query=n) for n, query in enumerate(queries) for batch in query.checkpoint.batches()]
     calls = [call for query in queries for call in calls_in(query.directory / "handled", batches)]
-    rows = [row for query in queries for row in rows_in(query.directory / "out")]
+    rows = [row for n, query in enumerate(queries) for row in rows_in(query.directory / "out", n)]
     return Observed(
         source=scene.source,
         sink=sink,
@@ -51,7 +51,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
         ends=scene.ends(),
-        lag=scene.query.lag() if ours and len(queries) == 1 else None,
+        lag=scene.query.lag() if ours else None,  # at rest the first query is alone
         shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1) if ours else Shown(),
         calls=calls,
         dead=dead_letters(scene.kafka, scene.dead_letters) if scene.dead_letters is not None else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from matrix.checkpoint import TP
@@ -16,8 +16,11 @@ CLOCK_MS = 10.0
 """Two clocks of one machine: files' times are up to a tick of the kernel behind."""
 
 
-OF_A_NEIGHBOUR, OF_DEAD_LETTERS = -1, -2
-"""In place of a batch."""
+Reading = tuple[int, int]
+"""A query, and one of its batches."""
+
+OF_A_NEIGHBOUR: Reading = (-1, -1)
+OF_DEAD_LETTERS: Reading = (-2, -2)
 
 
 @dataclass(frozen=True)
@@ -50,26 +53,72 @@ def nothing_missing(run: Observed) -> Iterator[Finding]:
             yield Finding(kind, f"{len(missing)} records are not in the sink: {where}", len(missing))
 
 
+class HandedOver:
+    """Which batches were interrupted before their commit, so that another member may have read them again."""
+
+    def __init__(self, run: Observed) -> None:
+        self._batches = {(batch.query, batch.number): batch for batch in run.batches}
+        self._committed = {(s.tp, s.offset, s.note["reader"]) for s in run.stored if s.note is not None}
+        self._interrupted = set(interrupted(run.events))
+
+    def may(self, tp: TP | None, readings: Sequence[Reading]) -> bool:
+        """Whether a record may have been read so often: by different members, of which one has committed it."""
+        return len({query for query, _ in readings}) == len(readings) and (
+            sum(reading == OF_A_NEIGHBOUR or not self._interrupted_before(tp, reading) for reading in readings) <= 1
+        )
+
+    def _interrupted_before(self, tp: TP | None, reading: Reading) -> bool:
+        batch = self._batches.get(reading)
+        return (
+            batch is not None
+            and tp is not None
+            and (batch.reader, batch.of_source) in self._interrupted
+            and (tp, batch.ends.get(tp), batch.reader) not in self._committed
+        )
+
+
+def interrupted(events: Iterable[Event]) -> Iterator[tuple[str, int | None]]:
+    """Batches, by the reader's id and its number, that were the last of a process, or ran when it lost its membership.
+
+    Also a process that stops in order leaves a batch without a commit that Spark has ended, but not asked on from.
+    """
+    running: dict[str, tuple[str, int | None]] = {}  # by process: each has a file
+    for event in events:
+        process = event.where.rpartition(":")[0]
+        if event.kind == "planned":
+            running[process] = event.member, event.batch
+        elif event.kind == "lost" and process in running:
+            yield running[process]
+    yield from running.values()
+
+
 def nothing_twice(run: Observed) -> Iterator[Finding]:
     """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted.
 
-    A RecordProcessor's record is in several batches, if it was tried again: one of them was interrupted then.
+    A RecordProcessor's record is in several batches, if it was tried again: one of them was interrupted then. Another
+    member may have one again of a batch that was interrupted before its commit, as it took its partition over.
     """
-    seen: dict[str, list[int]] = defaultdict(list)
+    seen: dict[str, list[Reading]] = defaultdict(list)
     for row in run.rows:
-        seen[row.value].append(row.batch)
+        seen[row.value].append((row.query, row.batch))
     for value in run.delivered:
         seen[value].append(OF_A_NEIGHBOUR)
     for dead in run.dead:
         seen[dead.value].append(OF_DEAD_LETTERS)
-    twice = {value: batches for value, batches in seen.items() if len(batches) > 1 and value not in run.again}
+    twice = {value: readings for value, readings in seen.items() if len(readings) > 1 and value not in run.again}
     if run.sink == PROCESSOR:
-        interrupted = {call.row.value for call in run.calls if call.row.batch in run.interrupted}
-        twice = {value: batches for value, batches in twice.items() if value not in interrupted}
+        again = {call.row.value for call in run.calls if call.row.batch in run.interrupted}
+        twice = {value: readings for value, readings in twice.items() if value not in again}
     elif run.sink not in EXACTLY_ONCE:
-        twice = {value: b for value, b in twice.items() if len(set(b)) > 1 or not set(b) <= run.interrupted}
+        twice = {
+            value: of for value, of in twice.items() if len(set(of)) > 1 or not {b for _, b in of} <= run.interrupted
+        }
     if twice:
-        by = Counter(tuple(batches[:4]) for batches in twice.values())
+        handed_over = HandedOver(run)
+        places = {row.value: (row.topic, row.partition) for row in run.rows if row.value in twice}
+        twice = {value: of for value, of in twice.items() if not handed_over.may(places.get(value), of)}
+    if twice:
+        by = Counter(tuple(readings[:4]) for readings in twice.values())
         text = "; ".join(f"{count} in batches {batches}" for batches, count in by.most_common(3))
         yield Finding("nothing twice", f"{len(twice)} records are in the sink more than once: {text}", len(twice))
 

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,13 @@ class Load:
     """
 
     def __init__(
-        self, servers: str, topics: dict[str, int], per_second: float, producers: int = 2, **configs: Any
+        self,
+        servers: str,
+        topics: dict[str, int],
+        per_second: float,
+        producers: int = 2,
+        named: str = "p",
+        **configs: Any,
     ) -> None:
         self._configs = {
             "bootstrap_servers": servers, "acks": "all", "linger_ms": 5, "delivery_timeout_ms": 900_000,
@@ -57,7 +63,7 @@ class Load:
         } | configs  # fmt: skip
         self._topics = dict(topics)
         self._per_second = per_second
-        self._names = [f"p{n}" for n in range(producers)]
+        self._names = [f"{named}{n}" for n in range(producers)]
         self._turns = itertools.count()
         self._sequences: dict[tuple[str, str, int], Iterator[int]] = {}
         self._stopping, self._counting = threading.Event(), threading.Lock()
@@ -83,6 +89,12 @@ class Load:
         self._stopping.set()
         for thread in self._threads:
             thread.join()
+
+    def also(self, acknowledged: Sequence[Acknowledged]) -> None:
+        """Count records that another producer has written."""
+        with self._counting:
+            self.sent += len(acknowledged)
+        self.acknowledged.extend(acknowledged)
 
     def spread(self, topic: str, partitions: int) -> None:
         """From now on write to as many partitions of a topic; 0 for none."""

@@ -24,6 +24,7 @@ class Row:
     partition: int
     offset: int
     value: str
+    query: int = 0
 
     @property
     def place(self) -> tuple[str, int, int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from matrix import pictures
+from matrix import growth, pictures
 from matrix.cells import FAMILIES
 from matrix.cells.registry import BOTH, CELLS, Cell
 from matrix.missing import MISSING
@@ -21,6 +21,8 @@ RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "reliability.md"
 TABLES = ROOT / "RELIABILITY.md"
 PICTURES = ROOT / "docs" / "pictures"
+NOT_IN_A_TABLE = r"[|`<>\n]"
+EVERYTHING = "everything"
 HEAD = """\
 # Faults and losses, counted
 
@@ -31,8 +33,20 @@ partition, sequence number. [Reliability](docs/reliability.md) says how to read 
 ```
 make faults                                        # all cells, until each has its count: hours
 make faults ONLY="driver-kill broker" COUNT=2      # a cell, and a family, with fewer faults
+make faults ONLY=everything MINUTES=30             # random faults, several at the same time
+make endurance HOURS=8                             # the same more quietly, and what processes hold meanwhile
 ```
 """
+GREW = (
+    "The slope is that of the second half of the run, with a level for each process, once it is warm. A process "
+    "grows if it rises in its life by more than 5%, more than 20 MB, 3 threads or 5 descriptors, and more than "
+    "twice what comes and goes."
+)
+PICTURE = "![What processes hold over hours](docs/pictures/endurance.png)"
+TWICE = (
+    "A row is twice here where a member was ended, or expelled, before the commit of its batch, and another member has "
+    "read the batch again: in a sink of its own. In one sink no row is twice."
+)
 
 
 @dataclass(frozen=True)
@@ -111,20 +125,26 @@ def findings(found: Iterable[Tally]) -> list[str]:
     for tally in found:
         for line in tally.lines:
             for one in line["findings"][:3]:
-                text = re.sub(r"[|`<>\n]", " ", one["problem"])[:300]
+                text = re.sub(NOT_IN_A_TABLE, " ", one["problem"])[:300]
                 lines.append(f"- {tally.cell.name}, `{tally.source}`, seed {line['seed']}: {one['invariant']}: {text}")
     return lines or ["None."]
 
 
-def reliability(found: Sequence[Tally]) -> str:
+def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
     """The text of RELIABILITY.md."""
     parts = [HEAD]
     for family in dict.fromkeys(CELLS[name].family for name in ordered()):
         of_family = [tally for tally in found if tally.cell.family == family]
         if of_family:
-            parts.append(f"## Family {family}\n\n" + "\n".join(table(of_family)) + "\n")
+            title = "Everything at once" if family == EVERYTHING else f"Family {family}"
+            parts.append(f"## {title}\n\n" + "\n".join(table(of_family)) + "\n")
             meant = dict.fromkeys(f"- {tally.cell.name}: {tally.cell.what}." for tally in of_family)
             parts.append("\n".join(meant) + "\n")
+            if family == EVERYTHING:
+                parts += [f"{line}\n" for line in (*storms(of_family), TWICE)]
+    hours = endurance(results)
+    if hours:
+        parts += ["## Endurance\n", *(f"{line}\n" for line in hours)]
     parts.append("## Violations\n\n" + "\n".join(findings(found)) + "\n")
     parts.append(
         "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
@@ -133,6 +153,47 @@ def reliability(found: Sequence[Tally]) -> str:
     versions = sorted({line["code"] for tally in found for line in tally.lines})
     parts.append(f"Versions of the package (git's names of its tree): {', '.join(versions) or 'none'}.\n")
     return "\n".join(parts)
+
+
+def storms(found: Iterable[Tally]) -> list[str]:
+    """What happened in runs of everything at once."""
+    lines = []
+    for tally in found:
+        kinds: Counter[str] = Counter()
+        for line in tally.lines:
+            kinds.update(line.get("kinds", {}))
+        minutes = tally.total("seconds") / 60
+        seeds = f"seed{'s' * (len(tally.lines) > 1)} " + ", ".join(str(line["seed"]) for line in tally.lines)
+        lines.append(
+            f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up to "
+            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): {listed(kinds)}."
+        )
+    return lines
+
+
+def listed(kinds: Mapping[str, int]) -> str:
+    """Kinds of faults, the most frequent first."""
+    return ", ".join(f"{count} {name}" for name, count in sorted(kinds.items(), key=lambda kind: (-kind[1], kind[0])))
+
+
+def endurance(results: Path) -> list[str]:
+    """What hours of it have shown."""
+    path = results / "endurance.json"
+    if not path.exists():
+        return []
+    run = json.loads(path.read_text())
+    kinds = run["kinds"]
+    counted = ", ".join(f"{name} {count:,}" for name, count in (run["counted"] or {"no piece judged": 0}).items())
+    text = (
+        f"{run['hours']:.1f} hours in {len(run['pieces'])} pieces, seed {run['seed']}: {run['storms']} storms of "
+        f"{sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
+    )
+    wrongs = f"Counted: {counted}. Violations: {len(run['findings'])}."
+    lines = [text, wrongs, "\n".join(growth.table(growth.Growth(**one) for one in run["growth"])), GREW, PICTURE]
+    wrong = [
+        f"- {one['invariant']}: {re.sub(NOT_IN_A_TABLE, ' ', one['problem'])[:300]}" for one in run["findings"][:20]
+    ]
+    return lines + (["\n".join(wrong)] if wrong else [])
 
 
 def summary(found: Sequence[Tally]) -> list[str]:
@@ -152,11 +213,19 @@ def summary(found: Sequence[Tally]) -> list[str]:
     return lines
 
 
-def write(results: Path = RESULTS, tables: Path = TABLES, page: Path = PAGE, folder: Path = PICTURES) -> None:
-    """Write everything."""
+def write(
+    results: Path = RESULTS,
+    tables: Path = TABLES,
+    page: Path = PAGE,
+    folder: Path = PICTURES,
+    samples: Sequence[Mapping[str, Any]] = (),
+) -> None:
+    """Write everything. The picture of an endurance run is left as it is, unless its samples are given."""
     found = tallies(results)
-    tables.write_text(reliability(found))
+    tables.write_text(reliability(found, results))
     drawn = pictures.draw(found, folder)
+    if samples:
+        pictures.endurance(samples, folder / "endurance.png")
     shown = "\n\n".join(f"![{title}](pictures/{path.name})" for path, title in drawn)
     begin, end = "<!-- begin faults; `make faults` writes this -->", "<!-- end -->"
     before, _, rest = page.read_text().partition(begin)

@@ -65,6 +65,8 @@ def play(
             run = Observed(source, cell.sink, faults=() if scene is None else tuple(scene.faults))
             findings = [Finding("run", f"{type(error).__name__}: {str(error)[:600]}")]
     line = summary(cell, source, seed, run, findings) | {"seconds": round(time.monotonic() - began)}
+    if scene is not None and scene.kinds:
+        line |= {"kinds": dict(sorted(scene.kinds.items())), "at_once": scene.at_once}
     (directory / "result.json").write_text(json.dumps(line, indent=1))
     return line
 
@@ -142,13 +144,15 @@ def lines_of(name: str, source: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def run_cells(names: list[str], sources: list[str], count: int | None, seed: int | None, fresh: bool) -> int:
-    """Run cells until each has its count; returns the number of runs with findings."""
+def run_cells(
+    names: list[str], sources: list[str], counts: Mapping[str, int | None], seed: int | None, fresh: bool
+) -> int:
+    """Run cells until each has its count, its own one if none is given; returns the number of runs with findings."""
     failed = 0
     for name in names:
         for source in CELLS[name].sources:
             if source in sources:
-                failed += run_cell(CELLS[name], source, count or CELLS[name].count, seed, fresh)
+                failed += run_cell(CELLS[name], source, counts.get(name) or CELLS[name].count, seed, fresh)
     return failed
 
 

@@ -101,7 +101,6 @@ class Query:
         self.more = more
         self.checkpoint = Checkpoint(directory / "checkpoint", starts)
         self.endings: list[Ending] = []
-        self.incarnation = 0
         self.began_ms = 0.0  # of the process that runs
         self.up = False  # whether a process of it is to run
         self.tmp = directory / "no temporary files yet"
@@ -112,6 +111,7 @@ class Query:
         self._program: Program | None = None
         for folder in FOLDERS:
             (directory / folder).mkdir(parents=True, exist_ok=True)
+        self.incarnation = len(list((directory / "logs").iterdir()))  # of a run that goes on
 
     @property
     def name(self) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -107,6 +109,10 @@ class Scene:
         Called after the orderly end of all queries; they return what they left elsewhere.
     real_ms
         The time at which the clock of the queries' processes shows this one.
+    kinds, at_once
+        Of storms: how often each kind of fault happened, and how many went on at the same time, at most.
+    ending
+        No fault is to begin any more.
     """
 
     def __init__(
@@ -122,6 +128,7 @@ class Scene:
         self.kafka = kafka
         self.directory = directory
         self.source = source
+        self.seed = seed
         self.rng = random.Random(seed)
         self.topic = topic
         self.topics = {topic: partitions}
@@ -141,6 +148,9 @@ class Scene:
         self.prefix: list[str] = []
         self.arguments: list[str] = []
         self.real_ms: Callable[[float], float] = lambda shown_ms: shown_ms
+        self.kinds: Counter[str] = Counter()
+        self.at_once = 0
+        self.ending = threading.Event()
         self.operated = False
         self.problems: list[str] = []
         self.left: list[str] = []
@@ -247,13 +257,14 @@ class Scene:
 
     def begin(self, load: Load) -> None:
         """Start the load and the queries, and wait until they go on."""
+        began = now_ms()
         self.load = self.closing.enter_context(load)
         for query in self.queries:
             query.launch()
         for query in self.queries:
             query.wait_for(query.started)
         for query in self.queries:
-            query.wait_for(lambda query=query: query.checkpoint.done_since(0) >= PROGRESS / len(self.queries))
+            query.wait_for(lambda query=query: query.checkpoint.done_since(began) >= PROGRESS / len(self.queries))
         self._note_holdings()
 
     def rest(self, at_rest: Callable[[Scene], None] | None = None) -> None:

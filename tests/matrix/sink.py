@@ -14,13 +14,13 @@ from matrix.observed import Row
 LOG = "_spark_metadata"
 
 
-def rows_in(out: Path) -> list[Row]:
+def rows_in(out: Path, query: int = 0) -> list[Row]:
     """All rows that a reader of the sink sees: of Spark's file sink, those of the files that its log has."""
     files = files_of_log(out) if (out / LOG).exists() else files_by_batch(out)
     found = []
     for batch, file in files:
         columns = pq.ParquetFile(file).read(["topic", "partition", "offset", "value"]).to_pydict()
-        found += [Row(batch, *row) for row in zip(*columns.values(), strict=True)]
+        found += [Row(batch, *row, query) for row in zip(*columns.values(), strict=True)]
     return found
 
 

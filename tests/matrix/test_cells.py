@@ -28,7 +28,7 @@ SEED = 7
 
 
 def test_each_family_has_a_cheap_cell():
-    assert set(CHEAP) == {cell.family for cell in CELLS.values()}
+    assert set(CHEAP) | {"everything"} == {cell.family for cell in CELLS.values()}
 
 
 def test_the_report_has_each_file_of_cells():
@@ -57,3 +57,13 @@ def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     assert line["faults"] == 1
     assert (line["lost"], line["twice"]) == (0, 0)
     assert line["rows"] == line["records"] > 1_000
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_two_storms_of_everything_lose_nothing(tmp_path):
+    line = play(CELLS["everything"], GROUPKAFKA, SEED, 2, tmp_path)
+    assert line["findings"] == [], f"the run is in {tmp_path}"
+    assert line["lost"] == 0
+    assert sum(line["kinds"].values()) > 10
+    assert line["at_once"] > 1

@@ -259,6 +259,43 @@ def test_a_sink_that_only_appends_may_have_the_rows_of_an_interrupted_batch_agai
     assert invariants(replace(run, interrupted=frozenset([0]))) == {"nothing twice"}
 
 
+def in_two_queries(**changed):
+    """The last batch of the first query was interrupted, and a second query has it again."""
+    first = [*GOOD.batches[:1], replace(GOOD.batches[1], reader="a")]
+    second = Batch(0, {TP: 10}, {TP: 20}, 70, 3, 0, "b", query=1)
+    more = {
+        "rows": [*GOOD.rows, *(replace(row, batch=0, query=1) for row in GOOD.rows[10:])],
+        "batches": [*first, second],
+        "events": GOOD.events[:-1],
+        "stored": [*GOOD.stored[:-1], generation(60, 3), Stored(80, tp=TP, offset=20, note=NOTE_OF_B)],
+    }
+    return a_run(**(more | changed))
+
+
+NOTE_OF_B = {"reader": "b", "generation": 3, "batch": 0}
+
+
+def test_another_member_may_have_the_rows_of_a_batch_again_that_was_killed_before_its_commit():
+    run = in_two_queries()
+    assert "nothing twice" not in invariants(run)
+    next_one = planned(61, 2, 2, 20, 20)
+    went_on = [replace(e, where=f"file:{n}") for n, e in enumerate([*run.events, next_one])]
+    assert "nothing twice" in invariants(replace(run, events=went_on))
+    committed_too = [*run.stored[:3], commit(60, 20, 2, 1), *run.stored[3:]]
+    assert "nothing twice" in invariants(replace(run, stored=committed_too))
+    in_its_own_sink = [*run.rows, replace(GOOD.rows[10], batch=2)]
+    assert "nothing twice" in invariants(replace(run, rows=in_its_own_sink))
+    assert "nothing twice" in invariants(replace(run, delivered=[value(12)]))
+    assert "nothing twice" not in invariants(replace(run, rows=GOOD.rows, delivered=[value(12)]))
+
+
+def test_a_member_that_was_expelled_may_have_had_its_last_batch_for_nothing():
+    run = in_two_queries()
+    lost, next_one = event(60, "lost", 2, partitions=frozenset([TP])), planned(61, 3, 2, 20, 20)
+    events = [replace(e, where=f"file:{n}") for n, e in enumerate([*run.events, lost, next_one])]
+    assert "nothing twice" not in invariants(replace(run, events=events))
+
+
 def test_records_that_an_operator_took_away_or_gave_again_are_no_findings():
     read = Shown([LATEST], 0, {0: ({TP: 10}, 9)})
     assert invariants(a_run(rows=GOOD.rows[1:], removed=frozenset([value(0)]), shown=read)) == set()

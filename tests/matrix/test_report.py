@@ -33,6 +33,15 @@ def test_runs_of_a_cell_are_added_up_and_violations_are_named(tmp_path):
     assert "- driver-kill, `groupkafka`, seed 7: nothing missing: 3 records   are not there" in text
 
 
+def test_storms_say_their_minutes_their_seeds_and_which_faults_they_had(tmp_path):
+    first = line("everything", seconds=600, kinds={"leader-kill": 2, "driver-kill": 5}, at_once=4)
+    failed = line("everything", seconds=60, seed=8, faults=0)
+    text = report.reliability(report.tallies(results(tmp_path, first, failed)))
+    assert "## Everything at once" in text
+    said = "11 minutes, 2 storms of 7 faults, up to 4 at the same time (seeds 7, 8): 5 driver-kill, 2 leader-kill."
+    assert f"`groupkafka`: {said}" in text.splitlines()
+
+
 def test_cells_that_were_not_run_are_listed_with_their_counts(tmp_path):
     rows = report.not_run(report.tallies(results(tmp_path, line("driver-kill", faults=20))))
     named = [tuple(row.strip("| ").split(" | ")[:3]) for row in rows[2:]]

@@ -8,6 +8,7 @@ from matrix.cells import (
     disks,
     drivers,
     elections,
+    everything,
     logs,
     neighbours,
     network,
@@ -23,6 +24,6 @@ from matrix.cells import (
 
 FAMILIES = (
     drivers, restarts, workers, clusters, brokers, logs, elections, retention, disks, network, neighbours, operators,
-    rights, credentials, transactions, queries, processors, clocks,
+    rights, credentials, transactions, queries, processors, clocks, everything,
 )  # fmt: skip
 """In the order of the report; the family of logs has three files."""

@@ -24,26 +24,11 @@ OF_THE_BROKER = {
 }
 
 
-class Neighbour:
-    """A consumer in a process of its own, and the records that it says it has read."""
+class Said:
+    """The records that a consumer says it has read."""
 
-    def __init__(self, command: list[str], output: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, output: Path) -> None:
         self.output = output
-        self.killed = False
-        with output.open("wb") as file, output.with_suffix(".err").open("wb") as errors:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=errors)
-
-    def end(self, number: signal.Signals) -> None:
-        """Send a signal, and wait for the end."""
-        self.killed = number == signal.SIGKILL
-        self.process.send_signal(number)
-        self.process.wait(60)
-
-    def count(self) -> int:
-        """Records that it has read so far; an error if it has ended."""
-        if self.process.poll() is not None:
-            raise RuntimeError(f"a neighbour has ended: {self.output.with_suffix('.err').read_text()[-1000:]}")
-        return len(self.delivered())
 
     def delivered(self) -> list[str]:
         """Records that it has committed."""
@@ -67,6 +52,28 @@ class Neighbour:
                 yield read, True
                 read = []
         yield read, False
+
+
+class Neighbour(Said):
+    """A consumer in a process of its own, and the records that it says it has read."""
+
+    def __init__(self, command: list[str], output: Path, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(output)
+        self.killed = False
+        with output.open("wb") as file, output.with_suffix(".err").open("wb") as errors:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=errors)
+
+    def end(self, number: signal.Signals) -> None:
+        """Send a signal, and wait for the end."""
+        self.killed = number == signal.SIGKILL
+        self.process.send_signal(number)
+        self.process.wait(60)
+
+    def count(self) -> int:
+        """Records that it has read so far; an error if it has ended."""
+        if self.process.poll() is not None:
+            raise RuntimeError(f"a neighbour has ended: {self.output.with_suffix('.err').read_text()[-1000:]}")
+        return len(self.delivered())
 
 
 def _parsed(line: str) -> dict[str, Any]:

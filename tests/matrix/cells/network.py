@@ -94,9 +94,9 @@ def passed(client: socket.socket, upstream: socket.socket, rules: Rules) -> None
 
 
 @contextlib.contextmanager
-def proxied(nodes: int = 3) -> Iterator[KafkaCluster]:
+def proxied(nodes: int = 3, **more: Any) -> Iterator[KafkaCluster]:
     """Brokers with a listener that leads through proxies; the load goes by the other one."""
-    cluster = KafkaCluster(nodes, listeners={LISTENER: "PLAINTEXT"})
+    cluster = KafkaCluster(nodes, listeners={LISTENER: "PLAINTEXT"}, **more)
     rules = Rules()
     with contextlib.ExitStack() as stack:
         addresses = []
