@@ -41,7 +41,10 @@ def pytest_xdist_make_scheduler(config, log):
 
         def _assign_work_unit(self, node):
             waits = int(node.gateway.id.removeprefix("gw")) >= WITH_SPARK
-            fitting = [scope for scope in self.workqueue if (scope.split("/")[1] in WAITING) == waits]
+            fitting = [
+                scope for scope in self.workqueue
+                if (scope.split("/")[1] in WAITING) == waits or scope.startswith(CELLS)
+            ]  # fmt: skip
             if fitting:
                 self.workqueue.move_to_end(fitting[0], last=False)
             elif waits:

@@ -52,7 +52,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         ended=scene.ended(),
         ends=scene.ends(),
         lag=scene.query.lag() if ours else None,  # at rest the first query is alone
-        shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1) if ours else Shown(),
+        shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1, scene.seen_ms()) if ours else Shown(),
         calls=calls,
         dead=dead_letters(scene.kafka, scene.dead_letters) if scene.dead_letters is not None else (),
         delays=scene.delays,
@@ -122,7 +122,7 @@ def dead_letters(kafka: KafkaCluster, topic: str) -> list[Dead]:
     return found
 
 
-def shown_by(query: Query, at_rest: bool, alone: bool) -> Shown:
+def shown_by(query: Query, at_rest: bool, alone: bool, until_ms: float) -> Shown:
     """What a query's progress shows; of its batches, if its sink has no rows of another query."""
     batches: dict[int, tuple[Mapping[tuple[str, int], int], int]] = {}
     handled = {}
@@ -136,7 +136,7 @@ def shown_by(query: Query, at_rest: bool, alone: bool) -> Shown:
         batches[progress["batchId"]] = ends, progress["numInputRows"]
         if (counts := progress.get("observedMetrics", {}).get(OBSERVED)) is not None:
             handled[progress["batchId"]] = counts
-    return Shown(query.shown() if at_rest else (), query.began_ms, batches, handled)
+    return Shown(query.shown() if at_rest else (), query.began_ms, batches, handled, until_ms)
 
 
 def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int, int], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -81,12 +82,15 @@ class Shown:
         By Spark's number the ends of a batch, of all sources, and its input rows; by any process.
     handled
         By the same number what RecordProcessor counted.
+    until_ms
+        When the numbers of `sources` were looked up, by the clock of brokers and judge.
     """
 
     sources: Sequence[Mapping[str, Any]] = ()
     since_ms: float = 0
     batches: Mapping[int, tuple[Mapping[TP, int], int]] = field(default_factory=dict)
     handled: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    until_ms: float = math.inf
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def recounted(run: Observed, latest: Mapping[str, Any]) -> Iterator[Recount]:
         yield name, metrics[name], recount
     if group["protocol"] == "classic":
         yield "generation", metrics["generation"], generation_of(run, group["member"])
-        commits = commits_of(run, group["timestampMs"])
+        commits = commits_of(run)
         if metrics["commit-total"] > commits:  # type: ignore[operator] # a repeated commit is stored more than once
             yield "commit-total", metrics["commit-total"], commits
 
@@ -61,11 +61,11 @@ def generation_of(run: Observed, member: str) -> int | None:
     return next((stored.generation for stored in reversed(run.stored) if member in stored.members), None)
 
 
-def commits_of(run: Observed, until_ms: float) -> int:
-    """Commits of queries that the group has stored, since the last process began and until a time."""
+def commits_of(run: Observed) -> int:
+    """Commits of queries that the group has stored, since the last process began and until it showed its numbers."""
     made = {
         (stored.time_ms, str(stored.note))
         for stored in run.stored
-        if stored.note is not None and run.shown.since_ms <= stored.time_ms <= until_ms
+        if stored.note is not None and run.shown.since_ms <= stored.time_ms <= run.shown.until_ms
     }
     return len(made)
