@@ -11,7 +11,7 @@ CHEAP = {
     "restart": "restart-elsewhere",
     "worker": "worker-kill",
     "cluster": "executor-kill",
-    "broker": "broker-leader-kill",
+    "broker": "broker-only-kill",
     "network": "proxy-cuts",
     "neighbour": "kafka-python-kill",
     "operator": "operator-more-partitions",
