@@ -4,7 +4,6 @@ import http.server
 import json
 import threading
 import urllib.parse
-import uuid
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ from certificates import KEY_PASSWORD, STORE_PASSWORD
 from secured import PLAIN, REAUTHENTICATE_MS, SCRAM_USER, UNSECURED, in_properties, jaas, options, scram, works
 from support import committed
 
-from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
@@ -221,32 +219,3 @@ def test_an_executors_connection_is_replaced_before_its_authentication_is_over(k
         assert brokers.connection(1) is not first
     finally:
         brokers.close()
-
-
-def test_a_connection_that_cannot_be_authenticated_again_ends_no_query(kafka, authority, caplog):
-    """1. A connection is authenticated again, 2. and within a second once more, as its token soon ends. 3. A JoinGroup
-    waits for that. 4. The broker takes it for out of order: ILLEGAL_SASL_STATE.
-    """
-    topic = kafka.create_topic(f"topic-{uuid.uuid4().hex[:10]}")
-    given = options(
-        kafka, "BRIEF", topic, f"group-{topic}", ssl_truststore_location=authority.certificate, **scram(number=256)
-    )
-    driver = StreamDriver(Options.parse(given))
-    try:
-        start = driver.latest_offset(driver.initial_offset(), None)
-        manager = driver._session.member.client._manager
-        (conn,) = (conn for name, conn in manager._conns.items() if str(name).startswith("coordinator-"))
-        authenticated_at = conn._reauth.authenticated_at
-        manager._net.call_later(0, conn._reauth._run)
-        wait_until(
-            lambda: driver.latest_offset(start, None) and conn._reauth.authenticated_at > authenticated_at, within=20
-        )
-        kafka.produce(topic, [b"v"])
-        manager._net.call_later(0, conn._reauth._run)
-        end = driver.latest_offset(start, None)
-        driver.plan(start, end)
-        wait_until(lambda: "re-authentication failed" in caplog.text, within=20)
-        assert "IllegalSaslState" in caplog.text
-        wait_until(lambda: driver.latest_offset(end, None)[topic]["0"] == 1, within=20)
-    finally:
-        driver.stop()
