@@ -14,7 +14,6 @@ from typing import Any
 from matrix import growth, pictures
 from matrix.cells import FAMILIES
 from matrix.cells.registry import BOTH, CELLS, Cell
-from matrix.missing import MISSING
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -149,7 +148,6 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
     parts.append(
         "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
     )
-    parts.append("## Not built\n\n" + "\n".join(f"- {thing}" for thing in MISSING) + "\n")
     versions = sorted({line["code"] for tally in found for line in tally.lines})
     parts.append(f"Versions of the package (git's names of its tree): {', '.join(versions) or 'none'}.\n")
     return "\n".join(parts)

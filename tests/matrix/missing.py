@@ -1,3 +1,0 @@
-"""Faults that have no cell yet."""
-
-MISSING = ()
