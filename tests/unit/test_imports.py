@@ -193,11 +193,11 @@ OF_A_WORKER = {
 OF_ITS_WIRE = {
     "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
     "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
-    "client.redaction", "client.refusals", "client.request_timeouts", "client.scram", "client.security_configs",
-    "client.signals", "client.sockets", "client.transports", "client.unreached", "client.wrong_addresses",
-    "coordinator_responses",
-    "deadline", "fetch", "fetch.brokers", "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request",
-    "fetch.response", "reactions", "task_outage",
+    "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
+    "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
+    "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
+    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "reactions",
+    "task_outage",
 }  # fmt: skip
 
 
