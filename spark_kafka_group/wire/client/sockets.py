@@ -57,3 +57,5 @@ def _closed_unless_connected(sockets: KafkaNetSocket) -> Iterator[None]:
         for sock in made:
             sock.close()
         raise
+    finally:
+        del sockets.socket  # it refers to them
