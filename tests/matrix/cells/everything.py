@@ -143,9 +143,12 @@ def driver_zombie(scene: Scene, step: Step) -> None:
         up_again(query)
         zombie.signal_all(signal.SIGCONT)
         wait_until(lambda: zombie.process.poll() is not None or not query.running, within=ENDS_WITHIN_S)
+        ended_ms = now_ms()
+        # Both may end: the zombie logs a batch first, and is fenced; the other one finds that batch logged.
+        wait_until(lambda: not query.running or query.checkpoint.done_since(ended_ms) > 0, within=ENDS_WITHIN_S)
     finally:
         zombie.kill()
-    if not query.running:  # Spark ends whichever of both is the later one with a batch
+    if not query.running:
         query.ended_by_itself(wanted=True)
         up_again(query)
 
