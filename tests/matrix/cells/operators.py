@@ -23,6 +23,11 @@ def stopped(scene: Scene) -> dict[tuple[str, int], int]:
     return ended
 
 
+def planned(scene: Scene) -> dict[tuple[str, int], int]:
+    """Where the last batch ends. One that the stop interrupted runs again first; then the group's offsets count."""
+    return {tp: end for batch in scene.query.checkpoint.batches() for tp, end in batch.ends.items()}
+
+
 def reset(scene: Scene, *how: str) -> None:
     """Set the group's offsets with the command ``reset``."""
     command = [sys.executable, "-m", "spark_kafka_group", "reset", "--bootstrap-server", scene.kafka.bootstrap_servers]
@@ -34,11 +39,9 @@ def reset(scene: Scene, *how: str) -> None:
 def operator_reset_back(scene: Scene) -> None:
     with scene.fault(f"offsets set back by {SHIFT}"):
         stopped(scene)
-        # A batch that the stop interrupted runs again first, and then once more from the group's offsets on.
-        planned = {tp: end for batch in scene.query.checkpoint.batches() for tp, end in batch.ends.items()}
         at = scene.committed()
         reset(scene, "--shift-by", str(-SHIFT), "--all-topics")
-        scene.again += [(*tp, at[tp] - SHIFT, end) for tp, end in planned.items()]
+        scene.again += [(*tp, at[tp] - SHIFT, end) for tp, end in planned(scene).items()]
         scene.query.start()
 
 
@@ -49,6 +52,7 @@ def operator_reset_forward(scene: Scene) -> None:
         at = scene.committed()
         reset(scene, "--shift-by", str(SHIFT), "--all-topics")
         scene.removed += [(*tp, ended[tp], at[tp] + SHIFT) for tp in ended]
+        scene.again += [(*tp, at[tp] + SHIFT, end) for tp, end in planned(scene).items()]
         scene.query.start()
 
 
