@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import stored
 from kafka import KafkaConsumer
@@ -54,7 +55,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         lag=scene.query.lag() if ours else None,  # at rest the first query is alone
         shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1, scene.seen_ms()) if ours else Shown(),
         calls=calls,
-        dead=dead_letters(scene.kafka, scene.dead_letters) if scene.dead_letters is not None else (),
+        dead=dead_letters(scene.kafka, scene.dead_letters, scene.topics[scene.topic]) if scene.dead_letters else (),
         delays=scene.delays,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
@@ -103,22 +104,12 @@ def batch_of(batches: Sequence[Batch], tp: tuple[str, int], offset: int) -> int:
     return -1
 
 
-def dead_letters(kafka: KafkaCluster, topic: str) -> list[Dead]:
+def dead_letters(kafka: KafkaCluster, topic: str, partitions: int) -> list[Dead]:
     """The records of a dead-letter topic."""
     found = []
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False)
-    try:
-        tps = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        ends = consumer.end_offsets(tps)
-        consumer.assign(tps)
-        consumer.seek_to_beginning(*tps)
-        while any(consumer.position(tp) < end for tp, end in ends.items()):
-            for polled in consumer.poll(timeout_ms=500, max_records=10_000).values():
-                for record in polled:
-                    (next_attempt,) = (value for name, value in record.headers if name == ATTEMPTS)
-                    found.append(Dead(record.value.decode(), int.from_bytes(next_attempt) - 2))
-    finally:
-        consumer.close(autocommit=False)
+    for record in whole(kafka, {topic: partitions}):
+        (next_attempt,) = (value for name, value in record.headers if name == ATTEMPTS)
+        found.append(Dead(record.value.decode(), int.from_bytes(next_attempt) - 2))
     return found
 
 
@@ -141,8 +132,18 @@ def shown_by(query: Query, at_rest: bool, alone: bool, until_ms: float) -> Shown
 
 def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int, int], str]:
     """All records that the topics have, by Kafka's own word: also those of transactions that were aborted."""
+    return {(r.topic, r.partition, r.offset): r.value.decode() for r in whole(kafka, topics)}
+
+
+def whole(kafka: KafkaCluster, topics: Mapping[str, int]) -> Iterator[Any]:
+    """Each record of topics with so many partitions, as kafka-python's consumer reads it.
+
+    Raises
+    ------
+    TimeoutError
+        Where the topics' ends are not reached.
+    """
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False)
-    found = {}
     try:
         tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
         ends = consumer.end_offsets(tps)
@@ -152,11 +153,10 @@ def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int,
         while any(consumer.position(tp) < end for tp, end in ends.items()):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the topics were not read within {READ_WITHIN_S:.0f} s")
-            for tp, polled in consumer.poll(timeout_ms=500, max_records=10_000).items():
-                found |= {(tp.topic, tp.partition, record.offset): record.value.decode() for record in polled}
+            for polled in consumer.poll(timeout_ms=500, max_records=10_000).values():
+                yield from polled
     finally:
         consumer.close(autocommit=False)
-    return found
 
 
 def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:

@@ -331,12 +331,9 @@ class Scene:
         Connections to the brokers that lead and coordinate after a fault come with the first one, and stay.
         """
         now = self.query.holdings() if self.query.running else {}
-        kept = (
-            self._holdings
-            if len(self.faults) != 1
-            else {key: most(h, now.get(key, h)) for key, h in self._holdings.items()}
-        )
-        self._holdings = now | kept
+        if len(self.faults) == 1:
+            self._holdings = {key: most(before, now.get(key, before)) for key, before in self._holdings.items()}
+        self._holdings = now | self._holdings
         self._workers = max(self._workers, sum(kind == "worker" for kind, _ in now))
 
     def _leaks(self) -> list[str]:
