@@ -55,9 +55,10 @@ class Java:
         self._topic_partition = self._gateway.jvm.org.apache.kafka.common.TopicPartition
 
     def stop(self) -> None:
-        self._gateway.shutdown()
+        self._gateway.close()
+        self._process.kill()  # it has nothing to keep, and its own end once took longer than 30 s
+        self._process.wait()
         self._process.stdin.close()
-        self._process.wait(timeout=30)
 
     def assign(
         self, strategy: str, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]

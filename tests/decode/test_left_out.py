@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from damage import DAMAGES, PARTLY_READ, batches, damaged
@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
-from served import DAMAGED, Connection, Result, Served, read_all
+from served import DAMAGED, TP, Connection, Result, Served, read_all
 
-from spark_kafka_group.executor import fetcher
+from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.executor import decode, fetcher
 from spark_kafka_group.executor import read as reading
 from spark_kafka_group.executor.corrupt.search import Found, first_found
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.task_outage import Client, Outage
@@ -677,31 +678,41 @@ def test_an_unknown_error_of_a_broker_is_waited_for_and_then_named(decoder: str)
         assert found.left_out == []
 
 
+class Elected(Served):
+    """A leader that says first, or always, that its log ends where it is asked; a response takes `takes_s`."""
+
+    def __init__(self, takes_s: float, always: bool) -> None:
+        super().__init__(written(), 18)
+        self.takes_s, self.always, self.now = takes_s, always, 0.0
+
+    def fetch(self, offset: int, most: int) -> FetchedPartition:
+        self.now += self.takes_s
+        answer = super().fetch(offset, most)
+        if len(self.asked) > 1 and not self.always:
+            return answer
+        return answer._replace(high_watermark=offset, records=memoryview(b""))
+
+    def read(self) -> list[fetcher.Chunk]:
+        """The chunks of a task that waits for 10 s."""
+        options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": TP.topic})
+        brokers: Any = self.connect(options)
+        ranges, scan = [OffsetRange(TP, 0, 18)], decode.load("c").scan
+        return list(fetcher.Fetcher(brokers, ranges, scan, 10.0, False, clock=lambda: self.now).chunks())
+
+
 def test_a_leader_that_does_not_know_yet_how_far_its_log_is_committed_is_no_lost_data() -> None:
     """Elected after brokers were away for longer than reading may stall, it is asked again: by the next task."""
-    log = written()
+    back = Elected(takes_s=15, always=False)
+    with pytest.raises(BrokerTimeoutError):
+        back.read()
+    assert len(back.asked) == 1
+    assert [(chunk.start, chunk.end) for chunk in Elected(takes_s=1, always=False).read()] == [(0, 18)]
 
-    class Elected(Served):
-        away_s = 0.0
 
-        def fetch(self, offset: int, most: int) -> FetchedPartition:
-            time.sleep(self.away_s)
-            answer = super().fetch(offset, most)
-            if len(self.asked) > 1 and not self.away_s:
-                return answer
-            return answer._replace(high_watermark=offset, records=memoryview(b""))
-
-    limits = {"kafkaConsumer.pollTimeoutMs": 200, "failOnDataLoss": "false"}
-    served = Elected(log, 18)
-    served.away_s = 0.3
-    found = read_all(served, "c", **limits)
-    assert out_of_time(found)
-    assert len(served.asked) == 1
-    assert read_all(Elected(log, 18), "c", **limits).rows == list(range(18))
-    served = Elected(log, 18)
-    served.away_s = 0.01
-    assert read_all(served, "c", **limits).error is None  # it says so all the time: the log does end there
-    assert len(served.asked) > 5
+def test_a_leader_that_says_all_the_time_that_its_log_ends_is_believed() -> None:
+    ended = Elected(takes_s=1, always=True)
+    assert ended.read() == []
+    assert len(ended.asked) == 10
 
 
 @SETTINGS
