@@ -349,3 +349,10 @@ def test_rows_of_an_interrupted_batch_may_be_more_than_its_input_rows_in_a_sink_
     run = a_run(sink="append", rows=[*GOOD.rows, *(row for row in GOOD.rows if row.batch == 1)])
     assert "batches recounted" in invariants(run)
     assert "batches recounted" not in invariants(replace(run, interrupted=frozenset([1])))
+
+
+def test_an_interrupted_batch_that_the_file_sink_already_has_shows_no_rows():
+    run = replace(GOOD, shown=Shown((), 0, {0: ({TP: 10}, 0)}))
+    assert "batches recounted" in invariants(run)
+    assert "batches recounted" not in invariants(replace(run, interrupted=frozenset([0])))
+    assert "batches recounted" in invariants(replace(run, sink="overwrite", interrupted=frozenset([0])))
