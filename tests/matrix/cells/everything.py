@@ -31,7 +31,7 @@ from matrix.cells.queries import BY_THE_GROUP
 from matrix.cells.registry import GROUPKAFKA, cell
 from matrix.checkpoint import TP
 from matrix.load import Acknowledged, identity
-from matrix.running import STARTED_WITHIN_S, Query
+from matrix.running import STARTED_WITHIN_S, Query, said_last
 from matrix.scene import Scene, now_ms
 from matrix.storm import Kind, Lane, Step, drawn, most_at_once, without
 from spark_kafka_group.testing import wait_until
@@ -60,6 +60,16 @@ def act(do: Act) -> Act:
 # The driver
 
 
+def fenced_by_the_dead(query: Query) -> bool:
+    """Whether the broker has taken the process that ended for the replaced one, and the killed one for the new one.
+
+    1. The network is silent, and keeps a JoinGroup. 2. The process that sent it is killed. 3. Its successor joins.
+    4. The JoinGroup arrives. For the broker, the later one is the newer process: so it ends static members of Java, too.
+    """
+    before = query.endings[-1].how if query.endings else ""
+    return before == "killed" and "FENCED_INSTANCE_ID" in said_last(query.log)
+
+
 def up_again(query: Query) -> None:
     """Start a process of a query; if it ends before its query runs, that is noted, and one more is started."""
     for _ in range(2):
@@ -67,7 +77,7 @@ def up_again(query: Query) -> None:
         wait_until(lambda: query.started() or not query.running, within=STARTED_WITHIN_S)
         if query.running:
             return
-        query.ended_by_itself(wanted=False)
+        query.ended_by_itself(wanted=fenced_by_the_dead(query))
     raise RuntimeError(f"{query.name} does not start: {query.log.read_text(errors='replace')[-600:]}")
 
 
@@ -493,7 +503,8 @@ class Storm:
         if query.running:
             return
         if query.up:  # else a fault has failed that was to start it again
-            print(f"     {query.ended_by_itself(wanted=False)[:400]}", flush=True)
+            wanted = fenced_by_the_dead(query)
+            print(f"     {query.ended_by_itself(wanted)[:400]}", flush=True)
         with contextlib.suppress(RuntimeError):
             up_again(query)
 
