@@ -64,7 +64,7 @@ def fenced_by_the_dead(query: Query) -> bool:
     """Whether the broker has taken the process that ended for the replaced one, and the killed one for the new one.
 
     1. The network is silent, and keeps a JoinGroup. 2. The process that sent it is killed. 3. Its successor joins.
-    4. The JoinGroup arrives. For the broker, the later one is the newer process: so it ends static members of Java, too.
+    4. The JoinGroup arrives, and for the broker the later one is the newer process. Static members of Java end so, too.
     """
     before = query.endings[-1].how if query.endings else ""
     return before == "killed" and "FENCED_INSTANCE_ID" in said_last(query.log)
