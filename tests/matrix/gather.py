@@ -61,7 +61,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         endings=[ending for query in queries for ending in query.endings],
         delivered=[value for reader in scene.neighbours for value in reader.delivered()],
         in_doubt=frozenset(value for reader in scene.neighbours for value in reader.in_doubt()),
-        removed=frozenset(scene.gone | within(known, scene.removed)),
+        removed=frozenset(scene.gone | scene.load.unknown | within(known, scene.removed)),
         again=frozenset(within(known, scene.again)),
         aborted=frozenset(scene.aborted | scene.load.aborted),
         interrupted=frozenset(number for query in queries for number in query.interrupted),

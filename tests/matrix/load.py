@@ -42,8 +42,8 @@ class Load:
     ----------
     acknowledged
         In the order of the answers.
-    aborted
-        Records of transactions that were aborted, or whose end is not known.
+    aborted, unknown
+        Records of transactions that were, or are to be, aborted; and of those that may have been committed or not.
     ahead_s
         So far the producers' clocks are ahead.
     """
@@ -72,6 +72,7 @@ class Load:
         self.sent = 0
         self.failed: list[str] = []
         self.aborted: set[str] = set()
+        self.unknown: set[str] = set()
         self.ahead_s = 0
 
     def __enter__(self) -> Load:
@@ -168,21 +169,31 @@ class TransactionalLoad(Load):
 
     def _produce(self, name: str) -> None:
         configs = self._configs | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
-        producer = KafkaProducer(**configs)
+        due = self._due()
+        while not self._stopping.is_set():
+            with contextlib.suppress(KafkaError):  # as after a coordinator that was away: another producer goes on
+                self._transactions(KafkaProducer(**configs), name, due)
+
+    def _transactions(self, producer: KafkaProducer, name: str, due: Iterator[int]) -> None:
+        sent: list[tuple[str, Any]] = []
         try:
             producer.init_transactions()
-            for count in self._due():
-                if count:
-                    self._transaction(producer, name, count)
+            for count in filter(None, due):
+                producer.begin_transaction()
+                sent = [made for made in (self._send(producer, name) for _ in range(count)) if made]
+                self._end(producer, {record for record, _ in sent})
         finally:
             producer.close(timeout=5)
+            self.failed += [record for record, future in sent if not future.is_done]
 
-    def _transaction(self, producer: KafkaProducer, name: str, count: int) -> None:
-        producer.begin_transaction()
-        sent = [made for made in (self._send(producer, name) for _ in range(count)) if made]
-        names = {record for record, _ in sent}
-        aborted = self._rng.random() < self._aborts
-        if aborted:
+    def _end(self, producer: KafkaProducer, names: set[str]) -> None:
+        """Commit or abort a transaction with these records."""
+        if self._rng.random() < self._aborts:
             self.aborted |= names
+            end = producer.abort_transaction
+        else:
+            self.unknown |= names
+            end = producer.commit_transaction
         producer.flush(timeout=FLUSHED_WITHIN_S)
-        (producer.abort_transaction if aborted else producer.commit_transaction)()
+        end()
+        self.unknown -= names
