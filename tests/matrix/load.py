@@ -17,6 +17,9 @@ from kafka.errors import KafkaError
 
 TICK_S = 0.05
 MOST_PENDING = 50_000
+TRANSACTION_S = 10
+"""A producer whose transaction takes longer is replaced; kafka-python's may never go on after a broker's end."""
+GIVEN_UP_SOON = {"max_block_ms": TRANSACTION_S * 1000, "delivery_timeout_ms": TRANSACTION_S * 1000}
 FLUSHED_WITHIN_S = 120.0
 
 
@@ -168,7 +171,7 @@ class TransactionalLoad(Load):
         self._rng = random.Random(seed)
 
     def _produce(self, name: str) -> None:
-        configs = self._configs | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
+        configs = self._configs | GIVEN_UP_SOON | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
         due = self._due()
         while not self._stopping.is_set():
             with contextlib.suppress(KafkaError):  # as after a coordinator that was away: another producer goes on
@@ -194,6 +197,6 @@ class TransactionalLoad(Load):
         else:
             self.unknown |= names
             end = producer.commit_transaction
-        producer.flush(timeout=FLUSHED_WITHIN_S)
+        producer.flush(timeout=TRANSACTION_S)
         end()
         self.unknown -= names
