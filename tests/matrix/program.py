@@ -188,7 +188,7 @@ def main() -> None:
 
 
 def progress_since(query: Any, known: tuple[str, int]) -> list[Any]:
-    """The query's progress behind a known one; all of it, as each batch's is compared with the sink. Clocks may jump."""
+    """The progress behind a known one, all of it, as each batch's is compared with the sink; clocks may jump."""
     last = query.lastProgress
     if last is None or (last.timestamp, last.batchId) == known:
         return []
