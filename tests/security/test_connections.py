@@ -4,13 +4,16 @@ import http.server
 import json
 import threading
 import urllib.parse
+import uuid
 from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
+from kafka.protocol.consumer import JoinGroupRequest, OffsetCommitRequest
 from secured import PLAIN, REAUTHENTICATE_MS, SCRAM_USER, UNSECURED, in_properties, jaas, options, scram, works
 from support import committed
 
+from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
@@ -219,3 +222,45 @@ def test_an_executors_connection_is_replaced_before_its_authentication_is_over(k
         assert brokers.connection(1) is not first
     finally:
         brokers.close()
+
+
+@pytest.mark.parametrize("kind", [JoinGroupRequest, OffsetCommitRequest])
+def test_a_request_that_waits_for_an_authentication_which_is_refused_goes_over_a_new_connection(
+    kafka, authority, caplog, kind
+):
+    """1. Time to authenticate the coordinator's connection again. 2. A request waits for it. 3. It succeeds, for so
+    short a time that it is due once more within a second. 4. The broker refuses that: ILLEGAL_SASL_STATE.
+    """
+    topic = kafka.create_topic(f"topic-{uuid.uuid4().hex[:10]}")
+    kafka.produce(topic, [b"v"])
+    trust = {"ssl_truststore_location": authority.certificate}
+    driver = StreamDriver(Options.parse(options(kafka, "BRIEF", topic, f"group-{topic}", **trust, **scram(number=256))))
+    try:
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        driver.plan(start, end)
+        manager = driver._session.member.client._manager
+        (conn,) = (conn for name, conn in manager._conns.items() if str(name).startswith("coordinator-"))
+        authenticate, send = conn._sasl_authenticate, conn.send_request
+
+        async def twice():
+            await authenticate()
+            await authenticate()
+
+        def sent(request, *how, **more):
+            if isinstance(request, kind) and not conn._reauth.is_reauthenticating:
+                conn._sasl_authenticate = twice
+                conn._reauth._reauthenticating = True
+                manager.call_soon(conn._reauth._run)
+            return send(request, *how, **more)
+
+        conn.send_request = sent
+        kafka.produce(topic, [b"v"])
+        after = driver.latest_offset(end, None)
+        assert "re-authentication failed" in caplog.text
+        assert "IllegalSaslState" in caplog.text
+        assert conn.closed
+        assert after["@group"]["generation"] > end["@group"]["generation"]
+        assert after[topic] == {"0": 2}
+    finally:
+        driver.stop()
