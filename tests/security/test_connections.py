@@ -3,6 +3,7 @@
 import http.server
 import json
 import threading
+import time
 import urllib.parse
 import uuid
 from pathlib import Path
@@ -16,6 +17,7 @@ from support import committed
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
@@ -220,6 +222,44 @@ def test_an_executors_connection_is_replaced_before_its_authentication_is_over(k
         assert brokers.connection(1) is first
         wait_until(lambda: first.stale, within=REAUTHENTICATE_MS / 1000)
         assert brokers.connection(1) is not first
+    finally:
+        brokers.close()
+
+
+@pytest.mark.parametrize("waited", [0.5, 1.0])
+def test_a_connection_of_lookups_is_as_old_for_records_as_it_is(kafka, records, authority, waited):
+    trust = {"ssl_truststore_location": authority.certificate}
+    brokers = brokers_for(Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256))))
+    tp = TopicPartition(records, 0)
+    lifetime_s = REAUTHENTICATE_MS / 1000
+    try:
+        brokers.leaders([tp], refresh=True)
+        looked_up_over = brokers._client._manager._conns[1]
+        until_s = looked_up_over._reauth.authenticated_at + lifetime_s
+        wait_until(lambda: time.monotonic() > until_s - lifetime_s * (1 - waited), within=lifetime_s)
+        connection = brokers.connection(1)
+        over_s = until_s if waited < 1 else time.monotonic() + lifetime_s
+        wait_until(lambda: connection.stale or time.monotonic() > over_s, within=2 * lifetime_s)
+        assert time.monotonic() < over_s
+        connection = brokers.connection(1)
+        connection.send({tp: 0})
+        assert [found.error for found in connection.receive()] == [None]
+    finally:
+        brokers.close()
+
+
+def test_a_connection_of_lookups_that_is_busy_is_not_used_for_records(kafka, records, authority):
+    """1. The connection of lookups is being authenticated again. 2. It is needed for records."""
+    trust = {"ssl_truststore_location": authority.certificate}
+    brokers = brokers_for(Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256))))
+    tp = TopicPartition(records, 0)
+    try:
+        brokers.leaders([tp], refresh=True)
+        manager = brokers._client._manager
+        manager.call_soon(manager._conns[1]._reauth._run)
+        connection = brokers.connection(1)
+        connection.send({tp: 0})
+        assert [found.error for found in connection.receive()] == [None]
     finally:
         brokers.close()
 
