@@ -32,6 +32,8 @@ from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
+LONGEST_FOLDER = 60
+"""Bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux."""
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
@@ -48,7 +50,7 @@ def session(name: str) -> SparkSession:
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        sockets = sockets_to_workers(SparkConf().get)
+        sockets = sockets_to_workers(SparkConf().get, _temporary_folder())
         for setting, value in sockets.items():
             builder = builder.config(setting, value)
         if not _by_connect():
@@ -61,15 +63,22 @@ def session(name: str) -> SparkSession:
     return made
 
 
-def sockets_to_workers(configured: Callable[[str, str], str | None]) -> dict[str, str]:
+def sockets_to_workers(configured: Callable[[str, str], str | None], temporary: str) -> dict[str, str]:
     """Settings for Unix domain sockets to Spark's Python workers, beside those that are `configured`.
 
-    Spark makes them in Java's folder for temporary files. On YARN that is in the container's, whose path alone has some
-    hundred characters, and a socket's path may have 107.
+    Spark makes them in Java's folder for temporary files, here `temporary`, whose path may be too long for a socket. On
+    YARN that of executors is: it is in the container's, whose path alone has some hundred characters.
     """
     settings = {SOCKETS: configured(SOCKETS, "") or "true"}
-    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if configured("spark.master", "") == "yarn" else "")
+    long = configured("spark.master", "") == "yarn" or len(os.fsencode(temporary)) > LONGEST_FOLDER
+    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if long else "")
     return settings | ({SOCKETS_FOLDER: folder} if folder else {})
+
+
+def _temporary_folder() -> str:
+    """Java's."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.java.lang.System.getProperty("java.io.tmpdir"))
 
 
 def _by_connect() -> bool:
