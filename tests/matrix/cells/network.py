@@ -229,7 +229,8 @@ def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
                 hosts.network.join(leader, host)
 
     told = f"a leader, which all others reach, is unreachable for {what}, without a word, for {lasts_s:.0f} s"
-    add(Cell(NETWORK, name, told, happen, MINUTES, at_once=5, nodes=3, brokers=on_hosts, prepare=workers_apart))
+    hosts = functools.partial(on_hosts, EXECUTORS)
+    add(Cell(NETWORK, name, told, happen, MINUTES, at_once=5, nodes=3, brokers=hosts, prepare=workers_apart))
 
 
 def leading_host(scene: Scene) -> str:
