@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -32,6 +33,9 @@ from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
+LONGEST_FOLDER = 61
+"""Characters: Spark refuses a longer one as that setting."""
+OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
@@ -48,7 +52,8 @@ def session(name: str) -> SparkSession:
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        sockets = sockets_to_workers(SparkConf().get)
+        jvm: Any = SparkContext._jvm
+        sockets = sockets_to_workers(SparkConf().get, jvm.java.lang.System.getProperty("java.io.tmpdir"))
         for setting, value in sockets.items():
             builder = builder.config(setting, value)
         if not _by_connect():
@@ -61,14 +66,22 @@ def session(name: str) -> SparkSession:
     return made
 
 
-def sockets_to_workers(configured: Callable[[str, str], str | None]) -> dict[str, str]:
+def sockets_to_workers(configured: Callable[[str, str], str | None], temporary: str) -> dict[str, str]:
     """Settings for Unix domain sockets to Spark's Python workers, beside those that are `configured`.
 
-    Spark makes them in Java's folder for temporary files. On YARN that is in the container's, whose path alone has some
-    hundred characters, and a socket's path may have 107.
+    Spark makes them in Java's folder for temporary files, of the driver and of each executor. On YARN that is in the
+    container's, whose path alone has some hundred characters. Spark adds 43, and a socket's path may have 107.
+
+    Parameters
+    ----------
+    temporary
+        Java's folder for temporary files on the driver.
     """
     settings = {SOCKETS: configured(SOCKETS, "") or "true"}
-    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if configured("spark.master", "") == "yarn" else "")
+    options = " ".join(configured(setting, "") or "" for setting in OF_EXECUTORS)
+    folders = [temporary, *re.findall(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)", options)]
+    too_long = configured("spark.master", "") == "yarn" or max(map(len, folders)) > LONGEST_FOLDER
+    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if too_long else "")
     return settings | ({SOCKETS_FOLDER: folder} if folder else {})
 
 
