@@ -125,7 +125,7 @@ class Commits:
         self._running = running
         self._after_s = after_s
         self._changed = changed
-        self._by_source: dict[Source, ListenersCommits] = {}
+        self._by_source: dict[Source, ListenersCommits] = {}  # the last one by time.monotonic()
         self._lanes: Lanes[Source, Succeeded] = Lanes(self._work, "groupkafka-listener")
 
     def put(self, run: uuid.UUID, batch: Succeeded) -> None:
@@ -144,9 +144,16 @@ class Commits:
         """Commit nothing more, and wait for commits under way."""
         self._lanes.close(timeout_s)
 
-    def of(self, run: uuid.UUID, reader: str) -> ListenersCommits:
-        """Commits of one source. With the lock held."""
-        return self._by_source.get((run, reader), ListenersCommits())
+    def of(self, run: uuid.UUID, reader: str, began_s: float) -> ListenersCommits:
+        """Commits of one source. With the lock held.
+
+        Parameters
+        ----------
+        began_s
+            When time.monotonic() was 0, by the clock of the wall.
+        """
+        counts = self._by_source.get((run, reader), ListenersCommits())
+        return counts if counts.last_ms is None else replace(counts, last_ms=counts.last_ms + began_s * 1000)
 
     def forget(self, run: uuid.UUID) -> None:
         """Drop the counts of a run that has ended. With the lock held."""
@@ -163,13 +170,13 @@ class Commits:
     def _count(self, run: uuid.UUID, batch: Succeeded, latency_ms: float | None) -> None:
         """Count a commit with its latency; None is a commit that failed."""
         with self._lock:
-            counts = self.of(run, batch.reader)
+            counts = self._by_source.get((run, batch.reader), ListenersCommits())
             if latency_ms is None:
                 self.failed += 1
                 counts = replace(counts, failed=counts.failed + 1)
             else:
                 self.done += 1
-                now_ms = time.time() * 1000
+                now_ms = time.monotonic() * 1000  # the clock of the wall may be set
                 counts = replace(counts, done=counts.done + 1, last_ms=now_ms, last_latency_ms=latency_ms)
             if run in self._running:
                 self._by_source[run, batch.reader] = counts

@@ -175,13 +175,13 @@ class GroupKafkaListener(StreamingQueryListener):
             the query's last trigger that Spark has reported: of every micro-batch, and while there is no data every ten
             seconds (``spark.sql.streaming.noDataProgressEventInterval``). Ages are as of now.
         """
-        now_ms = time.time() * 1000
+        now_s = time.monotonic()
         with self._changed:
             return {
                 reported[0].query: [
                     metrics_of(
-                        r.query, r.latest, self._commits.of(run, r.reader), now_ms, self._handled.get(run, {}),
-                        self._ended.get(run, {}).get(r.reader, EndedBatches()),
+                        r.query, r.latest, self._commits.of(run, r.reader, r.began_s), (r.began_s + now_s) * 1000,
+                        self._handled.get(run, {}), self._ended.get(run, {}).get(r.reader, EndedBatches()),
                     )
                     for r in reported
                 ]
@@ -316,7 +316,8 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def _report(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
         query = progress.name or str(progress.id)
-        reported = [Reported(query, _reader(source), offset_json(source.latestOffset)) for source in sources]
+        began_s = time.time() - time.monotonic()
+        reported = [Reported(query, _reader(source), offset_json(source.latestOffset), began_s) for source in sources]
         with self._changed:
             if not self._closed:
                 self._reported[progress.runId] = reported

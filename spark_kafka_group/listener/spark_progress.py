@@ -29,11 +29,14 @@ class Reported:
         The source's id, which its checkpoint keeps.
     latest
         Its ``latestOffset``; empty if there is none.
+    began_s
+        When time.monotonic() was 0, by the clock of the wall as the progress came. That may be set meanwhile.
     """
 
     query: str
     reader: str
     latest: Mapping[str, Any]
+    began_s: float
 
 
 def is_ours(source: SourceProgress) -> bool:

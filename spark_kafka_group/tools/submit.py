@@ -33,8 +33,8 @@ from spark_kafka_group.workers_python import require_found
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
-LONGEST_FOLDER = 61
-"""Characters: Spark refuses a longer one as that setting."""
+LONGEST_FOLDER = 60
+"""Bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux."""
 OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
@@ -52,8 +52,7 @@ def session(name: str) -> SparkSession:
     if "SPARK_REMOTE" not in os.environ:  # a server of Spark Connect has its configuration already
         _start_jvm()
         # From here on SparkConf has spark-submit's configuration.
-        jvm: Any = SparkContext._jvm
-        sockets = sockets_to_workers(SparkConf().get, jvm.java.lang.System.getProperty("java.io.tmpdir"))
+        sockets = sockets_to_workers(SparkConf().get, _temporary_folder())
         for setting, value in sockets.items():
             builder = builder.config(setting, value)
         if not _by_connect():
@@ -69,20 +68,22 @@ def session(name: str) -> SparkSession:
 def sockets_to_workers(configured: Callable[[str, str], str | None], temporary: str) -> dict[str, str]:
     """Settings for Unix domain sockets to Spark's Python workers, beside those that are `configured`.
 
-    Spark makes them in Java's folder for temporary files, of the driver and of each executor. On YARN that is in the
-    container's, whose path alone has some hundred characters. Spark adds 43, and a socket's path may have 107.
-
-    Parameters
-    ----------
-    temporary
-        Java's folder for temporary files on the driver.
+    Spark makes them in Java's folder for temporary files, here `temporary`, whose path may be too long for a socket.
+    That of executors may be another one, as Java's options say. On YARN it is in the container's, whose path alone has
+    some hundred characters.
     """
     settings = {SOCKETS: configured(SOCKETS, "") or "true"}
     options = " ".join(configured(setting, "") or "" for setting in OF_EXECUTORS)
     folders = [temporary, *re.findall(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)", options)]
-    too_long = configured("spark.master", "") == "yarn" or max(map(len, folders)) > LONGEST_FOLDER
-    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if too_long else "")
+    long = configured("spark.master", "") == "yarn" or max(len(os.fsencode(f)) for f in folders) > LONGEST_FOLDER
+    folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if long else "")
     return settings | ({SOCKETS_FOLDER: folder} if folder else {})
+
+
+def _temporary_folder() -> str:
+    """Java's."""
+    jvm: Any = SparkContext._jvm
+    return str(jvm.java.lang.System.getProperty("java.io.tmpdir"))
 
 
 def _by_connect() -> bool:

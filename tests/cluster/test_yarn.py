@@ -1,4 +1,4 @@
-"""A query on YARN, in client and in cluster mode, whose executor is killed."""
+"""A query on YARN, in client and in cluster mode, whose executor, driver or application is killed."""
 
 import os
 import signal
@@ -51,8 +51,10 @@ def submitted(hadoop, installed, kafka, group, tmp_path):
     """Submits the job in cluster mode: the driver runs in a container."""
     started = []
 
-    def submit(topic):
-        given = hadoop.settings | {"spark.yarn.appMasterEnv.PYSPARK_PYTHON": str(installed.python)}
+    def submit(topic, attempts=1):
+        given = hadoop.settings | {
+            "spark.yarn.appMasterEnv.PYSPARK_PYTHON": str(installed.python), "spark.yarn.maxAppAttempts": str(attempts),
+        }  # fmt: skip
         theirs = ("spark.driver.", "spark.python.unix.domain.socket.")  # the job sets the latter
         conf = {name: value for name, value in given.items() if not name.startswith(theirs)}
         command = [
@@ -92,4 +94,30 @@ def test_a_query_in_cluster_mode_goes_on_when_its_executor_is_killed(submitted, 
     os.kill(driver, signal.SIGTERM)
     wait_until(lambda: members(kafka, group) == [], within=30)
     assert process.wait(WITHIN_S) != 0
+    assert sorted(int(row.value[1:]) for row in rows_in(tmp_path / "rows")) == list(range(800))
+
+
+def test_another_attempt_goes_on_in_cluster_mode_until_the_application_is_killed(
+    submitted, hadoop, kafka, group, tmp_path
+):
+    topic = topic_with(kafka, numbered(400, 4), partitions=4)
+    process = submitted(topic, attempts=2)
+
+    def all_committed(each):
+        assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
+        return committed(kafka, group) == {(topic, p): each for p in range(4)}
+
+    wait_until(lambda: all_committed(100), within=WITHIN_S)
+    (first,) = running(hadoop, b"yarn.ApplicationMaster")
+    (member,) = members(kafka, group)
+    os.kill(first, signal.SIGKILL)
+    produce(kafka, topic, numbered(400, 4, first=400))
+    wait_until(lambda: all_committed(200), within=WITHIN_S)
+    (again,) = members(kafka, group)
+    assert again["group_instance_id"] == member["group_instance_id"]
+    assert again["member_id"] != member["member_id"]
+    hadoop.kill_application()
+    assert process.wait(WITHIN_S) != 0
+    wait_until(lambda: not running(hadoop, b"yarn.ApplicationMaster"), within=30)
+    wait_until(lambda: members(kafka, group) == [], within=30)
     assert sorted(int(row.value[1:]) for row in rows_in(tmp_path / "rows")) == list(range(800))

@@ -132,6 +132,17 @@ class Yarn:
         except (OSError, ValueError):
             return None
 
+    def kill_application(self) -> None:
+        """Kill the only application that runs, as ``yarn application -kill`` does."""
+        (application,) = self._asked("apps?states=RUNNING")["apps"]["app"]  # type: ignore[index]
+        body = json.dumps({"state": "KILLED"}).encode()
+        request = urllib.request.Request(
+            f"{self._page}/apps/{application['id']}/state?user.name={application['user']}", body,
+            {"Content-Type": "application/json"}, method="PUT",
+        )  # fmt: skip
+        with urllib.request.urlopen(request, timeout=30):
+            pass
+
     def containers(self, node: Daemon) -> list[int]:
         """Process ids of all that runs in a node's containers."""
         return descendants(node.process.pid)

@@ -52,7 +52,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
         ends=scene.ends(),
-        lag=scene.query.lag() if ours else None,  # at rest the first query is alone
+        lag=scene.query.lag() if ours and scene.seen_at_rest else None,  # at rest the first query is alone
         shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1, scene.seen_ms()) if ours else Shown(),
         calls=calls,
         dead=dead_letters(scene.kafka, scene.dead_letters, scene.topics[scene.topic]) if scene.dead_letters else (),
@@ -61,7 +61,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         endings=[ending for query in queries for ending in query.endings],
         delivered=[value for reader in scene.neighbours for value in reader.delivered()],
         in_doubt=frozenset(value for reader in scene.neighbours for value in reader.in_doubt()),
-        removed=frozenset(scene.gone | within(known, scene.removed)),
+        removed=frozenset(scene.gone | scene.load.unknown | within(known, scene.removed)),
         again=frozenset(within(known, scene.again)),
         aborted=frozenset(scene.aborted | scene.load.aborted),
         interrupted=frozenset(number for query in queries for number in query.interrupted),

@@ -17,6 +17,9 @@ from kafka.errors import KafkaError
 
 TICK_S = 0.05
 MOST_PENDING = 50_000
+TRANSACTION_S = 10
+"""A producer whose transaction takes longer is replaced; kafka-python's may never go on after a broker's end."""
+GIVEN_UP_SOON = {"max_block_ms": TRANSACTION_S * 1000, "delivery_timeout_ms": TRANSACTION_S * 1000}
 FLUSHED_WITHIN_S = 120.0
 
 
@@ -42,8 +45,8 @@ class Load:
     ----------
     acknowledged
         In the order of the answers.
-    aborted
-        Records of transactions that were aborted, or whose end is not known.
+    aborted, unknown
+        Records of transactions that were, or are to be, aborted; and of those that may have been committed or not.
     ahead_s
         So far the producers' clocks are ahead.
     """
@@ -72,6 +75,7 @@ class Load:
         self.sent = 0
         self.failed: list[str] = []
         self.aborted: set[str] = set()
+        self.unknown: set[str] = set()
         self.ahead_s = 0
 
     def __enter__(self) -> Load:
@@ -167,22 +171,32 @@ class TransactionalLoad(Load):
         self._rng = random.Random(seed)
 
     def _produce(self, name: str) -> None:
-        configs = self._configs | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
-        producer = KafkaProducer(**configs)
+        configs = self._configs | GIVEN_UP_SOON | {"transactional_id": f"{name}-{uuid.uuid4().hex[:8]}"}
+        due = self._due()
+        while not self._stopping.is_set():
+            with contextlib.suppress(KafkaError):  # as after a coordinator that was away: another producer goes on
+                self._transactions(KafkaProducer(**configs), name, due)
+
+    def _transactions(self, producer: KafkaProducer, name: str, due: Iterator[int]) -> None:
+        sent: list[tuple[str, Any]] = []
         try:
             producer.init_transactions()
-            for count in self._due():
-                if count:
-                    self._transaction(producer, name, count)
+            for count in filter(None, due):
+                producer.begin_transaction()
+                sent = [made for made in (self._send(producer, name) for _ in range(count)) if made]
+                self._end(producer, {record for record, _ in sent})
         finally:
             producer.close(timeout=5)
+            self.failed += [record for record, future in sent if not future.is_done]
 
-    def _transaction(self, producer: KafkaProducer, name: str, count: int) -> None:
-        producer.begin_transaction()
-        sent = [made for made in (self._send(producer, name) for _ in range(count)) if made]
-        names = {record for record, _ in sent}
-        aborted = self._rng.random() < self._aborts
-        if aborted:
+    def _end(self, producer: KafkaProducer, names: set[str]) -> None:
+        """Commit or abort a transaction with these records."""
+        if self._rng.random() < self._aborts:
             self.aborted |= names
-        producer.flush(timeout=FLUSHED_WITHIN_S)
-        (producer.abort_transaction if aborted else producer.commit_transaction)()
+            end = producer.abort_transaction
+        else:
+            self.unknown |= names
+            end = producer.commit_transaction
+        producer.flush(timeout=TRANSACTION_S)
+        end()
+        self.unknown -= names

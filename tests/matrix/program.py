@@ -188,12 +188,13 @@ def main() -> None:
 
 
 def progress_since(query: Any, known: tuple[str, int]) -> list[Any]:
-    """The query's progress that is newer; all of it, as each batch's is compared with the sink."""
+    """The progress behind a known one, all of it, as each batch's is compared with the sink; clocks may jump."""
     last = query.lastProgress
-    if last is None or (last.timestamp, last.batchId) <= known:
+    if last is None or (last.timestamp, last.batchId) == known:
         return []
-    recent = [last] if last.batchId == known[1] else query.recentProgress  # these take a while to bring over
-    return [progress for progress in recent if (progress.timestamp, progress.batchId) > known]
+    recent = list(query.recentProgress)  # these take a while to bring over
+    names = [(progress.timestamp, progress.batchId) for progress in recent]
+    return recent[names.index(known) + 1 :] if known in names else recent
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -240,6 +241,14 @@ class Scene:
                 time.sleep(0.1)
         self.faults.append(Fault(what, began, healed, first, progressed, self.bound_s))
         self._note_holdings()
+
+    def ran_to_its_end(self, what: str, began: float, healed: float) -> None:
+        """A fault, and a run behind it that has read all that there was, and has ended."""
+        batches = self.query.checkpoint.batches()
+        done = sorted((b.done_ms, b.records) for b in batches if b.done_ms and b.done_ms >= healed and b.records)
+        sums = accumulate(records for _, records in done)
+        progressed = next((ms for (ms, _), records in zip(done, sums, strict=True) if records >= PROGRESS), None)
+        self.faults.append(Fault(what, began, healed, done[0][0] if done else None, progressed, self.bound_s))
 
     def restarted_if_ended(self, may_end: bool) -> bool:
         """Start queries again that have ended by themselves."""

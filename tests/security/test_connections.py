@@ -3,16 +3,21 @@
 import http.server
 import json
 import threading
+import time
 import urllib.parse
+import uuid
 from pathlib import Path
 
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
+from kafka.protocol.consumer import JoinGroupRequest, OffsetCommitRequest
 from secured import PLAIN, REAUTHENTICATE_MS, SCRAM_USER, UNSECURED, in_properties, jaas, options, scram, works
 from support import committed
 
+from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
@@ -219,3 +224,83 @@ def test_an_executors_connection_is_replaced_before_its_authentication_is_over(k
         assert brokers.connection(1) is not first
     finally:
         brokers.close()
+
+
+@pytest.mark.parametrize("waited", [0.5, 1.0])
+def test_a_connection_of_lookups_is_as_old_for_records_as_it_is(kafka, records, authority, waited):
+    trust = {"ssl_truststore_location": authority.certificate}
+    brokers = brokers_for(Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256))))
+    tp = TopicPartition(records, 0)
+    lifetime_s = REAUTHENTICATE_MS / 1000
+    try:
+        brokers.leaders([tp], refresh=True)
+        looked_up_over = brokers._client._manager._conns[1]
+        until_s = looked_up_over._reauth.authenticated_at + lifetime_s
+        wait_until(lambda: time.monotonic() > until_s - lifetime_s * (1 - waited), within=lifetime_s)
+        connection = brokers.connection(1)
+        over_s = until_s if waited < 1 else time.monotonic() + lifetime_s
+        wait_until(lambda: connection.stale or time.monotonic() > over_s, within=2 * lifetime_s)
+        assert time.monotonic() < over_s
+        connection = brokers.connection(1)
+        connection.send({tp: 0})
+        assert [found.error for found in connection.receive()] == [None]
+    finally:
+        brokers.close()
+
+
+def test_a_connection_of_lookups_that_is_busy_is_not_used_for_records(kafka, records, authority):
+    """1. The connection of lookups is being authenticated again. 2. It is needed for records."""
+    trust = {"ssl_truststore_location": authority.certificate}
+    brokers = brokers_for(Options.parse(options(kafka, "BRIEF", records, **trust, **scram(number=256))))
+    tp = TopicPartition(records, 0)
+    try:
+        brokers.leaders([tp], refresh=True)
+        manager = brokers._client._manager
+        manager.call_soon(manager._conns[1]._reauth._run)
+        connection = brokers.connection(1)
+        connection.send({tp: 0})
+        assert [found.error for found in connection.receive()] == [None]
+    finally:
+        brokers.close()
+
+
+@pytest.mark.parametrize("kind", [JoinGroupRequest, OffsetCommitRequest])
+def test_a_request_that_waits_for_an_authentication_which_is_refused_goes_over_a_new_connection(
+    kafka, authority, caplog, kind
+):
+    """1. Time to authenticate the coordinator's connection again. 2. A request waits for it. 3. It succeeds, for so
+    short a time that it is due once more within a second. 4. The broker refuses that: ILLEGAL_SASL_STATE.
+    """
+    topic = kafka.create_topic(f"topic-{uuid.uuid4().hex[:10]}")
+    kafka.produce(topic, [b"v"])
+    trust = {"ssl_truststore_location": authority.certificate}
+    driver = StreamDriver(Options.parse(options(kafka, "BRIEF", topic, f"group-{topic}", **trust, **scram(number=256))))
+    try:
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        driver.plan(start, end)
+        manager = driver._session.member.client._manager
+        (conn,) = (conn for name, conn in manager._conns.items() if str(name).startswith("coordinator-"))
+        authenticate, send = conn._sasl_authenticate, conn.send_request
+
+        async def twice():
+            await authenticate()
+            await authenticate()
+
+        def sent(request, *how, **more):
+            if isinstance(request, kind) and not conn._reauth.is_reauthenticating:
+                conn._sasl_authenticate = twice
+                conn._reauth._reauthenticating = True
+                manager.call_soon(conn._reauth._run)
+            return send(request, *how, **more)
+
+        conn.send_request = sent
+        kafka.produce(topic, [b"v"])
+        after = driver.latest_offset(end, None)
+        assert "re-authentication failed" in caplog.text
+        assert "IllegalSaslState" in caplog.text
+        assert conn.closed
+        assert after["@group"]["generation"] > end["@group"]["generation"]
+        assert after[topic] == {"0": 2}
+    finally:
+        driver.stop()

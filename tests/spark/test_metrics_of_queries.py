@@ -4,6 +4,7 @@ import errno
 import json
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -59,6 +60,23 @@ def described(kafka, group):
     )
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return {TopicPartition(x["topic"], x["partition"]): x for x in lines if x["kind"] == "partition"}, lines[0]
+
+
+AGES = "records-lag-seconds-max", "last-commit-seconds-ago", "last-progress-seconds-ago"
+
+
+def test_ages_stay_right_where_the_clock_is_set_between_two_triggers(spark, kafka, group, start, monkeypatch):
+    topic = topic_with(kafka, numbered(30, 3))
+    with GroupKafkaListener(spark) as listener:
+        start(options(kafka, topic, group, maxOffsetsPerTrigger=12), FAR_APART, "orders")
+        wait_until(lambda: listener.commits, within=60)
+        real, began_s = time.time, time.monotonic()
+        (before,) = listener.metrics()["orders"]
+        for set_by_s in (3600, -3600):
+            monkeypatch.setattr(time, "time", lambda by_s=set_by_s: real() + by_s)
+            (one,) = listener.metrics()["orders"]
+            for age in AGES:
+                assert before[age] <= one[age] <= before[age] + time.monotonic() - began_s + 0.001
 
 
 def test_the_numbers_are_those_of_kafkas_tool_in_python_on_a_port_and_in_a_file(spark, kafka, group, start, tmp_path):

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import selectors
+import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
@@ -21,7 +22,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
 from spark_kafka_group.wire.client.manager import net_client
-from spark_kafka_group.wire.fetch.fetch_connection import FetchConnection
+from spark_kafka_group.wire.fetch.fetch_connection import USED_OF_LIFETIME, FetchConnection
 from spark_kafka_group.wire.fetch.nearest_replicas import NearestReplicas
 from spark_kafka_group.wire.fetch.response import VERSIONS
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 CONNECTED_WITHIN_S = 5.0
 """How long a call waits for a connection, before the caller may ask whether another broker leads by now. The attempt
 goes on, for kafka.socket.connection.setup.timeout.ms, and the next call waits for it again."""
+LOOK_EVERY_S = 0.01
 
 
 class Brokers:
@@ -247,7 +249,13 @@ class Brokers:
         manager, net = client._manager, client._net
 
         async def connected() -> Any:
-            return await manager.get_connection(node_id)
+            # The connection may be that of lookups: a response may be due, or it is authenticated again.
+            conn = await manager.get_connection(node_id)
+            while not conn.closed and (conn.in_flight_requests or conn._reauth.is_reauthenticating):
+                await net.sleep(LOOK_EVERY_S)
+            if conn.transport is not None and _ends_soon(conn):
+                conn.transport.abort()
+            return conn if conn.connected else await manager.get_connection(node_id)
 
         try:
             conn = self._run(connected, CONNECTED_WITHIN_S * 1000)
@@ -256,6 +264,8 @@ class Brokers:
         version = conn.broker_version_data.api_version(FetchRequest, max_version=VERSIONS[-1])
         # Take the socket over: kafka-python's loop forgets it, as its own close does, but leaves it open.
         transport = conn.transport
+        if transport is None:
+            raise kafka_errors.KafkaConnectionError(f"the connection to node {node_id} has just ended")
         sock = transport._sock
         transport.pause_reading()
         with contextlib.suppress(KeyError, ValueError):
@@ -264,10 +274,21 @@ class Brokers:
             if task is not None:
                 net.cancel(task)
         transport._sock = transport._read_task = transport._write_task = None
-        lifetime_ms = conn._reauth.session_lifetime_ms
+        lifetime_s = _lifetime_s(conn)
         conn._reauth.cancel()
         manager._conns.pop(node_id, None)
         return FetchConnection(
-            sock, self._options, self._role, version, lifetime_ms / 1000 if lifetime_ms else None,
-            self._patience_s.pop(node_id, 0.0), conn.made_to,
-        )  # fmt: skip
+            sock, self._options, self._role, version, lifetime_s, self._patience_s.pop(node_id, 0.0), conn.made_to
+        )
+
+
+def _ends_soon(conn: Any) -> bool:
+    """Whether the broker is about to want to see credentials again."""
+    left_s = _lifetime_s(conn)
+    return left_s is not None and left_s <= conn._reauth.session_lifetime_ms / 1000 * (1 - USED_OF_LIFETIME)
+
+
+def _lifetime_s(conn: Any) -> float | None:
+    """How long the broker still takes requests before it wants to see credentials again (KIP-368); None for ever."""
+    whole_s = conn._reauth.session_lifetime_ms / 1000
+    return conn._reauth.authenticated_at + whole_s - time.monotonic() if whole_s else None
