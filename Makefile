@@ -154,6 +154,7 @@ test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each fa
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy
+	$(call install_extra,$(BIN),recipes)
 	for strategy in range roundrobin sticky cooperative-sticky; do \
 	  for members in "--queries 3" "--queries 3 --kill" "--queries 3 --java 1 --python 1 --partitions 9 --kill"; do \
 	    $(BIN)/python tests/chaos/chaos.py --strategy $$strategy --seconds $(SECONDS_EACH) $$members || exit 1; \

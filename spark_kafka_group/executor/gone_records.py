@@ -138,8 +138,8 @@ class GoneRecords:
             raise OffsetOutOfRangeError(
                 tp.topic, tp.partition, self._positions[tp],
                 f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
-                f"failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint, or "
-                f"move the group's offset with kafka-consumer-groups --reset-offsets",
+                f"failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint: it "
+                f"goes on at the group's offset, which kafka-consumer-groups --reset-offsets moves",
             )  # fmt: skip
         log.warning(
             "KAFKA_DATA_LOSS.%s: %s: %s; skipping %d to %d, as failOnDataLoss is false",

@@ -12,7 +12,7 @@ from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.sampling.lag_admin import LagAdmin
 from spark_kafka_group.text_table import counted
 from spark_kafka_group.tools.coordinators import missing_groups
-from spark_kafka_group.tools.describe import PartitionRow, look_without_generation, records_behind
+from spark_kafka_group.tools.describe import PartitionRow, behind, look_without_generation, records_behind
 from spark_kafka_group.tools.formatting import reader_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
 
@@ -90,7 +90,7 @@ class Lag(Table[PartitionRow]):
     wide: ClassVar[frozenset[str]] = frozenset({"generation"})
 
     def title(self) -> str:
-        return f"group {short_name(self.group)}: {self.state}, {self.records:,} records behind"
+        return f"group {short_name(self.group)}: {self.state}, {behind(self, ' records')}"
 
     @property
     def records(self) -> int:

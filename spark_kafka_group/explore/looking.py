@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import heapq
 import itertools
@@ -11,7 +12,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from spark_kafka_group.errors import OptionError
+from spark_kafka_group.errors import OffsetOutOfRangeError, OptionError, ReadError
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.record_samples import headers_of
@@ -21,7 +22,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.sampling.few_records import read
 from spark_kafka_group.text_table import clipped, counted
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
-from spark_kafka_group.wire.topic_admin import TopicAdmin
+from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile
 
 MOST = 10_000
 """The most messages of one call: so many are in memory, however many are read."""
@@ -126,15 +127,15 @@ def look(
     OptionError
         When an option or an argument is wrong, or the cluster does not have the topic or the partition.
     ReadError
-        When records are damaged, or the user may not read them.
+        When records are damaged, or are deleted meanwhile, or the user may not read them.
     BrokerError
-        When no broker answers, or the user may not describe the topic.
+        When no broker answers, or the topic is deleted meanwhile, or the user may not describe it.
     """
     _check("last", last)
     if at is not None and offset is not None:
         raise OptionError("at and offset cannot both be given: choose one")
     parsed = to_look_at(options, topic)
-    with TopicAdmin(parsed) as admin:
+    with TopicAdmin(parsed) as admin, _looked_at(admin, parsed):
         tps = existing(admin, parsed, topic, partition)
         logs = _logs(admin, tps)
         if at is not None:
@@ -154,8 +155,20 @@ def newest_rows(options: Mapping[str, Any], topic: str, count: int) -> list[dict
     """
     _check("sampled", count)
     parsed = to_look_at(options, topic)
-    with TopicAdmin(parsed) as admin:
+    with TopicAdmin(parsed) as admin, _looked_at(admin, parsed):
         return _newest(admin, parsed, _logs(admin, existing(admin, parsed, topic)), count)
+
+
+@contextlib.contextmanager
+def _looked_at(admin: TopicAdmin, options: Options) -> Iterator[None]:
+    """Turn the error about records that are gone into one for who looks: it advises queries."""
+    try:
+        yield
+    except OffsetOutOfRangeError as error:
+        if not admin.partitions(options.reading.subscription):
+            raise deleted_meanwhile(error.topic) from error
+        problem = "records from here on were deleted while they were looked at: look again"
+        raise ReadError(error.topic, error.partition, error.offset, problem) from error
 
 
 def _check(name: str, count: int) -> None:

@@ -89,6 +89,19 @@ def records_behind(rows: Iterable[PartitionRow]) -> int:
     return sum(max(0, row.lag or 0) for row in rows)
 
 
+def behind(rows: Iterable[PartitionRow], unit: str = "") -> str:
+    """``7 behind``, with the `unit` after the number. A lag that is not known at all is not taken for 0."""
+    all_rows = list(rows)
+    if all(row.lag is None for row in all_rows):
+        return lag_not_known(any(row.current_offset is not None for row in all_rows))
+    return f"{records_behind(all_rows):,}{unit} behind"
+
+
+def lag_not_known(committed: bool) -> str:
+    """Why there is no lag at all: no log of what was committed has a leader, or nothing was."""
+    return "lag not known" if committed else "nothing committed"
+
+
 @dataclass(frozen=True)
 class GroupReport:
     """A group at one moment; the problem names facts that are missing, for example for want of a right."""

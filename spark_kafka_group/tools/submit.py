@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -34,6 +35,7 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
 LONGEST_FOLDER = 60
 """Bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux."""
+OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
 
@@ -66,11 +68,14 @@ def session(name: str) -> SparkSession:
 def sockets_to_workers(configured: Callable[[str, str], str | None], temporary: str) -> dict[str, str]:
     """Settings for Unix domain sockets to Spark's Python workers, beside those that are `configured`.
 
-    Spark makes them in Java's folder for temporary files, here `temporary`, whose path may be too long for a socket. On
-    YARN that of executors is: it is in the container's, whose path alone has some hundred characters.
+    Spark makes them in Java's folder for temporary files, here `temporary`, whose path may be too long for a socket.
+    That of executors may be another one, as Java's options say. On YARN it is in the container's, whose path alone has
+    some hundred characters.
     """
     settings = {SOCKETS: configured(SOCKETS, "") or "true"}
-    long = configured("spark.master", "") == "yarn" or len(os.fsencode(temporary)) > LONGEST_FOLDER
+    options = " ".join(configured(setting, "") or "" for setting in OF_EXECUTORS)
+    folders = [temporary, *re.findall(r"-Djava\.io\.tmpdir=[\"']?([^\s\"']+)", options)]
+    long = configured("spark.master", "") == "yarn" or max(len(os.fsencode(f)) for f in folders) > LONGEST_FOLDER
     folder = configured(SOCKETS_FOLDER, "") or ("/tmp" if long else "")
     return settings | ({SOCKETS_FOLDER: folder} if folder else {})
 

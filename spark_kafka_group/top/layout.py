@@ -11,7 +11,7 @@ from typing import Any
 from spark_kafka_group.commit_metadata import Writer
 from spark_kafka_group.printable import printable
 from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shortened, shown, taken
-from spark_kafka_group.tools.describe import records_behind
+from spark_kafka_group.tools.describe import behind, lag_not_known
 from spark_kafka_group.tools.formatting import reader_and_batch, table
 from spark_kafka_group.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
 
@@ -32,18 +32,36 @@ class Table:
     ----------
     name
         Of the one group, which stands before the summary.
+    facts
+        Of the summary; the lag is the last.
     """
 
     name: str
-    summary: str
+    facts: tuple[str, ...]
     headers: Sequence[str]
     cells: tuple[tuple[object, ...], ...]
     objects: tuple[dict[str, Any], ...]
 
+    @property
+    def summary(self) -> str:
+        """All facts."""
+        return ", ".join(self.facts)
+
     def heading(self, width: int) -> str:
-        """Name and summary in `width` columns; the name is shortened for the summary's sake."""
-        room = max(LEAST_OF_NAMES, width - taken(self.summary) - len(": "))
-        return f"{shortened(printable(self.name), room)}: {self.summary}" if self.name else self.summary
+        """Name and facts, in `width` columns if the lag alone has room there.
+
+        The name is shortened for the facts' sake. Then facts go for the lag's sake, and then the name.
+        """
+        name, least = "", 0
+        if self.name:
+            name = printable(self.name)
+            least = min(taken(name), LEAST_OF_NAMES) + len(": ")
+        facts = list(self.facts)
+        while len(facts) > 1 and least + taken(", ".join(facts)) > width:
+            del facts[-2]
+        summary = ", ".join(facts)
+        room = width - taken(summary) - len(": ")
+        return f"{shortened(name, room)}: {summary}" if name and least + taken(summary) <= width else summary
 
     def for_screen(self, width: int) -> tuple[str, list[str]]:
         """Header and rows of at most `width` columns; large numbers are short."""
@@ -75,18 +93,22 @@ class Table:
 def of_groups(looks: tuple[Look, ...], sort: str) -> Table:
     """All groups."""
     rows = sorted(group_rows(looks), key=lambda row: _place(sort, row.group, row.lag, row.speed))
-    lag = sum(row.lag or 0 for row in rows)
-    summary = f"{counted(len(rows), 'group')}, {counted(sum(r.members for r in rows), 'member')}, {lag:,} behind"
-    return Table("", summary, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
+    known = [row.lag for row in rows if row.lag is not None]
+    lag = f"{sum(known):,} behind" if known else lag_not_known(any(row.partitions for row in rows))
+    facts = (counted(len(rows), "group"), counted(sum(row.members for row in rows), "member"), lag)
+    return Table("", facts, GROUP_HEADERS, tuple(map(_group_cells, rows)), tuple(map(_group_object, rows)))
 
 
 def of_partitions(looks: tuple[Look, ...], sort: str) -> Table:
     """The partitions of the one group."""
     ((name, group),) = looks[-1].groups.items()
     rows = sorted(partition_rows(looks, name), key=lambda row: _place(sort, row.seen.tp, row.seen.lag, row.speed))
-    lag = records_behind(row.seen for row in rows)
-    summary = f"{group.state}, {counted(group.members, 'member')}, {lag:,} behind"
-    return Table(name, summary, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
+    unknown = sum(row.seen.lag is None for row in rows)
+    lag = behind(row.seen for row in rows)
+    if 0 < unknown < len(rows):
+        lag = f"{lag}, {unknown:,} of {len(rows):,} partitions not known"
+    facts = (group.state, counted(group.members, "member"), lag)
+    return Table(name, facts, PARTITION_HEADERS, tuple(map(_partition_cells, rows)), tuple(_objects_of(name, rows)))
 
 
 def brief(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from spark_kafka_group.text_table import clipped
+from spark_kafka_group.text_table import clipped, taken
 from spark_kafka_group.top.layout import SORTS, Table
 from spark_kafka_group.top.observer import Seen
 
@@ -45,8 +45,7 @@ class Screen:
         self._first = min(self._first, max(0, len(rows) - self._page))
         page = rows[self._first : self._first + self._page]
         problem = self._problem(seen, now)
-        clock = f"{_clock(seen.at)}  "
-        head = [f"{clock}{table.heading(width - len(clock) - len(AND_MORE))}  {self._servers}",
+        head = [f"{_first_line(_clock(seen.at), table, width)}  {self._servers}",
                 f"{self._which(len(page), len(rows))}, every {self._interval_s:g} s, by {self.sort}  ({KEYS})",
                 problem]  # fmt: skip
         return [clipped(line, width) for line in (*head, header.ljust(width), *page)][:height], HEAD
@@ -64,6 +63,13 @@ class Screen:
         if late > LATE_AFTER * self._interval_s:
             return f"{since}: no broker has answered for {late:.0f} s"
         return seen.looks[-1].problem or ""
+
+
+def _first_line(clock: str, table: Table, width: int) -> str:
+    """Time and heading; the heading alone where the lag has no room beside the time."""
+    room = width - len(clock) - len("  ") - len(AND_MORE)
+    heading = table.heading(room)
+    return f"{clock}  {heading}" if taken(heading) <= room else table.heading(width)
 
 
 def _clock(time: float) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeLogDirsRequest
 
+from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire.admin import GroupAdmin, Node
@@ -16,6 +18,8 @@ from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_new
 
 Leaders = dict[TopicPartition, Node | None]
 
+DELETED_AFTER_S = 5.0
+"""A topic that is missing for this long is deleted: a broker that has just started may not know it yet."""
 OFFSETS_AT_ONCE = 2_000
 """A broker answers lookups in turn and unpacks a batch for each: the last answer of a turn must come in time."""
 
@@ -35,7 +39,7 @@ class TopicAdmin(GroupAdmin):
         if not topics:
             return {}
         found = self.leaders(topics)
-        denied = self._manager.cluster.unauthorized_topics
+        denied = self._denied()
         if denied:
             with translated(f"looking up partitions of {', '.join(sorted(topics))}"):
                 raise kafka_errors.TopicAuthorizationFailedError(denied)
@@ -59,15 +63,29 @@ class TopicAdmin(GroupAdmin):
         return found
 
     def _at_once(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
+        missing_since: dict[str, float] = {}
+
         def once(left_ms: float) -> Any:
             try:
                 return run_within(self._manager, left_ms, lambda: looked_up(self._manager, lookups))
             except kafka_errors.RetriableError:
                 self._refresh(left_ms)
+                now = time.monotonic()
+                for topic in self._missing({tp.topic for lookup in lookups for tp in lookup}, missing_since):
+                    if now - missing_since.setdefault(topic, now) >= DELETED_AFTER_S:
+                        raise deleted_meanwhile(topic) from None
                 raise
 
         found: list[Found] = self.retried(doing, once)
         return found
+
+    def _missing(self, topics: Collection[str], missing_since: dict[str, float]) -> list[str]:
+        """Those that the cluster does not have now; the others leave `missing_since`."""
+        cluster = self._manager.cluster
+        missing = [t for t in sorted(topics) if not cluster.partitions_for_topic(t) and t not in self._denied()]
+        for topic in missing_since.keys() - set(missing):
+            del missing_since[topic]
+        return missing
 
     def newest(self, tps: Collection[TopicPartition]) -> Found:
         """The record of each log with the greatest timestamp; None where it has none."""
@@ -117,8 +135,18 @@ class TopicAdmin(GroupAdmin):
             return None
         return list(_sizes(response.results))
 
+    def _denied(self) -> Collection[str]:
+        """Topics that the user may not describe."""
+        denied: Collection[str] = self._manager.cluster.unauthorized_topics
+        return denied
+
     def _refresh(self, timeout_ms: float) -> None:
         run_within(self._manager, timeout_ms, self._manager.cluster.refresh_metadata)
+
+
+def deleted_meanwhile(topic: str) -> BrokerError:
+    """A topic that was there, and is not there any more."""
+    return BrokerError(f"topic {topic} was deleted while it was looked at: the cluster does not have it any more")
 
 
 def in_turns(lookups: Sequence[Lookup], most: int) -> Iterator[list[Lookup]]:

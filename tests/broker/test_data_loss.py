@@ -8,7 +8,7 @@ import pytest
 import recorders
 from kafka import KafkaProducer
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import Record, name, produce
+from support import Record, commit_for, name, produce
 from triggers import batch, by_partition, read, send
 
 from spark_kafka_group.driver.positions import lookup
@@ -162,6 +162,28 @@ class TestRecordsThatExpired:
                 found += offsets_of([batch])
         assert found == list(range(failed.value.offset))
         assert f"{topic}-0: offset {len(found)}: " in str(failed.value)
+
+
+@pytest.mark.parametrize("committed", [30, 50], ids=["some are left", "none"])
+def test_an_interrupted_batch_whose_records_expired_is_a_loss_although_the_group_has_them_committed(
+    kafka, group, stream_of, committed
+):
+    """Nobody knows whether the rows are in the sink. A new checkpoint, or failOnDataLoss=false, goes on."""
+    topic = topic_holding(kafka, range(50))
+    stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **{"kafka.group.id": group})
+    end, _ = stream.plan()
+    stream.reader.stop()
+    commit_for(kafka, group, {(topic, 0): committed})  # as another member that has read them, or an operator
+    remove_records(kafka, topic, before=committed)
+    stream.restart()
+    with loss("COULD_NOT_READ_OFFSET_RANGE", topic):
+        read(stream.reader, stream.reader.partitions(stream.offset, end))
+    stream.restart(**GOES_ON)
+    assert read(stream.reader, stream.reader.partitions(stream.offset, end)) == list(range(committed, 50))
+    stream.reader.stop()
+    new = stream_of(kafka, {"subscribe": topic}, **{"kafka.group.id": group})
+    send(kafka, topic, 0, [50])
+    assert new.trigger() == list(range(committed, 51))
 
 
 def test_records_that_expired_are_no_loss_once_they_were_read(kafka, stream_of):

@@ -11,7 +11,7 @@ from transactions import Writer
 
 from spark_kafka_group import explore
 from spark_kafka_group.commit_metadata import commit_note
-from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError
+from spark_kafka_group.errors import BrokerError, GroupKafkaError, OptionError, ReadError
 from spark_kafka_group.explore import looking
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.shown_table import WIDTH
@@ -269,6 +269,48 @@ class TestErrors:
             explore.look(servers(kafka), f"{topic}s")
         with pytest.raises(OptionError, match=f"{topic}s, which the cluster does not have"):
             explore.topics(servers(kafka, subscribe=f"{topic}s"))
+
+    @pytest.mark.parametrize(
+        ("step", "look"),
+        [
+            ("partitions", lambda options, topic: explore.look(options, topic)),
+            ("partitions", lambda options, topic: explore.rate(options, topic)),
+            ("partitions", lambda options, topic: explore.topics(options | {"subscribe": topic})),
+            ("lookups", lambda options, topic: explore.look(options, topic)),
+            ("lookups", lambda options, topic: looking.newest_rows(options, topic, 5)),
+        ],
+    )
+    def test_a_topic_that_is_deleted_meanwhile_is_an_error_within_seconds(self, kafka, monkeypatch, step, look):
+        topic = topic_with(kafka, numbered(20, 2))
+        deleted = self._after_first(monkeypatch, step, lambda: kafka.admin.delete_topics([topic]))
+        began = time.monotonic()
+        with pytest.raises(BrokerError, match=f"^topic {topic} was deleted while it was looked at: .* any more$"):
+            look(servers(kafka), topic)
+        assert deleted
+        assert time.monotonic() - began < 20  # 5 s on an idle machine; kafka.request.timeout.ms is 30 s
+
+    def test_records_that_are_deleted_meanwhile_are_an_error_that_advises_no_query(self, kafka, monkeypatch):
+        topic = topic_with(kafka, numbered(20, 1))
+        self._after_first(
+            monkeypatch, "lookups", lambda: kafka.admin.delete_records({KafkaTopicPartition(topic, 0): 15})
+        )
+        with pytest.raises(ReadError, match=f"^{topic}-0: offset 0: records from here .*deleted.*: look again$"):
+            explore.look(servers(kafka), topic)
+        assert len(explore.look(servers(kafka), topic)) == 5
+
+    @staticmethod
+    def _after_first(monkeypatch, step, happens):
+        """Have something happen after the first call of a step; returns whether it has, as a list."""
+        as_it_is, happened = getattr(TopicAdmin, step), []
+
+        def then(*arguments):
+            result = as_it_is(*arguments)
+            if not happened:
+                happened.append(happens())
+            return result
+
+        monkeypatch.setattr(TopicAdmin, step, then)
+        return happened
 
     def test_a_group_that_is_not_there_is_an_error(self, kafka, group):
         with pytest.raises(GroupKafkaError, match=f"there is no group {group}"):

@@ -40,6 +40,7 @@ from matrix.invariants import Finding
 from matrix.invariants import judged as findings_of
 from matrix.load import Acknowledged, Load
 from matrix.run import RESULTS, RUNS, code_version
+from matrix.running import held_by
 from matrix.scene import SESSION_S, Scene
 from matrix.storm import without
 from spark_kafka_group.testing import KafkaCluster
@@ -128,17 +129,22 @@ class Kept:
 
 def held(pids: list[int]) -> list[float] | None:
     """Of some processes together: the id of the first, memory in MB, threads, descriptors."""
-    total = [0.0, 0, 0]
+    memory, threads, descriptors = 0.0, 0, 0
     for pid in pids:
-        try:
-            place = Path(f"/proc/{pid}")
-            pss = next(line for line in (place / "smaps_rollup").read_text().splitlines() if line.startswith("Pss:"))
-            total[0] += int(pss.split()[1]) / 1024
-            total[1] += len(os.listdir(place / "task"))
-            total[2] += len(os.listdir(place / "fd"))
-        except (OSError, StopIteration):  # it has ended
+        one, used = held_by(pid), memory_mb(pid)
+        if one is None or used is None:  # it has ended
             return None
-    return [pids[0], round(total[0], 1), *total[1:]] if pids else None
+        memory, threads, descriptors = memory + used, threads + one.threads, descriptors + one.descriptors
+    return [pids[0], round(memory, 1), threads, descriptors] if pids else None
+
+
+def memory_mb(pid: int) -> float | None:
+    """The memory of a process, with its part of what it shares with others; None if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("Pss:")), None)
 
 
 def sampled(scene: Scene) -> dict[str, list[float]]:

@@ -27,7 +27,24 @@ HEAD = """\
 
 `make faults` runs all of this, and writes this file. A query in real Spark reads from real brokers into parquet, while
 producers write some hundred records a second and each fault is repeated. Each record has a name: producer, topic,
-partition, sequence number. [Reliability](docs/reliability.md) says how to read the tables, and what has to hold.
+partition, sequence number. [Reliability](docs/reliability.md) says how they are counted, and what has to hold.
+
+| column | meaning |
+|---|---|
+| source | `groupkafka`, or Spark's own `kafka` under the same fault |
+| faults | how often the fault was repeated |
+| records | those that producers had acknowledged |
+| lost | records below the committed offset that the sink lacks, without those that the fault itself deletes |
+| twice | rows that are more often than once in all sinks of the group, without those that an operator had read again |
+| batches | micro-batches that were done |
+| violations | broken invariants, by name, and how often; their texts are at the end |
+| 1,000 records after, s | seconds from the end of a fault until 1,000 more records are done: median, and longest |
+
+Spark's own `kafka` has no group: the offsets in its checkpoint count in place of committed ones.
+
+A row may be twice without a violation: another member read a batch again that was interrupted before its commit, into a
+sink of its own; or the sink only appends, as the list of records that a RecordProcessor has handled. Any other row that
+is twice breaks the invariant *nothing twice*.
 
 ```
 make faults                                        # all cells, until each has its count: hours
@@ -42,10 +59,7 @@ GREW = (
     "twice what comes and goes."
 )
 PICTURE = "![What processes hold over hours](docs/pictures/endurance.png)"
-TWICE = (
-    "A row is twice here where a member was ended, or expelled, before the commit of its batch, and another member has "
-    "read the batch again: in a sink of its own. In one sink no row is twice."
-)
+REPEATED = "Each has its cell, its source, and the seed: `make faults ONLY=cell SOURCE=source SEED=seed` runs it again."
 
 
 @dataclass(frozen=True)
@@ -140,11 +154,11 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
             meant = dict.fromkeys(f"- {tally.cell.name}: {tally.cell.what}." for tally in of_family)
             parts.append("\n".join(meant) + "\n")
             if family == EVERYTHING:
-                parts += [f"{line}\n" for line in (*storms(of_family), TWICE)]
+                parts += [f"{line}\n" for line in storms(of_family)]
     hours = endurance(results)
     if hours:
         parts += ["## Endurance\n", *(f"{line}\n" for line in hours)]
-    parts.append("## Violations\n\n" + "\n".join(findings(found)) + "\n")
+    parts.append(f"## Violations\n\n{REPEATED}\n\n" + "\n".join(findings(found)) + "\n")
     parts.append(
         "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
     )

@@ -52,7 +52,7 @@ def held_by(pid: int) -> Holding | None:
             with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
                 files.append(os.readlink(entry))
         for task in Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the second if it ends while it is read
                 threads += not (task / "comm").read_text().startswith(OF_POOLS)
     except OSError:
         return None

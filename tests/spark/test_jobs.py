@@ -174,9 +174,12 @@ asks()
 """
 
 
-def test_jobs_use_unix_domain_sockets_unless_they_are_set(tmp_path):
+def test_jobs_use_unix_domain_sockets_unless_they_are_set_also_where_temporary_files_have_long_paths(tmp_path):
+    temporary = tmp_path / ("t" * 61)  # session() runs a task, whose worker could not make its socket there
+    temporary.mkdir()
     settings = tmp_path / "defaults.conf"
-    settings.write_text(f"spark.ui.enabled false\n{SOCKETS} false\n")
+    java = f"spark.driver.extraJavaOptions -Djava.io.tmpdir={temporary}"
+    settings.write_text(f"spark.ui.enabled false\n{SOCKETS} false\n{java}\n")
     script = tmp_path / "asks.py"
     script.write_text(ASKS)
     done = subprocess.run(

@@ -73,6 +73,13 @@ def test_every_install_that_a_text_names_works():
     assert [f"{file}: {operand}: {why_not(operand)}" for file, operand in found if why_not(operand)] == []
 
 
+def test_targets_install_extras_that_there_are_and_soak_those_of_its_tests():
+    targets = dict(re.findall(r"^([a-z.$()/-]+):.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    extras = {name: re.findall(r"call install_extra,[^,]+,([a-z0-9]+)\)", recipe) for name, recipe in targets.items()}
+    assert {extra for names in extras.values() for extra in names} <= EXTRAS.keys()
+    assert extras["soak"] == ["recipes"]  # else tests of docs/recipes.md skip themselves
+
+
 def test_the_environment_that_the_bill_of_materials_lists_has_every_extra_for_users():
     (line,) = re.findall(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(line.split(",")) == EXTRAS.keys() - {"bench", "dev", "docs", "kerberos", "recipes", "test"}

@@ -29,6 +29,21 @@ def test_what_is_configured_stays_and_long_paths_are_avoided(configured, tempora
     assert sockets_to_workers(configured.get, temporary) == settings
 
 
+@pytest.mark.parametrize(
+    ("options", "folder"),
+    [
+        (f"-Xss4m -Djava.io.tmpdir={LONG} -ea", "/tmp"),
+        (f"-Djava.io.tmpdir='{LONG}'", "/tmp"),
+        ("-Djava.io.tmpdir=/scratch -ea", None),
+        ("", None),
+    ],
+)
+@pytest.mark.parametrize("setting", ["spark.executor.extraJavaOptions", "spark.executor.defaultJavaOptions"])
+def test_long_paths_of_executors_alone_are_avoided_too(options, folder, setting):
+    assert sockets_to_workers({setting: options}.get, "/tmp").get(SOCKETS_FOLDER) == folder
+    assert sockets_to_workers({setting: options, SOCKETS_FOLDER: "/run"}.get, "/tmp")[SOCKETS_FOLDER] == "/run"
+
+
 def test_the_longest_folder_has_room_for_a_socket():
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="x" * (LONGEST_FOLDER - len("/tmp/") - 8)) as folder:
         assert len(folder) == LONGEST_FOLDER

@@ -12,7 +12,9 @@ from dataclasses import replace
 import pytest
 
 from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.tools.describe import PartitionRow
 from spark_kafka_group.top.layout import brief, duration, of_groups, of_partitions
 from spark_kafka_group.top.observer import Observer, Seen
 from spark_kafka_group.top.rates import OVER_S, Look, Speed, group_rows, kept
@@ -153,13 +155,82 @@ def test_a_last_line_as_wide_as_the_terminal_keeps_its_last_digit(monkeypatch, b
             assert seen_on(master, 20, "200") == ["TOPIC      PART  LAG", "big-…aef7     0  200"]
 
 
+def of_a_group(offsets, name="billing"):
+    """The looks at a group whose partitions have these committed offsets, or None, and ends of their logs, or None."""
+    rows = tuple(
+        PartitionRow(TopicPartition("orders", number), at, end, None if None in (at, end) else end - at, None, None,
+                     None, None)
+        for number, (at, end) in enumerate(offsets)
+    )  # fmt: skip
+    committed = {row.tp: Committed(row.current_offset, "") for row in rows if row.current_offset is not None}
+    ends = {row.tp: row.log_end_offset for row in rows if row.log_end_offset is not None}
+    return (Look(0.0, {name: GroupOffsets("Stable", 1, committed)}, ends, rows),)
+
+
+def first_line(looks, tabled, width, servers="localhost:9092"):
+    lines, _ = Screen(servers, 2.0, "lag").lines(Seen(looks, 0.0), tabled(looks, "lag"), 0.0, (width, 24))
+    return lines[0]
+
+
 def test_a_group_with_a_long_name_has_its_lag_on_the_screen():
     name = "spark-kafka-source-0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f-1234567890-driver-0"
-    looks = (replace(look(10, {ONE: 5}, {ONE: 9}, name), partitions=()),)
-    table = of_partitions(looks, "lag")
-    lines, _ = Screen("localhost:9092", 2.0, "lag").lines(Seen(looks, 0.0), table, 0.0, (80, 24))
-    assert lines[0] == "00:00:00Z  spark-kafka-source-…234567890-driver-0: Stable, 1 member, 0 behind  …"
-    assert table.heading(10_000) == f"{name}: Stable, 1 member, 0 behind"
+    looks = of_a_group([(5, 9)], name)
+    line = "00:00:00Z  spark-kafka-source-…234567890-driver-0: Stable, 1 member, 4 behind  …"
+    assert first_line(looks, of_partitions, 80) == line
+    assert of_partitions(looks, "lag").heading(10_000) == f"{name}: Stable, 1 member, 4 behind"
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "00:00:00Z  billing: Stable, 1 member, 1,204,311 behind  localhost:9092"),
+        (50, "00:00:00Z  billing: Stable, 1,204,311 behind  loc…"),
+        (40, "00:00:00Z  billing: 1,204,311 behind  l…"),
+        (39, "00:00:00Z  billing: 1,204,311 behind  …"),
+        (38, "00:00:00Z  1,204,311 behind  localhos…"),
+        (20, "1,204,311 behind  l…"),
+    ],
+)
+def test_the_lag_of_a_group_is_the_last_that_a_narrow_terminal_leaves_out(width, line):
+    assert first_line(of_a_group([(0, 1_204_311)]), of_partitions, width) == line
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "00:00:00Z  3 groups, 6 members, 370,370,364 behind  localhost:9092"),
+        (44, "00:00:00Z  3 groups, 370,370,364 behind  lo…"),
+        (40, "00:00:00Z  370,370,364 behind  localhos…"),
+        (30, "3 groups, 370,370,364 behind …"),
+        (24, "370,370,364 behind  loc…"),
+    ],
+)
+def test_the_lag_of_all_groups_is_the_last_that_a_narrow_terminal_leaves_out(width, line):
+    assert first_line((many(3),), of_groups, width) == line
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"),
+    [
+        ([(None, 9), (None, 4)], "nothing committed"),
+        ([], "nothing committed"),
+        ([(5, None)], "lag not known"),
+        ([(9, 9), (None, 4)], "0 behind, 1 of 2 partitions not known"),
+        ([(9, 9), (4, 4)], "0 behind"),
+    ],
+)
+def test_a_lag_that_is_not_known_is_not_0(offsets, said):
+    looks = of_a_group(offsets)
+    assert of_partitions(looks, "lag").summary == f"Stable, 1 member, {said}"
+    title = said.partition(", ")[0].replace("0 behind", "0 records behind")  # it has a remark about single partitions
+    assert Lag(looks[-1].partitions, "billing", "Stable").title() == f"group billing: Stable, {title}"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "said"), [([(None, 9)], "nothing committed"), ([(5, None)], "lag not known"), ([(9, 9)], "0 behind")]
+)
+def test_a_lag_of_all_groups_that_is_not_known_is_not_0(offsets, said):
+    assert of_groups(of_a_group(offsets), "lag").summary == f"1 group, 1 member, {said}"
 
 
 def test_a_view_says_which_facts_are_missing():

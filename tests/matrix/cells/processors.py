@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
 from matrix.cells.brokers import killed, leader
 from matrix.cells.drivers import driver_kill
 from matrix.cells.registry import GROUPKAFKA, cell
+from matrix.cells.workers import kill_all
 from matrix.handling import DEAD_LETTERS, DELAYS_MS
 from matrix.observed import PROCESSOR
 from matrix.scene import Scene
@@ -43,8 +41,7 @@ def processor_worker_kill(scene: Scene) -> None:
     scene.pause(2)
     with scene.fault("SIGKILL of the Python workers"):
         scene.query.note_interrupted()
-        for pid in scene.query.workers():
-            os.kill(pid, signal.SIGKILL)
+        kill_all(scene)
         scene.query.note_interrupted()  # one may have ended and another one begun
 
 

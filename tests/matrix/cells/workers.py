@@ -16,8 +16,13 @@ WORKER = "worker"
 def worker_kill(scene: Scene) -> None:
     scene.pause(2)
     with scene.fault("SIGKILL of the Python workers"):
-        for pid in scene.query.workers():
-            os.kill(pid, signal.SIGKILL)
+        kill_all(scene)
+
+
+def kill_all(scene: Scene) -> None:
+    """SIGKILL of all Python workers that there are."""
+    for pid in scene.query.workers():
+        os.kill(pid, signal.SIGKILL)
 
 
 @cell(WORKER, "SIGSTOP of all Python workers for 5 s, at a random moment", sources=(GROUPKAFKA,), session_s=3.0)
