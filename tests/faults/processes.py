@@ -37,7 +37,7 @@ class Program:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
-                env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON} | environment,
+                env=os.environ | {"PYSPARK_PYTHON": WORKERS_PYTHON, "PYTHONFAULTHANDLER": "1"} | environment,
             )
 
     def pids(self) -> list[int]:
@@ -92,6 +92,8 @@ class Program:
         try:
             return self.process.wait(within)
         except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)  # its log gets the stacks of all threads
+            self.process.wait()
             raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
 
 

@@ -167,6 +167,7 @@ class Scene:
         self.dead_letters: str | None = None
         self.seen_at_rest = False
         self._holdings: dict[tuple[str, int], Holding] = {}
+        self._first_noted: dict[tuple[str, int], int] = {}  # behind how many faults
         self._workers = 0
 
     @property
@@ -343,6 +344,7 @@ class Scene:
         if len(self.faults) == 1:
             self._holdings = {key: most(before, now.get(key, before)) for key, before in self._holdings.items()}
         self._holdings = now | self._holdings
+        self._first_noted = dict.fromkeys(now, len(self.faults)) | self._first_noted
         self._workers = max(self._workers, sum(kind == "worker" for kind, _ in now))
 
     def _leaks(self) -> list[str]:
@@ -350,7 +352,9 @@ class Scene:
         now = self.query.holdings() if self.query.running else {}
         gained = (f"{kind} {number:+} {name}" for kind, name, number in gains(self._holdings, now) if number)
         print(f"     at rest: {', '.join(gained)}", flush=True)
-        left = leaks(self._holdings, now, len(self.kafka.nodes))
+        # A process that started with the last fault was noted while it was still starting.
+        lived = {key: held for key, held in self._holdings.items() if self._first_noted[key] < len(self.faults)}
+        left = leaks(lived, now, len(self.kafka.nodes))
         workers = sum(kind == "worker" for kind, _ in now)
         if workers > self._workers + LEAKED:
             left.append(f"{workers} Python workers, and {self._workers} before")
