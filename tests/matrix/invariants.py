@@ -140,9 +140,16 @@ def nothing_aborted(run: Observed) -> Iterator[Finding]:
 
 
 def batches_follow(run: Observed) -> Iterator[Finding]:
-    """Within a generation each batch begins where the last one ended, unless an event says that it was moved."""
+    """Within a generation each batch begins where the last one ended, unless an event says that it was moved.
+
+    A group that was deleted, as with its last offset, begins with generation 1 again.
+    """
     last: dict[tuple[str, int, str, int], tuple[int, int]] = {}
+    latest: dict[str, int] = {}
     for event in run.events:
+        if event.generation < latest.get(event.member, event.generation):
+            last = {key: ended for key, ended in last.items() if key[0] != event.member}
+        latest[event.member] = event.generation
         for tp in event.moves:
             last.pop((event.member, event.generation, *tp), None)
         for planned in event.ranges:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from matrix.checkpoint import Batch
-from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, judged
+from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, batches_follow, judged
 from matrix.load import Acknowledged
 from matrix.observed import Call, Dead, Ending, Fault, Observed, Row, Shown, Stored
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -356,3 +356,10 @@ def test_an_interrupted_batch_that_the_file_sink_already_has_shows_no_rows():
     assert "batches recounted" in invariants(run)
     assert "batches recounted" not in invariants(replace(run, interrupted=frozenset([0])))
     assert "batches recounted" in invariants(replace(run, sink="overwrite", interrupted=frozenset([0])))
+
+
+def test_generations_of_a_group_that_was_deleted_begin_again():
+    two, one = planned(100, 2, 2, 20, 25), planned(101, 1, 3, 25, 30)
+    elsewhere = planned(102, 2, 4, 30, 35)
+    assert not list(batches_follow(a_run(events=[two, one, elsewhere])))
+    assert list(batches_follow(a_run(events=[two, elsewhere])))
