@@ -63,29 +63,29 @@ class TopicAdmin(GroupAdmin):
         return found
 
     def _at_once(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
+        topics = {tp.topic for lookup in lookups for tp in lookup}
         missing_since: dict[str, float] = {}
 
         def once(left_ms: float) -> Any:
+            nonlocal missing_since
             try:
                 return run_within(self._manager, left_ms, lambda: looked_up(self._manager, lookups))
             except kafka_errors.RetriableError:
                 self._refresh(left_ms)
                 now = time.monotonic()
-                for topic in self._missing({tp.topic for lookup in lookups for tp in lookup}, missing_since):
-                    if now - missing_since.setdefault(topic, now) >= DELETED_AFTER_S:
+                missing_since = {topic: missing_since.get(topic, now) for topic in self._missing(topics)}
+                for topic, since in missing_since.items():
+                    if now - since >= DELETED_AFTER_S:
                         raise deleted_meanwhile(topic) from None
                 raise
 
         found: list[Found] = self.retried(doing, once)
         return found
 
-    def _missing(self, topics: Collection[str], missing_since: dict[str, float]) -> list[str]:
-        """Those that the cluster does not have now; the others leave `missing_since`."""
-        cluster = self._manager.cluster
-        missing = [t for t in sorted(topics) if not cluster.partitions_for_topic(t) and t not in self._denied()]
-        for topic in missing_since.keys() - set(missing):
-            del missing_since[topic]
-        return missing
+    def _missing(self, topics: Collection[str]) -> list[str]:
+        """Those that the cluster, when last asked, did not have; no I/O."""
+        partitions_of = self._manager.cluster.partitions_for_topic
+        return [topic for topic in sorted(topics) if not partitions_of(topic) and topic not in self._denied()]
 
     def newest(self, tps: Collection[TopicPartition]) -> Found:
         """The record of each log with the greatest timestamp; None where it has none."""
