@@ -52,6 +52,7 @@ def submitted(hadoop, installed, kafka, group, tmp_path):
     started = []
 
     def submit(topic, attempts=1):
+        """Returns the process of spark-submit, and a function that waits for a committed offset in each partition."""
         given = hadoop.settings | {
             "spark.yarn.appMasterEnv.PYSPARK_PYTHON": str(installed.python), "spark.yarn.maxAppAttempts": str(attempts),
         }  # fmt: skip
@@ -59,7 +60,8 @@ def submitted(hadoop, installed, kafka, group, tmp_path):
         conf = {name: value for name, value in given.items() if not name.startswith(theirs)}
         command = [
             "bash", installed.spark_home / "bin/spark-submit", "--master", "yarn", "--deploy-mode", "cluster",
-            "--driver-memory", "512m", *[part for pair in conf.items() for part in ("--conf", "=".join(pair))],
+            "--driver-memory", "512m", "--name", group,
+            *[part for pair in conf.items() for part in ("--conf", "=".join(pair))],
             ROOT / "jobs/stream_to_parquet.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", group,
             "--topics", topic, "--output", tmp_path / "rows", "--checkpoint", tmp_path / "checkpoint",
         ]  # fmt: skip
@@ -69,7 +71,12 @@ def submitted(hadoop, installed, kafka, group, tmp_path):
                 env=installed.environment(**hadoop.variables),
             )  # fmt: skip
         started.append(process)
-        return process
+
+        def all_committed(each):
+            assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
+            return committed(kafka, group) == {(topic, p): each for p in range(4)}
+
+        return process, lambda each: wait_until(lambda: all_committed(each), within=WITHIN_S)
 
     yield submit
     for process in started:
@@ -79,18 +86,14 @@ def submitted(hadoop, installed, kafka, group, tmp_path):
 
 def test_a_query_in_cluster_mode_goes_on_when_its_executor_is_killed(submitted, hadoop, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
-    process = submitted(topic)
+    process, wait_for = submitted(topic)
 
-    def all_committed(each):
-        assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
-        return committed(kafka, group) == {(topic, p): each for p in range(4)}
-
-    wait_until(lambda: all_committed(100), within=WITHIN_S)
+    wait_for(100)
     assert [member["client_id"] for member in members(kafka, group)] == ["groupkafka-driver"]
     (driver,) = running(hadoop, b"yarn.ApplicationMaster")
     os.kill(running(hadoop, b"YarnCoarseGrainedExecutorBackend")[0], signal.SIGKILL)
     produce(kafka, topic, numbered(400, 4, first=400))
-    wait_until(lambda: all_committed(200), within=WITHIN_S)
+    wait_for(200)
     os.kill(driver, signal.SIGTERM)
     wait_until(lambda: members(kafka, group) == [], within=30)
     assert process.wait(WITHIN_S) != 0
@@ -101,22 +104,18 @@ def test_another_attempt_goes_on_in_cluster_mode_until_the_application_is_killed
     submitted, hadoop, kafka, group, tmp_path
 ):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
-    process = submitted(topic, attempts=2)
+    process, wait_for = submitted(topic, attempts=2)
 
-    def all_committed(each):
-        assert process.poll() is None, (tmp_path / "log").read_text()[-4000:]
-        return committed(kafka, group) == {(topic, p): each for p in range(4)}
-
-    wait_until(lambda: all_committed(100), within=WITHIN_S)
+    wait_for(100)
     (first,) = running(hadoop, b"yarn.ApplicationMaster")
     (member,) = members(kafka, group)
     os.kill(first, signal.SIGKILL)
     produce(kafka, topic, numbered(400, 4, first=400))
-    wait_until(lambda: all_committed(200), within=WITHIN_S)
+    wait_for(200)
     (again,) = members(kafka, group)
     assert again["group_instance_id"] == member["group_instance_id"]
     assert again["member_id"] != member["member_id"]
-    hadoop.kill_application()
+    hadoop.kill_application(group)
     assert process.wait(WITHIN_S) != 0
     wait_until(lambda: not running(hadoop, b"yarn.ApplicationMaster"), within=30)
     wait_until(lambda: members(kafka, group) == [], within=30)

@@ -132,9 +132,10 @@ class Yarn:
         except (OSError, ValueError):
             return None
 
-    def kill_application(self) -> None:
-        """Kill the only application that runs, as ``yarn application -kill`` does."""
-        (application,) = self._asked("apps?states=RUNNING")["apps"]["app"]  # type: ignore[index]
+    def kill_application(self, name: str) -> None:
+        """Kill the application of this name that runs, as ``yarn application -kill`` does."""
+        running = self._asked("apps?states=RUNNING")["apps"]["app"]  # type: ignore[index]
+        (application,) = (application for application in running if application["name"] == name)
         body = json.dumps({"state": "KILLED"}).encode()
         request = urllib.request.Request(
             f"{self._page}/apps/{application['id']}/state?user.name={application['user']}", body,
