@@ -245,6 +245,7 @@ class Scene:
 
     def ran_to_its_end(self, what: str, began: float, healed: float) -> None:
         """A fault, and a run behind it that has read all that there was, and has ended."""
+        print(f"  {len(self.faults) + 1}: {what}", flush=True)
         batches = self.query.checkpoint.batches()
         done = sorted((b.done_ms, b.records) for b in batches if b.done_ms and b.done_ms >= healed and b.records)
         sums = accumulate(records for _, records in done)
@@ -281,7 +282,7 @@ class Scene:
             query.wait_for(lambda query=query: query.checkpoint.done_since(began) >= PROGRESS / len(self.queries))
         self._note_holdings()
 
-    def rest(self, at_rest: Callable[[Scene], None] | None = None) -> None:
+    def rest(self, at_rest: Callable[[Scene], object] | None = None) -> None:
         """Stop the load, and wait until all is read and committed."""
         assert self.load is not None
         self.load.stop()

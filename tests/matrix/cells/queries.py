@@ -52,18 +52,13 @@ def again(scene: Scene) -> float:
     return started
 
 
-def at_the_end(scene: Scene) -> None:
-    """A last run, which reads the rest."""
-    again(scene)
-
-
 def at_its_end(query: Query) -> None:
     """The process has read all that there was."""
     query.up = False
     query.endings.append(Ending(query.name, "stopped at the end", wanted=True))
 
 
-@cell(QUERY, "the program reads all that there is, and ends: availableNow, again and again", at_rest=at_the_end)
+@cell(QUERY, "the program reads all that there is, and ends: availableNow, again and again", at_rest=again)
 def available_now(scene: Scene) -> None:
     if scene.query.running:
         scene.left += scene.query.stop()
@@ -72,7 +67,7 @@ def available_now(scene: Scene) -> None:
     scene.ran_to_its_end("a run with availableNow", began, again(scene))
 
 
-@cell(QUERY, "as available-now, and each second run is killed", at_rest=at_the_end)
+@cell(QUERY, "as available-now, and each second run is killed", at_rest=again)
 def available_now_killed(scene: Scene) -> None:
     query = scene.query
     if query.running:

@@ -54,7 +54,7 @@ class Cell:
     load: Mapping[str, Any] = field(default_factory=dict)
     brokers: Callable[[], Any] | None = None
     prepare: Callable[[Scene], None] | None = None
-    at_rest: Callable[[Scene], None] | None = None
+    at_rest: Callable[[Scene], object] | None = None
     exempt: Mapping[str, str] = field(default_factory=dict)
 
 
