@@ -28,6 +28,7 @@
     ├── ReadError
     │   ├── OffsetOutOfRangeError
     │   └── CorruptRecordError
+    ├── UnwritableRowError
     └── WriteError
         └── RecordTooLargeError
 
@@ -206,6 +207,10 @@ class OffsetOutOfRangeError(ReadError):
 
 class CorruptRecordError(ReadError):
     """Raised when bytes from a broker are not records: a wrong CRC, an impossible length, a codec that fails."""
+
+
+class UnwritableRowError(GroupKafkaError):
+    """Raised on an executor when a row cannot become a record of any topic."""
 
 
 class WriteError(GroupKafkaError):
