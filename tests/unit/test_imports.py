@@ -195,8 +195,8 @@ OF_ITS_WIRE = {
     "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
     "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
     "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
-    "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
-    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "reactions",
+    "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
+    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "leaders", "reactions",
     "task_outage",
 }  # fmt: skip
 
