@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -117,7 +117,7 @@ class GroupKafkaDataSource(DataSource):
             return stream_writer(self._sink_options(), schema)
 
 
-def _check_there_are(options: dict[str, str]) -> None:
+def _check_there_are(options: Mapping[str, str]) -> None:
     if OF_A_TABLE in options:
         raise OptionError(NO_TABLES)
     if not options:

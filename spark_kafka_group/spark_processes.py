@@ -1,4 +1,4 @@
-"""How this package's code behaves in Spark's Python processes: errors of one sentence, and workers that start quickly."""
+"""What this package does in Spark's Python processes: errors of one sentence, and workers that start quickly."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
 
@@ -25,8 +26,8 @@ def check(options: SinkOptions) -> None:
     within_ms = min(REACHED_WITHIN_MS, options.producing.max_block_ms, options.connection.request_timeout_ms)
     client = options.client
     connection = dataclasses.replace(client.connection, request_timeout_ms=max(1, within_ms))
-    leaders: Leaders = Leaders(dataclasses.replace(client, connection=connection), "driver")
+    leaders: Leaders[BrokerConnection] = Leaders(dataclasses.replace(client, connection=connection), "driver")
     try:
-        WritableTopics(leaders, options.connection.metadata_max_age_ms).look_up(topic, within_ms)
+        WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms).leaders(topic)
     finally:
         leaders.close()

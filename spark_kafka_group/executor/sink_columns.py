@@ -71,9 +71,9 @@ class SinkColumns:
             raise OptionError("no topic is named: set option topic, or give the rows a column topic")
         if not options.writing.include_headers:
             places["headers"] = None
-        for name, place in places.items():
-            if place is not None:
-                _check_type(name, fields[place])
+        for name, found in places.items():
+            if found is not None:
+                _check_type(name, fields[found])
         return cls(**places)  # type: ignore[arg-type]
 
     def column(self, batch: pa.RecordBatch, name: str) -> pa.Array | None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_group.executor import encode
 from spark_kafka_group.executor.destinations import TopicDestinations, by_key, rows_of_topics
-from spark_kafka_group.executor.encode import CODECS, BatchBuilder, Compression, EncodedBatch, Rows
+from spark_kafka_group.executor.encode import CODECS, BatchBuilder, Compression, EncodedBatch, Encoder, Rows
 from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
+from spark_kafka_group.executor.producers import sender_for, topics_of
+from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
 
@@ -20,6 +22,25 @@ if TYPE_CHECKING:
     from spark_kafka_group.executor.sink_columns import SinkColumns
     from spark_kafka_group.options.producing import Producing
     from spark_kafka_group.options.sink_options import SinkOptions
+
+
+def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> RowsWritten:
+    """Write a task's rows; returns when brokers have acknowledged all of them.
+
+    Raises
+    ------
+    WriteError, UnwritableRowError, BrokerError
+        Rows that were handed over before may be written, or not. Spark then runs the task again.
+    """
+    encoder = encode.load(options.writing.encoder)
+    with sender_for(options, encoder) as sender:
+        open_batches = OpenBatches(options, columns, encoder, topics_of(sender, options), sender)
+        open_batches.prepare()
+        for batch in batches:
+            open_batches.add(batch, time.monotonic(), int(time.time() * 1000))
+            open_batches.seal_old(time.monotonic())
+        open_batches.seal_all()
+        return RowsWritten({tp: written.records for tp, written in sender.flush().items()})
 
 
 class Sends(Protocol):
@@ -52,13 +73,15 @@ class OpenBatches:
         Asked once for each topic, and again for a partition that a row names and that is not known.
     """
 
-    def __init__(self, options: SinkOptions, columns: SinkColumns, topics: Topics, sends: Sends) -> None:
+    def __init__(
+        self, options: SinkOptions, columns: SinkColumns, encoder: Encoder, topics: Topics, sends: Sends
+    ) -> None:
         self._options = options.producing
         self._option_topic = options.writing.topic
         self._columns = columns
         self._topics = topics
         self._sends = sends
-        self._encoder = encode.load(options.writing.encoder)
+        self._encoder = encoder
         self._by_key = by_key(columns, options.producing.ignore_keys)
         self._compression = compression_of(options.producing)
         self._destinations: dict[str, TopicDestinations] = {}

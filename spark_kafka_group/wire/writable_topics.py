@@ -30,16 +30,19 @@ class WritableTopics:
 
     Parameters
     ----------
-    leaders
+    cluster
         Its client asks.
+    within_ms
+        How long brokers may take to answer, kafka.max.block.ms.
     """
 
-    def __init__(self, leaders: Leaders[Any], max_age_ms: int) -> None:
-        self._leaders = leaders
+    def __init__(self, cluster: Leaders[Any], within_ms: float, max_age_ms: int) -> None:
+        self._cluster = cluster
+        self._within_ms = within_ms
         self._max_age_s = max_age_ms / 1000
         self._known: dict[str, tuple[float, LeadersOfTopic]] = {}
 
-    def look_up(self, topic: str, within_ms: float, refresh: bool = False) -> LeadersOfTopic:
+    def leaders(self, topic: str, refresh: bool = False) -> LeadersOfTopic:
         """Node id of the leader of each partition; None for one without a leader.
 
         Parameters
@@ -55,16 +58,16 @@ class WritableTopics:
         known = self._known.get(topic)
         if known is not None and not refresh and time.monotonic() - known[0] < self._max_age_s:
             return known[1]
-        leaders = self._asked(topic, within_ms)
+        leaders = self._asked(topic)
         self._known[topic] = time.monotonic(), leaders
         return leaders
 
-    def _asked(self, topic: str, within_ms: float) -> LeadersOfTopic:
-        deadline = time.monotonic() + within_ms / 1000
+    def _asked(self, topic: str) -> LeadersOfTopic:
+        deadline = time.monotonic() + self._within_ms / 1000
         doing, unknown_since = f"looking up topic {topic}", None
         while True:
             try:
-                with translated(doing, limit="kafka.max.block.ms", failure=lambda: self._leaders.last_failure):
+                with translated(doing, limit="kafka.max.block.ms", failure=lambda: self._cluster.last_failure):
                     found = self._ask(topic, ms_until(deadline))
                     if found is not None:
                         return found
@@ -74,9 +77,9 @@ class WritableTopics:
                 unknown_since = None
             else:
                 unknown_since = unknown_since or time.monotonic()
-                if time.monotonic() - unknown_since >= min(UNKNOWN_AFTER_S, within_ms / 1000):
+                if time.monotonic() - unknown_since >= min(UNKNOWN_AFTER_S, self._within_ms / 1000):
                     raise BrokerError(f"topic {topic} does not exist: create it, or correct its name")
-            time.sleep(self._leaders.retry_backoff_s)
+            time.sleep(self._cluster.retry_backoff_s)
 
     def _ask(self, topic: str, within_ms: float) -> LeadersOfTopic | None:
         """The answer of a broker; None if it does not know the topic."""
@@ -97,7 +100,7 @@ class WritableTopics:
         return tuple(leader if leader >= 0 else None for leader in leaders)
 
     def _metadata_of(self, topic: str, within_ms: float) -> Any:
-        manager = self._leaders._bootstrapped()._manager
+        manager = self._cluster._bootstrapped()._manager
         cluster = manager.cluster
         topics = set(cluster._topics) | {topic}
         request = MetadataRequest(

@@ -1,4 +1,4 @@
-"""Where rows go: to the partition of their column, to that of their key as Java chooses it, or to one that is shared."""
+"""Where rows go: to the partition of their column, to that of their key, or to one that is shared for a while."""
 
 import random
 from array import array

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_kafka_group.errors import BrokerError, WriteError
-from spark_kafka_group.executor import decode
+from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import OpenBatches
 from spark_kafka_group.offsets import TopicPartition
@@ -55,7 +55,7 @@ class Cluster(dict):
 def open_batches(columns, cluster, **options):
     sent = Sent()
     parsed = SinkOptions.parse({"kafka.bootstrap.servers": "localhost:1"} | options)
-    return OpenBatches(parsed, columns, cluster, sent), sent
+    return OpenBatches(parsed, columns, encode.load("auto"), cluster, sent), sent
 
 
 def table(**columns):
@@ -159,7 +159,9 @@ def test_open_record_batches_have_no_more_than_kafka_buffer_memory_together():
     writing, sent = open_batches(columns, Cluster(t=(1,) * 100), topic="t", **memory)
     for start in range(0, 1_000, 100):
         partitions = pa.array(range(100), pa.int32())
-        writing.add(table(value=pa.array([f"{n:050}" for n in range(start, start + 100)]), partition=partitions), 0.0, 0)
+        writing.add(
+            table(value=pa.array([f"{n:050}" for n in range(start, start + 100)]), partition=partitions), 0.0, 0
+        )
         assert writing._open_bytes <= 20_000
     writing.seal_all()
     assert sum(batch.records for _, batch in sent.batches) == 1_000
@@ -178,7 +180,9 @@ def test_a_topic_that_got_partitions_is_looked_up_again_and_a_row_for_none_of_th
 
 def test_a_row_that_is_too_large_is_refused_with_what_to_change():
     writing, _ = open_batches(SinkColumns(value=0), Cluster(t=(1,)), topic="t", **{"kafka.max.request.size": "1000"})
-    with pytest.raises(WriteError, match=r"^t-0: a row makes a record of \d+ bytes, and kafka.max.request.size is 1000"):
+    with pytest.raises(
+        WriteError, match=r"^t-0: a row makes a record of \d+ bytes, and kafka.max.request.size is 1000"
+    ):
         writing.add(table(value=pa.array(["a", "b" * 1_000])), 0.0, 0)
 
 

@@ -10,7 +10,7 @@ from spark_kafka_group.offsets import TopicPartition
 
 
 @dataclass(frozen=True)
-class Written(WriterCommitMessage):
+class RowsWritten(WriterCommitMessage):
     """Records that brokers have acknowledged.
 
     Attributes
