@@ -40,10 +40,11 @@ class Answer(NamedTuple, Generic[T]):
     partitions: list[ProducedPartition]
 
 
-class _InFlight(NamedTuple):
+class _InFlight(NamedTuple, Generic[T]):
     correlation_id: int
+    version: int
     sent_s: float
-    asked: object
+    asked: T
     partitions: Collection[TopicPartition]
 
 
@@ -74,7 +75,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
         self._client_id = client_id
         self._encrypted = isinstance(sock, ssl.SSLSocket)
         self._to_send: deque[memoryview] = deque()
-        self._unanswered: deque[_InFlight] = deque()
+        self._unanswered: deque[_InFlight[T]] = deque()
         self._received = bytearray()
 
     @property
@@ -86,6 +87,11 @@ class ProduceConnection(BrokerConnection, Generic[T]):
     def in_flight(self) -> int:
         """How many requests have had no response yet."""
         return len(self._unanswered)
+
+    @property
+    def asked(self) -> list[T]:
+        """What was given with requests that have had no response."""
+        return [request.asked for request in self._unanswered]
 
     @property
     def unsent(self) -> bool:
@@ -117,7 +123,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
         self._to_send.extend(request_parts(batches, version, correlation_id, self._client_id, settings))
         if settings.acks != "0":
             sent_s = time.monotonic() if now_s is None else now_s
-            self._unanswered.append(_InFlight(correlation_id, sent_s, (asked, version), batches.keys()))
+            self._unanswered.append(_InFlight(correlation_id, version, sent_s, asked, batches.keys()))
         self.write()
 
     def write(self) -> None:
@@ -182,10 +188,9 @@ class ProduceConnection(BrokerConnection, Generic[T]):
     def _answer(self, frame: bytes) -> Answer[T]:
         if not self._unanswered:
             raise AnswerError("a response that nothing asked for")
-        correlation_id, _, asked, expected = self._unanswered[0]
+        correlation_id, version, _, asked, expected = self._unanswered[0]
         if struct.unpack_from(">i", frame) != (correlation_id,):
             raise AnswerError("the response belongs to another request")
-        of, version = asked  # type: ignore[misc]
         try:
             throttle_ms, partitions = produced(memoryview(frame)[4:], version)
         except (ValueError, struct.error) as error:
@@ -194,7 +199,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
             raise AnswerError("the response is about other partitions than its request")
         self._unanswered.popleft()
         self._throttle(throttle_ms)
-        return Answer(of, partitions)
+        return Answer(asked, partitions)
 
 
 def wait(connections: Collection[ProduceConnection[T]], timeout_s: float, others: Collection[int] = ()) -> None:

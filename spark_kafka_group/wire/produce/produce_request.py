@@ -55,7 +55,11 @@ def varint(number: int) -> bytes:
 
 
 def request_parts(
-    batches: Mapping[TopicPartition, Batch], version: int, correlation_id: int, client_id: str, settings: ProduceSettings
+    batches: Mapping[TopicPartition, Batch],
+    version: int,
+    correlation_id: int,
+    client_id: str,
+    settings: ProduceSettings,
 ) -> list[memoryview]:
     """A request with its frame, to be sent part after part: one record batch for each partition."""
     flexible = version >= FLEXIBLE_FROM

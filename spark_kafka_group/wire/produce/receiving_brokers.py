@@ -106,6 +106,11 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         """Node id of the leader by the last lookup, if there is one; no I/O."""
         return self._known_leaders(self._bootstrapped().cluster, [tp]).get(tp)
 
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has, by the last lookup; None if it is not known. No I/O."""
+        partitions = self._bootstrapped().cluster.partitions_for_topic(topic)
+        return None if partitions is None else len(partitions)
+
     def denied(self, topic: str) -> bool:
         """Whether this user may not know of a topic, by the last lookup; no I/O."""
         return topic in self._bootstrapped().cluster.unauthorized_topics
@@ -188,7 +193,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
             When brokers refuse, or none has answered by then.
         """
         deadline = time.monotonic() + within_s
-        with translated("asking for a producer id", failure=lambda: self.last_failure):
+        with translated("asking for a producer id", None, "kafka.delivery.timeout.ms", lambda: self.last_failure):
             while True:
                 try:
                     response = self._run(self._ask_for_producer_id, max(1.0, (deadline - time.monotonic()) * 1000))
