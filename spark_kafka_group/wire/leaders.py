@@ -113,16 +113,21 @@ class Leaders(Generic[C]):
         ------
         BrokerError
         """
-        connection = self._connections.get(node_id)
-        if connection is not None and (connection.stale or (connection.idle and self._moved(node_id, connection))):
-            self.drop(node_id)
-            connection = None
+        connection = self._usable(node_id)
         if connection is None:
             with translated(f"connecting to node {node_id}"):
                 connection = self._connections[node_id] = self._connect(node_id)
                 if self._moved(node_id, connection):  # it was that of kafka-python's lookups
                     self.drop(node_id)
                     connection = self._connections[node_id] = self._connect(node_id)
+        return connection
+
+    def _usable(self, node_id: int) -> C | None:
+        """The cached connection to a node, if it may be used still."""
+        connection = self._connections.get(node_id)
+        if connection is not None and (connection.stale or (connection.idle and self._moved(node_id, connection))):
+            self.drop(node_id)
+            return None
         return connection
 
     def _moved(self, node_id: int, connection: C) -> bool:
