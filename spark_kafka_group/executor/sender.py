@@ -155,6 +155,11 @@ class Sender:
 
     # What callers use
 
+    @property
+    def brokers(self) -> ReceivingBrokers[Asked]:
+        """Those that records are sent to."""
+        return self._brokers
+
     def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
         """Hand a sealed batch over, which must not be used any more.
 
