@@ -7,6 +7,6 @@ import pytest
 from spark_kafka_group.executor.encode import Encoder, load
 
 
-@pytest.fixture(params=["python"])
+@pytest.fixture(params=["python", "c"])
 def twin(request: pytest.FixtureRequest) -> Encoder:
     return load(request.param)
