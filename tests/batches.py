@@ -63,7 +63,10 @@ def numbers(values: Iterable[bytes]) -> list[int]:
 def log_of(kafka: Any, tp: TopicPartition, within_s: float = 60, **configs: Any) -> list[bytes]:
     """Values of a partition, in the order of its log."""
     consumer = KafkaConsumer(
-        bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, max_partition_fetch_bytes=1 << 24, **configs
+        bootstrap_servers=kafka.bootstrap_servers,
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=1 << 24,
+        **configs,
     )
     try:
         there = KafkaTopicPartition(*tp)

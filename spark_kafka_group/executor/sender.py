@@ -226,7 +226,7 @@ class Sender:
         began_s = self._now()
         while True:
             try:
-                self._brokers.descriptor()
+                self._brokers.reach()
                 break
             except LASTING:
                 raise

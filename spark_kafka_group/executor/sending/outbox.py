@@ -81,6 +81,7 @@ class Outbox:
         self._one_by_one = True
         self._begins_anew = False
         self._handed_over = 0
+        self._acknowledged_to = 0  # the last batch's first record
         self._waiting: deque[Sealed] = deque()
         self._in_flight: deque[Sealed] = deque()
 
@@ -135,17 +136,21 @@ class Outbox:
     def acknowledged(self, sealed: Sealed, base_offset: int) -> bool:
         """Take note that a batch is written; whether that can be true.
 
-        It cannot if its records are not behind all those that were acknowledged before: then these are lost.
+        It cannot if its records are not behind all those that were acknowledged and come before it: then these are
+        lost. 1. A batch is written, but its leader says that it timed out. 2. Those behind it are acknowledged. 3. It
+        is sent again, and has the offset that it had: it comes before these.
         """
         self._in_flight.remove(sealed)
-        self._one_by_one = False
+        if not self._waiting or sealed.first < self._waiting[0].first:  # it is not behind one that is to be sent again
+            self._one_by_one = False
         self._failures, self.problem, self.not_before_s = 0, "", 0.0
         self.records += sealed.batch.records
         if base_offset < 0:
             return True
-        behind = base_offset > self.last_offset
-        self.last_offset = base_offset + sealed.batch.records - 1
-        return behind
+        possible = sealed.first < self._acknowledged_to or base_offset > self.last_offset
+        self._acknowledged_to = max(self._acknowledged_to, sealed.first)
+        self.last_offset = max(self.last_offset, base_offset + sealed.batch.records - 1)
+        return possible
 
     def returned(self, batches: Collection[Sealed], problem: str, now_s: float, pause_s: float, most_s: float) -> None:
         """Have batches that were in flight sent again, each in its place; after a pause that doubles.
