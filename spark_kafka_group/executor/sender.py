@@ -108,6 +108,15 @@ class Sender:
     ----------
     transaction
         To send in; None to send without, as an idempotent producer unless kafka.enable.idempotence is false.
+
+    Attributes
+    ----------
+    brokers
+        Its connections, for lookups by the task, too.
+    held_bytes
+        Of record batches that are not acknowledged.
+    records, written_bytes
+        Acknowledged.
     """
 
     def __init__(
@@ -117,7 +126,7 @@ class Sender:
         self._encoder = encoder
         self._transaction = transaction
         self._receivers = receivers.receivers_for(options)
-        self._brokers: ReceivingBrokers[Asked] = self._receivers.brokers
+        self.brokers: ReceivingBrokers[Asked] = self._receivers.brokers
         self._idempotent = transaction is not None or (producing.enable_idempotence and producing.acks == "all")
         self._session: ProducerSession | None = None
         self._request_timeout_s = options.connection.request_timeout_ms / 1000
@@ -139,7 +148,7 @@ class Sender:
         self._not_before_s: dict[int, float] = {}  # of nodes to which a connection has failed
         self._look_up_at_s = 0.0
         self._looks = 0
-        self._looked_up_s = self._brokers.looked_up_s
+        self._looked_up_s = self.brokers.looked_up_s
         self._fresh = False  # whether brokers have been asked for leaders since the task began
         self._limits_at_s = 0.0
         self._last_answer_s = 0.0
@@ -151,7 +160,7 @@ class Sender:
         self._closed = False
         self.held_bytes = 0
         self.records = 0
-        self.sent_bytes = 0
+        self.written_bytes = 0
 
     # What callers use
 
@@ -221,7 +230,7 @@ class Sender:
         began_s = self._now()
         while True:
             try:
-                self._brokers.reach()
+                self.brokers.reach()
                 break
             except LASTING:
                 raise
@@ -233,13 +242,13 @@ class Sender:
             session = self._receivers.session
             if session is None:
                 left_s = self._producing.delivery_timeout_ms / 1000 - (self._now() - began_s)
-                session = ProducerSession(*self._brokers.new_producer_id(max(left_s, 0.0), [tp.topic]))
+                session = ProducerSession(*self.brokers.new_producer_id(max(left_s, 0.0), [tp.topic]))
             self._session = session
         self._last_answer_s = self._now()
 
     def _new_box(self, tp: TopicPartition) -> Outbox:
         box = Outbox(tp, 0 if self._session is None else self._session.sequences.get(tp, 0))
-        box.node = self._brokers.leader(tp)
+        box.node = self.brokers.leader(tp)
         self._boxes[tp] = box
         return box
 
@@ -258,10 +267,10 @@ class Sender:
 
     def _wait(self) -> None:
         """Until a broker has something, or takes something, but not for long."""
-        connections = [connection for _, connection in self._brokers.connections()]
-        busy = self._brokers.busy
+        connections = [connection for _, connection in self.brokers.connections()]
+        busy = self.brokers.busy
         pause_s = WAIT_FOR_LOOKUPS_S if busy else self._pause_s()
-        wait(connections, pause_s, [self._brokers.descriptor()] if busy else ())
+        wait(connections, pause_s, [self.brokers.descriptor()] if busy else ())
 
     def _pause_s(self) -> float:
         """How long nothing is to be done, unless a broker has something."""
@@ -269,7 +278,7 @@ class Sender:
         while self._wake_at_s and self._wake_at_s[0] <= now:
             heapq.heappop(self._wake_at_s)
         times = [*self._wake_at_s[:1], *([self._look_up_at_s] if self._wants_look_up() else ())]
-        throttled = [connection.throttled_s(self._request_timeout_s) for _, connection in self._brokers.connections()]
+        throttled = [connection.throttled_s(self._request_timeout_s) for _, connection in self.brokers.connections()]
         ahead = [*(max(0.0, at - now) for at in times), *(seconds for seconds in throttled if seconds)]
         return float(min([WAIT_S, *ahead]))
 
@@ -291,7 +300,7 @@ class Sender:
 
     def _look_up(self, now: float) -> None:
         """Let lookups and attempts to connect go on, and begin a lookup where one is due."""
-        brokers = self._brokers
+        brokers = self.brokers
         if brokers.busy:
             try:
                 brokers.work()
@@ -330,19 +339,19 @@ class Sender:
             self._note_topic_id(topic)
         self._to_send = {}
         for tp, box in self._boxes.items():
-            box.node = self._brokers.leader(tp)
+            box.node = self.brokers.leader(tp)
             if box.waiting:
                 self._to_send.setdefault(box.node, {})[tp] = box
             if not box.empty:
                 self._see_whether_it_exists(box, now, lately)
-        for node_id, connection in self._brokers.connections():
+        for node_id, connection in self.brokers.connections():
             silent = connection.oldest_s is not None and now - connection.oldest_s >= LOOK_ELSEWHERE_S
             moved = any(box.node not in (None, node_id) for asked in connection.asked for box, _ in asked)
             if silent and moved and self._idempotent:
                 self._lose(node_id, TimeoutError("no answer, and another broker leads by now"), now)
 
     def _note_topic_id(self, topic: str) -> None:
-        topic_id = self._brokers.topic_id(topic)
+        topic_id = self.brokers.topic_id(topic)
         if topic_id is None:
             return
         if self._topic_ids.setdefault(topic, topic_id) != topic_id:
@@ -352,17 +361,17 @@ class Sender:
             self._topic_ids[topic] = topic_id
 
     def _see_whether_it_exists(self, box: Outbox, now: float, lately: bool) -> None:
-        if self._brokers.denied(box.tp.topic):
+        if self.brokers.denied(box.tp.topic):
             raise unwritten.may_not_write(
                 box.tp, advice("TOPIC_AUTHORIZATION_FAILED", Request.PRODUCE, Facts(), [box.tp.topic])
             )
-        if not self._brokers.missing([box.tp]):
+        if not self.brokers.missing([box.tp]):
             box.missing_since_s = None
             return
         if box.missing_since_s is None or not lately:
             box.missing_since_s = now
         if now - box.missing_since_s >= GONE_AFTER_S:
-            raise unwritten.no_such_partition(box.tp, self._brokers.partition_count(box.tp.topic))
+            raise unwritten.no_such_partition(box.tp, self.brokers.partition_count(box.tp.topic))
 
     # Sending
 
@@ -378,7 +387,7 @@ class Sender:
         if now < self._not_before_s.get(node_id, 0.0):
             return None
         try:
-            connection = self._brokers.connected(node_id)
+            connection = self.brokers.connected(node_id)
         except LASTING:
             raise
         except (OSError, BrokerError) as error:
@@ -408,7 +417,7 @@ class Sender:
             if not chosen:
                 return
             if self._producing.compression_type == "zstd" and connection.version < ZSTD_FROM:
-                raise unwritten.codec_unknown(chosen[0].tp, self._brokers.name(node_id))
+                raise unwritten.codec_unknown(chosen[0].tp, self.brokers.name(node_id))
             self._add_to_transaction(chosen)
             asked: Asked = []
             for box in chosen:
@@ -467,7 +476,7 @@ class Sender:
 
     def _receive(self, now: float) -> bool:
         came = False
-        for node_id, connection in self._brokers.connections():
+        for node_id, connection in self.brokers.connections():
             try:
                 connection.write()
                 answers = connection.read()
@@ -511,7 +520,7 @@ class Sender:
             raise unwritten.cut_off(box.tp, base_offset, last_offset)
         self.held_bytes -= sealed.size
         self.records += sealed.batch.records
-        self.sent_bytes += sealed.size
+        self.written_bytes += sealed.size
         self._last_answer_s = self._now()
 
     def _split(self, box: Outbox, sealed: Sealed) -> None:
@@ -542,8 +551,8 @@ class Sender:
 
     def _lose(self, node_id: int, error: Exception, now: float, unsent: Asked | None = None) -> None:
         """Give a connection up, and send again what had no answer."""
-        problem = f"{self._brokers.name(node_id)}: {error}"
-        for connected, connection in self._brokers.connections():
+        problem = f"{self.brokers.name(node_id)}: {error}"
+        for connected, connection in self.brokers.connections():
             if connected == node_id:
                 asked = [*connection.asked, self._unanswerable.pop(connection, [])]
                 if unsent is not None and unsent not in asked:
@@ -555,13 +564,13 @@ class Sender:
                     self._return(self._boxes[tp], batches, problem, now)
                 if by_box:
                     self._problem = problem
-        self._brokers.give_up(node_id, error)
+        self.brokers.give_up(node_id, error)
         self._ask_for_leaders()
 
     # Limits
 
     def _check_limits(self, now: float) -> None:
-        for node_id, connection in self._brokers.connections():
+        for node_id, connection in self.brokers.connections():
             silent_s = 0.0 if connection.oldest_s is None else now - connection.oldest_s
             if silent_s >= self._request_timeout_s:
                 self._lose(node_id, TimeoutError(f"no answer within kafka.request.timeout.ms ({silent_s:.1f} s)"), now)
@@ -575,7 +584,7 @@ class Sender:
 
     def _why(self, box: Outbox | None) -> str:
         problem = (box is not None and box.problem) or self._problem
-        return with_reason(problem, self._brokers.last_failure)
+        return with_reason(problem, self.brokers.last_failure)
 
     def _call(self) -> _Call:
         return _Call(self)

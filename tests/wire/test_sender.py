@@ -344,7 +344,7 @@ def test_no_more_requests_are_under_way_than_allowed_and_a_full_buffer_holds_the
     for n in range(0, 100, 10):
         send(sending, ORDERS, n, n + 10)
         most = max(most, sending.held_bytes)
-        assert all(connection.in_flight <= 2 for _, connection in sending._brokers.connections())
+        assert all(connection.in_flight <= 2 for _, connection in sending.brokers.connections())
     assert most <= 1000
     sending.flush()
     assert numbers(broker.values(ORDERS)) == list(range(100))
