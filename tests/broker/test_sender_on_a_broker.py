@@ -185,7 +185,7 @@ def test_tasks_of_a_worker_share_connections_and_producer(kafka):
         with sender(kafka.bootstrap_servers) as sending:
             sending.send(tp, batch_of(tp, numbered(n, n + 50)))
             sending.flush()
-            producers.add(sending._session.producer_id)
+            producers.add(sending._stamping.session.producer_id)
     assert len(producers) == 1
     assert numbers(log_of(kafka, tp)) == list(range(500))
     assert len(receivers._kept) == 1

@@ -1,4 +1,4 @@
-"""A sender and leaders that are killed, hang, or move: the others go on, and nothing is lost, doubled or out of order."""
+"""A sender and leaders that are killed, hang, or move: others go on; nothing is lost, doubled or out of order."""
 
 import threading
 import time
