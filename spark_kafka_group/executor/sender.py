@@ -102,11 +102,6 @@ class Sender:
 
     # What callers use
 
-    @property
-    def brokers(self) -> ReceivingBrokers[Asked]:
-        """Those that records are sent to."""
-        return self._brokers
-
     def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
         """Hand a sealed batch over, which must not be used any more.
 
@@ -250,6 +245,7 @@ class Sender:
             boxes
             and connection.in_flight < self._most_in_flight
             and not connection.unsent
+            and not connection.expiring  # once it is idle, another one takes its place
             and not connection.throttled_s(self._request_timeout_s)
         ):
             chosen = self._chosen(boxes, node_id, now)

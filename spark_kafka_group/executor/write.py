@@ -40,7 +40,8 @@ def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: Sink
             open_batches.add(batch, time.monotonic(), int(time.time() * 1000))
             open_batches.seal_old(time.monotonic())
         open_batches.seal_all()
-        return RowsWritten({tp: written.records for tp, written in sender.flush().items()})
+        acknowledged = sender.flush() if open_batches.sent else {}  # a task without rows needs no broker
+        return RowsWritten({tp: written.records for tp, written in acknowledged.items()})
 
 
 class Sends(Protocol):
@@ -71,6 +72,11 @@ class OpenBatches:
     ----------
     topics
         Asked once for each topic, and again for a partition that a row names and that is not known.
+
+    Attributes
+    ----------
+    sent
+        Whether there was a record batch.
     """
 
     def __init__(
@@ -88,6 +94,7 @@ class OpenBatches:
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._opened_s: dict[TopicPartition, float] = {}  # those that have rows, and since when
         self._open_bytes = 0
+        self.sent = False
 
     def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
         """Add the rows of one of the task's Arrow batches.
@@ -190,6 +197,7 @@ class OpenBatches:
         if self._opened_s.pop(tp, None) is not None:
             builder = self._builders[tp]
             self._open_bytes -= builder.nbytes
+            self.sent = True
             self._sends.send(tp, builder.seal())
 
     def seal_old(self, now_s: float) -> None:
