@@ -245,6 +245,7 @@ class Sender:
             boxes
             and connection.in_flight < self._most_in_flight
             and not connection.unsent
+            and not connection.expiring  # once it is idle, another one takes its place
             and not connection.throttled_s(self._request_timeout_s)
         ):
             chosen = self._chosen(boxes, node_id, now)
