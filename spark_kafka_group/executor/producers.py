@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from weakref import WeakKeyDictionary
 
 from spark_kafka_group.executor.encode import Encoder
@@ -10,7 +11,7 @@ from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
 
-_topics: WeakKeyDictionary[Leaders, dict[float, WritableTopics]] = WeakKeyDictionary()
+_topics: WeakKeyDictionary[Leaders[Any], dict[float, WritableTopics]] = WeakKeyDictionary()
 
 
 def sender_for(options: SinkOptions, encoder: Encoder) -> Sender:

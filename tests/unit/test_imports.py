@@ -223,7 +223,6 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     assert not {"ssl", "logging.config"} & unpickled
 
 
-
 WRITING = """
 import sys
 import pyarrow, pyspark.worker, pyspark.sql.worker.write_into_data_source  # what a worker has anyway
@@ -245,6 +244,8 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
     own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
     assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink"}
-    assert not [parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}]
+    assert not [
+        parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
+    ]
     assert "spark_kafka_group.executor.encode._encode_c" in written
     assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written
