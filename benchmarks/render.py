@@ -16,7 +16,7 @@ import pictures
 from common import RESULTS, shown
 
 PROGRAMS = (
-    "cost", "batch", "columns", "streaming", "partitions", "ceiling", "consumers", "generations", "latency", "memory",
+    "cost", "batch", "columns", "streaming", "writing", "partitions", "ceiling", "consumers", "generations", "latency", "memory",
     "start", "idle", "growth", "exploring", "processing",
 )  # fmt: skip
 """In the order of the report."""
