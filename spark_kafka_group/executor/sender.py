@@ -402,7 +402,7 @@ class Sender:
                 self._routes.ask_for_leaders()
         limit_s = self._producing.delivery_timeout_ms / 1000
         for box in self._boxes.values():
-            oldest = box.oldest
+            oldest = None if box.empty else box.oldest
             if oldest is not None and now - oldest.since_s >= limit_s:
                 raise unwritten.undelivered(box.tp, self._producing, self._why(box))
 

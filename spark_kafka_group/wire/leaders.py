@@ -104,7 +104,8 @@ class Leaders(Generic[C]):
     def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
         partitions_of = self._bootstrapped().cluster.partitions_for_topic
-        return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
+        known = {topic: partitions_of(topic) or () for topic in {tp.topic for tp in tps}}
+        return {tp for tp in tps if tp.partition not in known[tp.topic]}
 
     def connection(self, node_id: int) -> C:
         """The cached connection to a node, or a new one.

@@ -143,8 +143,19 @@ class Routes:
             box.node = self._brokers.leader(tp)
             if box.waiting:
                 self._to_send.setdefault(box.node, {})[tp] = box
-            if not box.empty:
-                self._see_whether_it_exists(box, now, lately)
+        busy = {tp: box for tp, box in self._boxes.items() if not box.empty}
+        missing = self._brokers.missing(busy)
+        for tp, box in busy.items():
+            if self._brokers.denied(tp.topic):
+                raise unwritten.may_not_write(
+                    tp, advice("TOPIC_AUTHORIZATION_FAILED", Request.PRODUCE, Facts(), [tp.topic])
+                )
+            if tp not in missing:
+                box.missing_since_s = None
+            elif box.missing_since_s is None or not lately:
+                box.missing_since_s = now
+            elif now - box.missing_since_s >= GONE_AFTER_S:
+                raise unwritten.no_such_partition(tp, self._brokers.partition_count(tp.topic))
 
     def _note_topic_id(self, topic: str) -> None:
         topic_id = self._brokers.topic_id(topic)
@@ -155,20 +166,6 @@ class Routes:
                 if tp.topic == topic and box.records:
                     raise unwritten.made_again(tp)
             self._topic_ids[topic] = topic_id
-
-    def _see_whether_it_exists(self, box: Outbox, now: float, lately: bool) -> None:
-        topic = box.tp.topic
-        if self._brokers.denied(topic):
-            raise unwritten.may_not_write(
-                box.tp, advice("TOPIC_AUTHORIZATION_FAILED", Request.PRODUCE, Facts(), [topic])
-            )
-        if not self._brokers.missing([box.tp]):
-            box.missing_since_s = None
-            return
-        if box.missing_since_s is None or not lately:
-            box.missing_since_s = now
-        if now - box.missing_since_s >= GONE_AFTER_S:
-            raise unwritten.no_such_partition(box.tp, self._brokers.partition_count(topic))
 
     # Connections
 
