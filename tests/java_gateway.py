@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,9 @@ class JavaProcess:
         self.kafka: Any = self.gateway.jvm.org.apache.kafka
 
     def stop(self) -> None:
+        # py4j tells the JVM of each of its objects that is not in use any more. Later, without a JVM, that fails, and
+        # fails others: Python's parser does not bear it when the collector happens to run inside of it.
+        gc.collect()
         self.gateway.close()
         self._process.kill()  # it has nothing to keep, and its own end once took longer than 30 s
         self._process.wait()

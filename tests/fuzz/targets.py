@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import encoders
 import large
 import mutate
 import twins
@@ -322,6 +323,9 @@ JAAS_WORDS = (
 TARGETS = {
     "decoder": Target(twins.decoded, (), twins.generate, twins.change, share=6, sanitized=True),
     "frames": Target(twins.framed, (), lambda rng: twins.generate(rng)[5:], mutate.mutate_log, share=2, sanitized=True),
+    "encoder": Target(
+        encoders.encoded, (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"), encoders.generate, share=3, sanitized=True
+    ),
     "large": Target(
         large.run,
         cases=tuple(map(str.encode, large.CASES)),
