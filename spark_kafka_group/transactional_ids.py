@@ -1,8 +1,8 @@
 """The transactional ids of a write: one of its driver's, and few of its tasks', which are used again and again.
 
-The driver has the prefix itself, kafka.transactional.id. A task has ``<prefix>-<slot>-<number>-<parity>``: its partition
-in Spark's sense, the first number from its attempt on that is free, and 0 or 1, which changes with each decision. Three
-numbers and no more: so ids of the prefix ``orders-1`` are none of the prefix ``orders``.
+The driver has the prefix itself, kafka.transactional.id. A task has ``<prefix>-<slot>-<number>-<parity>``: its
+partition in Spark's sense, the first number from its attempt on that is free, and 0 or 1, which changes with each
+decision. Three numbers and no more: so ids of the prefix ``orders-1`` are none of the prefix ``orders``.
 """
 
 from __future__ import annotations

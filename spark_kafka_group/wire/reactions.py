@@ -202,7 +202,9 @@ DESCRIBE = "Describe (or Read, which includes it)"
 OPERATIONS = (
     dict.fromkeys(Request, "Read")
     | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH, Request.DESCRIBE), DESCRIBE)
-    | dict.fromkeys((Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.END_TRANSACTION), "Write")
+    | dict.fromkeys(
+        (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.END_TRANSACTION), "Write"
+    )
     | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)"}
 )
 """The ACL operation that a request needs on the group or transactional id, and on the topics it names."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -68,7 +68,6 @@ class TransactionClient:
         self._client = net_client(**configs)
         self.manager = self._client._manager
         self._coordinators: dict[str, int] = {}
-        self._until = 0.0
         try:
             with translated(f"connecting to {options.connection.bootstrap_servers}"):
                 self.manager.bootstrap(options.connection.request_timeout_ms)
@@ -126,6 +125,23 @@ class TransactionClient:
             lambda: requests.init_producer_id(transactional_id, timeout_ms, expected),
         )
         return Producer(answered.producer_id, answered.producer_epoch)
+
+    def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
+        """Take an id with the first timeout that brokers allow; the producer and that timeout."""
+        for timeout_ms in timeouts_ms[:-1]:
+            try:
+                return self.take(transactional_id, timeout_ms), timeout_ms
+            except BrokerError as error:
+                if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
+                    raise
+        return self.take(transactional_id, timeouts_ms[-1]), timeouts_ms[-1]
+
+    def give_up(self, transactional_id: str, producer: Producer) -> None:
+        """Abort what this producer, which writes no more, has open, without another epoch for it."""
+        doing = f"aborting the transaction of {transactional_id}"
+        request = Request.END_TRANSACTION
+        found = self._all(request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False))
+        self._ended(request, doing, transactional_id, found[transactional_id])
 
     def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
         """Add partitions to a transaction.
@@ -185,9 +201,7 @@ class TransactionClient:
     def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
         """Those of the ids that coordinators know."""
         doing = "describing transactions"
-        found = self._all(
-            Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one])
-        )
+        found = self._all(Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one]))
         known = {}
         for one, answered in found.items():
             match reaction_to(answered.error, Request.DESCRIBE_TRANSACTION) if answered.error else None:
@@ -266,10 +280,12 @@ class TransactionClient:
 
     def _refused(self, request: Request, doing: str, transactional_id: str, error: Any) -> Exception:
         name = name_of(error)
-        if reaction_to(error, request) is Reaction.FENCED:
-            return ProducerFencedError(f"{doing}: {name}: {STOLEN}")
         text = advice(name, request, Facts(transactional_id=transactional_id), [])
-        return BrokerError(": ".join([doing, name, text] if text else [doing, name]))
+        refused: Exception = BrokerError(": ".join([doing, name, text] if text else [doing, name]))
+        if reaction_to(error, request) is Reaction.FENCED:
+            refused = ProducerFencedError(f"{doing}: {name}: {STOLEN}")
+        refused.__cause__ = error(transactional_id)
+        return refused
 
     def _late(self, doing: str, last: Any) -> BrokerTimeoutError:
         name = name_of(type(last)) if isinstance(last, BaseException) else name_of(last)
@@ -316,7 +332,8 @@ class TransactionClient:
             return {one: await _answer(future, request) for one, future in under_way.items()}
 
         try:
-            return found | self.run(ms_until(deadline), sent)
+            answered: dict[str, Answered] = self.run(ms_until(deadline), sent)
+            return found | answered
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
 

@@ -1,8 +1,8 @@
 """The requests about transactions, in versions that go together, and what their responses say.
 
 Brokers from Kafka 4.0 on have another way to end transactions (KIP-890, transaction.version 2), which begins with
-EndTxn 5: it raises the producer's epoch, so a repeated request is told from the first one by its epoch. Here one process
-writes and others end, and repeat. So requests stay below the versions that mean that way, on all brokers.
+EndTxn 5: it raises the producer's epoch, so that a repeated request is told from the first one by its epoch. Here one
+process writes and others end, and repeat. So requests stay below the versions that mean that way, on all brokers.
 """
 
 from __future__ import annotations
