@@ -18,6 +18,8 @@ from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.offsets import TopicPartition, positions_from_json, positions_to_json
 
 FORMAT_VERSION = 1
+OF_A_BATCH_WRITE = "write-"
+"""How the ids of batch writes begin; those of queries are UUIDs."""
 
 
 class Producer(NamedTuple):
@@ -33,8 +35,13 @@ class BatchId(NamedTuple):
     query: str
     batch: int
 
+    @property
+    def is_batch_write(self) -> bool:
+        """Whether it is the whole of a batch write."""
+        return self.query.startswith(OF_A_BATCH_WRITE)
+
     def __str__(self) -> str:
-        return f"batch {self.batch} of query {self.query}"
+        return f"batch write {self.query}" if self.is_batch_write else f"batch {self.batch} of query {self.query}"
 
 
 @dataclass(frozen=True)

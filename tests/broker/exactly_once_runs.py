@@ -33,8 +33,8 @@ from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 KILL_POINTS = ("begun", "half written", "flushed", "deciding", "decided", "half ended", "ended")
-"""Before the flush, after it, with the decision's record written but not committed, right after the decision, between two
-EndTxn, and after all of them."""
+"""Before the flush, after it, with the decision's record written but not committed, right after the decision, between
+two EndTxn, and after all of them."""
 
 
 def transaction_options(

@@ -1,4 +1,4 @@
-"""Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed, always."""
+"""Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
 
 import pytest
 from exactly_once_runs import Run, all_rows, killed, read, transaction_options, unstable
@@ -126,7 +126,7 @@ def test_a_batch_of_which_nobody_knows_whether_it_was_published_stops_the_query_
     assert killed(run.options, output, 0, "ended", {}) == -9
     wait_until_forgotten(run)
     tps = [KafkaTopicPartition(output, number) for number in (0, 1)]
-    forgetful.admin.delete_records({tp: -1 for tp in tps})
+    forgetful.admin.delete_records(dict.fromkeys(tps, -1))
     plan = run.plan()
     with pytest.raises(TransactionError, match="it is not known whether all of batch 0 of query q was published"):
         run.tasks(plan, 0)

@@ -14,9 +14,9 @@ from spark_kafka_group import GroupKafkaDataSource
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
-    "timing", "user_classes", "workers_python",
+    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
+    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
+    "timing", "transactional_ids", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -28,6 +28,8 @@ ALLOWED = {
     "retry_topics": set(),
     "error_headers": {"retry_topics"},
     "offsets": {"errors", "json_text", "printable"},
+    "exactly_once": {"errors", "json_text", "offsets"},
+    "transactional_ids": set(),
     "files": set(),
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
@@ -68,6 +70,7 @@ ALLOWED = {
     "tools": VALUES
     | {
         "argument_as_written",
+        "driver",  # of it, transactions alone
         "wire",
         "consumer_group_records",
         "consumer_protocol",

@@ -51,7 +51,7 @@ def test_names_are_taken_in_any_case_and_values_arrive_in_tasks():
 
 
 def test_sparks_own_keys_are_ignored():
-    own = {name: "x" for name in SPARKS_OWN} | {"checkpointLocation": "/tmp/c", "queryName": "q"}
+    own = dict.fromkeys(SPARKS_OWN, "x") | {"checkpointLocation": "/tmp/c", "queryName": "q"}
     assert SinkOptions.parse(REQUIRED | own) == parsed()
 
 

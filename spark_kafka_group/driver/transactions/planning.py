@@ -12,7 +12,7 @@ from spark_kafka_group.driver.transactions import last_commit
 from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionLostError
-from spark_kafka_group.exactly_once import Decision, PlannedTransactions, Producer, State
+from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -108,6 +108,6 @@ def _plan(
         last_offset=offset,
         doubt=doubt,
         described=described,
-        write_id=f"write-{uuid.uuid4().hex}",
+        write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
         planned_at_ms=int(time.time() * 1000),
     )

@@ -108,6 +108,7 @@ def doubtful(prefix: str, decision: Decision, because_of: Iterable[TaskTransacti
 
 def _mend(prefix: str) -> str:
     return (
-        f"Look at the records there, then have the batch count as published, or written again: python -m "
-        f"spark_kafka_group transactions --transactional-id {prefix} commit (or abort)"
+        f"Look at the records there, then have the batch count as published, or be written again: python -m "
+        f"spark_kafka_group transactions --transactional-id {prefix} commit (or abort) says what it would do, and does "
+        f"it with --execute"
     )
