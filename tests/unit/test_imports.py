@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
     "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
-    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
-    "timing", "transactional_ids", "user_classes", "workers_python",
+    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "spark_version",
+    "task", "text_table", "timing", "transactional_ids", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
