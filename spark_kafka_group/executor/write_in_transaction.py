@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,7 @@ from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sender import Transaction
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.executor.write import written
-from spark_kafka_group.options.transacting import TransactionOptions
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +26,7 @@ if TYPE_CHECKING:
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's local properties of a micro-batch."""
 
-_clients: dict[tuple[int, TransactionOptions], TransactionClient] = {}
-"""Of this worker, from task to task; by the process, too: connections of one that forked it are not its own."""
+ROLE = "executor"
 
 
 def write_in_transaction(
@@ -60,19 +57,18 @@ def write_in_transaction(
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
         return RowsWritten({}, TaskWrite(planned, batch_id, None))
-    transaction = TaskTransaction(
-        _client(options.transactions), planned, context.partitionId(), context.attemptNumber()
-    )
-    try:
-        producer = transaction.begin()
-        in_transaction = Transaction(transaction.transactional_id, producer, transaction.add_partitions)
-        found = written(itertools.chain([first], batches), options, columns, in_transaction)
-    except BaseException:
-        with contextlib.suppress(BrokerError):  # the error counts; the next start aborts it, or brokers do
-            transaction.abort()
-        raise
-    told = TaskWrite(planned, batch_id, transaction.written({tp: of_tp.last_offset for tp, of_tp in found.items()}))
-    return RowsWritten({tp: of_tp.records for tp, of_tp in found.items()}, told)
+    with kept_client(options.transactions, ROLE) as client:
+        transaction = TaskTransaction(client, planned, context.partitionId(), context.attemptNumber())
+        try:
+            producer = transaction.begin()
+            in_transaction = Transaction(transaction.transactional_id, producer, transaction.add_partitions)
+            found = written(itertools.chain([first], batches), options, columns, in_transaction)
+        except BaseException:
+            with contextlib.suppress(BrokerError):  # the error counts; the next start aborts it, or brokers do
+                transaction.abort()
+            raise
+    told = transaction.written({tp: of_tp.last_offset for tp, of_tp in found.items()})
+    return RowsWritten({tp: of_tp.records for tp, of_tp in found.items()}, TaskWrite(planned, batch_id, told))
 
 
 def _batch_id(context: TaskContext, planned: PlannedTransactions) -> BatchId:
@@ -80,10 +76,3 @@ def _batch_id(context: TaskContext, planned: PlannedTransactions) -> BatchId:
     if query is None or batch is None:
         return BatchId(planned.write_id, 0)
     return BatchId(query, int(batch))
-
-
-def _client(options: TransactionOptions) -> TransactionClient:
-    key = (os.getpid(), options)
-    if key not in _clients:
-        _clients[key] = TransactionClient(options.client, "executor", options.limit_ms)
-    return _clients[key]

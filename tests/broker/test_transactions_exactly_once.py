@@ -5,6 +5,8 @@ from exactly_once_runs import KILL_POINTS, Run, all_rows, killed, read, rows_of,
 from support import name
 
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
+from spark_kafka_group.wire.transactions.kept_clients import close_all
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 
 @pytest.fixture
@@ -15,9 +17,11 @@ def output(kafka):
 @pytest.fixture
 def run_of(kafka, output):
     def make(prefix=None, query="q", shared=None, **more):
-        return Run(transaction_options(kafka.bootstrap_servers, prefix or name("w"), **more), output, query, shared)
+        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
+        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
 
-    return make
+    yield make
+    close_all()
 
 
 def test_batches_are_published_once_each(kafka, output, run_of):
@@ -165,3 +169,23 @@ def test_ids_are_used_again_by_later_batches(kafka, output, run_of):
     used = {m.transaction.transactional_id for batch in range(6) for m in run.batch(batch)}
     prefix = run.options.prefix
     assert used == {f"{prefix}-{slot}-0-{parity}" for slot in (0, 1) for parity in (0, 1)}
+
+
+@pytest.mark.parametrize("lacking", [["describes"], ["describes", "takes_expected"]])
+def test_rows_are_published_once_without_the_requests_that_older_brokers_lack(
+    kafka, output, run_of, tmp_path, monkeypatch, lacking
+):
+    for ability in lacking:
+        monkeypatch.setattr(TransactionClient, ability, property(lambda _: False))
+    run, other = run_of("older-brokers", shared=str(tmp_path)), run_of("older-brokers")
+    run.batch(0)
+    run.tasks(run.plan(), 1)
+    run.batch(1)
+    run.abort(run.tasks(run.plan(), 2))
+    messages = run.tasks(run.plan(), 2)
+    other.plan()
+    with pytest.raises(ProducerFencedError):
+        run.commit(messages)
+    other.batch(2)
+    assert read(kafka, output) == all_rows(3)
+    assert unstable(kafka, output) == []

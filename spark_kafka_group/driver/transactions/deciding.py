@@ -16,6 +16,7 @@ from spark_kafka_group.errors import ProducerFencedError, TransactionError, Tran
 from spark_kafka_group.exactly_once import Decision, PlannedTransactions, State, TaskTransactionWritten, TaskWrite
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def decide_and_end(
         return
     planned, batch = told[0].planned, told[0].batch
     written = [message.transaction for message in told if message.transaction is not None]
-    with TransactionClient(options.client, ROLE, options.limit_ms) as client:
+    with kept_client(options, ROLE) as client:
         unneeded = {}
         decision, offset = planned.last, planned.last_offset
         if planned.described:
@@ -119,7 +120,7 @@ def abort_undecided(options: TransactionOptions, messages: Sequence[TaskWrite | 
     if not told:
         return  # the next start aborts what tasks have left
     planned, batch = told[0].planned, told[0].batch
-    with TransactionClient(options.client, ROLE, options.limit_ms) as client:
+    with kept_client(options, ROLE) as client:
         client.give_up(planned.prefix, planned.driver)
         try:
             client.take(planned.prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)

@@ -15,6 +15,7 @@ from spark_kafka_group.errors import TransactionLostError
 from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     BrokerError
     """
     known = last_commit.take(options, shared)
-    with TransactionClient(options.client, ROLE, options.limit_ms) as client:
+    with kept_client(options, ROLE) as client:
         if known is not None and client.takes_expected:
             driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
             return _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
