@@ -105,6 +105,7 @@ class StreamDriver:
         start = self._parsed(start_json)
         with self._lock, self._out_when_fenced():
             session, outage = self._joined(start)
+            session.asked()
             # With availableNow the query ends when nothing is new.
             attempt = outage.attempt if self._caps is None else outage.wait_for
             try:

@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
     "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
-    "timing", "user_classes", "workers_python",
+    "outage_message", "printable", "retry_topics", "schema", "security", "shared_files", "source_offsets",
+    "spark_version", "task", "text_table", "timing", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -29,6 +29,8 @@ ALLOWED = {
     "error_headers": {"retry_topics"},
     "offsets": {"errors", "json_text", "printable"},
     "files": set(),
+    "shared_files": set(),
+    "source_offsets": {"files", "json_text", "offsets", "shared_files"},
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
     "option": {"json_text", "offsets"},
