@@ -81,6 +81,8 @@ class LiveSource:
     ----------
     round
         How often Spark has asked it for the latest offset.
+    is_asked
+        Whether Spark is asking for it just now.
     has_begun
         Whether it has begun a micro-batch that was planned by the same process.
     running
@@ -89,6 +91,7 @@ class LiveSource:
 
     reader: str
     round: int
+    is_asked: bool = False
     has_begun: bool = False
     running: SourceOffsets | None = None
 
@@ -96,7 +99,12 @@ class LiveSource:
         """As its file has it. The first line, of fixed length, can be written again in its place."""
         running = None if self.running is None else self.running.to_json()
         body = {"reader": self.reader, "has_begun": self.has_begun, "running": running}
-        return f"{first_line(self.round)}{json.dumps(body)}\n"
+        return f"{self.first_line}{json.dumps(body)}\n"
+
+    @property
+    def first_line(self) -> str:
+        """The line that can be written again in its place."""
+        return f"{self.round:020d} {int(self.is_asked)}\n"
 
     @classmethod
     def from_text(cls, text: str) -> LiveSource:
@@ -104,12 +112,8 @@ class LiveSource:
         line, _, body = text.partition("\n")
         value = parsed(body)
         running = value["running"] and SourceOffsets.from_json(value["running"])
-        return cls(value["reader"], int(line), value["has_begun"], running)
-
-
-def first_line(number: int) -> str:
-    """The line of a round."""
-    return f"{number:020d}\n"
+        number, is_asked = map(int, line.split())
+        return cls(value["reader"], number, bool(is_asked), value["has_begun"], running)
 
 
 def folder_of(directory: Path, transactional_id: str) -> Path:

@@ -102,10 +102,9 @@ class GroupSession:
         self._shares = 0  # how often a limit has been shared out: whose turn it is
         self._slots: dict[TopicPartition, int] = {}  # task number of each partition in the last batch
 
-    def asked(self) -> None:
-        """Spark asks for the latest offset, so no batch runs."""
-        if self._sink is not None:
-            self._sink.asked()
+    def asked(self) -> contextlib.AbstractContextManager[None]:
+        """Spark asks for the latest offset until the block ends, so no batch runs."""
+        return contextlib.nullcontext() if self._sink is None else self._sink.asked()
 
     def next_batch(
         self,

@@ -12,17 +12,18 @@ The races between the processes, and what ends them:
   checkpoint, in another application, and is the member now. 3. A wakes up, and its sink commits: brokers refuse A's
   member id and generation.
 - *Two queries with one id.* The sink of one would commit the other's offsets. Spark asks all sources of a query in each
-  round, one after the other. So all have been asked equally often when a batch begins, and none has been at work before
-  another one begins. A source that finds another one with the same id of which that is not true stops its query; it
-  waits for the other to go first, which may be a source of the same query's last run.
+  round, one after the other. So no two are asked at once, all have been asked equally often when a batch begins, and
+  none has been at work before another one begins. A source that finds another one with the same id of which that is not
+  true stops its query; it waits for the other to go first, which may be a source of the same query's last run.
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -32,9 +33,7 @@ from spark_kafka_group.driver.query import Query
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.shared_files import file_name, make_folder, put, remove
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, first_line, folder_of, live_sources
-
-log = logging.getLogger(__name__)
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
 GOES_WITHIN_S = 10.0
 """How long a source of the same query's last run may take to end."""
@@ -70,17 +69,22 @@ class SinkTransaction:
         transactional_id = query.options.group.transactional_id
         return None if transactional_id is None else cls(query, transactional_id, directory)
 
-    def asked(self) -> None:
-        """Spark asks for the latest offset: no batch runs."""
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Spark asks for the latest offset until the block ends: no batch runs."""
         own = self._own
-        if own.round == 0:
-            # Other sources of this query begin when it does.
-            self._refuse(lambda other: other.has_begun or other.round > 1)
-        self._own = LiveSource(own.reader, own.round + 1, own.has_begun)
+        is_first = own.round == 0
+        self._own = replace(own, round=own.round + 1, is_asked=True, running=None)
         if own.running is not None or self._file is None:
             self._put(self._own)
         else:
-            os.pwrite(self._file.fileno(), first_line(self._own.round).encode(), 0)
+            self._put_first_line()
+        try:
+            self._refuse(lambda other: other.is_asked or (is_first and (other.has_begun or other.round > 1)))
+            yield
+        finally:
+            self._own = replace(self._own, is_asked=False)
+            self._put_first_line()
 
     def abort_undecided(self) -> None:
         """Have the sink of an earlier run decide nothing any more.
@@ -119,7 +123,7 @@ class SinkTransaction:
                 commit_note(own.reader, batch.generation, batch.end.batch), batch.ends,
                 query.standing.epochs.of(batch.ends),
             )  # fmt: skip
-        self._own = LiveSource(own.reader, own.round, own.has_begun or not batch.replayed, running)
+        self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
         self._put(self._own)
 
     def close(self) -> None:
@@ -127,6 +131,10 @@ class SinkTransaction:
         file, self._file = self._file, None
         if file is not None:
             remove(file, self._path)
+
+    def _put_first_line(self) -> None:
+        if self._file is not None:  # or the query was stopped meanwhile
+            os.pwrite(self._file.fileno(), self._own.first_line.encode(), 0)
 
     @property
     def _shared(self) -> Path:

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 
 import kafka.errors as kafka_errors
@@ -14,8 +15,10 @@ from spark_kafka_group import CommitError, MembershipError, OffsetConflictError
 from spark_kafka_group.commit_metadata import commit_note, writer_of
 from spark_kafka_group.errors import BrokerTimeoutError, FencedError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
-from spark_kafka_group.source_offsets import LiveSource, live_sources, published
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, live_sources, published
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.tools.event_logs import read_run
+from spark_kafka_group.tools.verify import verify
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
@@ -34,8 +37,8 @@ def out(kafka):
 
 
 @pytest.fixture
-def exactly_once(kafka, group, out, driver_of, shared):
-    """Makes queries with a source for each topic, all in one group."""
+def exactly_once(kafka, group, out, driver_of, shared, tmp_path):
+    """Makes queries with a source for each topic, all in one group; what they did is checked in the end."""
     made = []
 
     def make(*topics, transactional_id=None, directory=shared, **more):
@@ -43,9 +46,12 @@ def exactly_once(kafka, group, out, driver_of, shared):
 
         def drivers():
             return [
-                driver_of(kafka, topic, group, directory, **BOTH | {"kafka.transactional.id": one} | more)
-                for topic in topics
-            ]
+                driver_of(
+                    kafka, topic, group, directory, eventLog=tmp_path / f"{one}-{number}.jsonl",
+                    **BOTH | {"kafka.transactional.id": one} | more,
+                )
+                for number, topic in enumerate(topics)
+            ]  # fmt: skip
 
         made.append(ExactlyOnce(kafka, one, out, directory, drivers))
         return made[-1]
@@ -53,6 +59,8 @@ def exactly_once(kafka, group, out, driver_of, shared):
     yield make
     for query in made:
         query.close()
+    found = verify(read_run(list(tmp_path.glob("*.jsonl"))).events)
+    assert not found.violations, found.violations
 
 
 def span(topic, partition, start, end):
@@ -94,7 +102,7 @@ class TestPublished:
             "from spark_kafka_group.source_offsets import *; directory = Path(sys.argv[1]); "
             "folder = folder_of(directory, 'sink'); make_folder(folder, directory); "
             "offsets = SourceOffsets('g', 1, 'm', None, 'r', 0, '', {}); "
-            "file = put(folder / 'r.json', LiveSource('r', 1, True, offsets).to_text()); print(flush=True); "
+            "file = put(folder / 'r.json', LiveSource('r', 1, running=offsets).to_text()); print(flush=True); "
             "time.sleep(600)"
         )
         process = subprocess.Popen([sys.executable, "-c", program, str(shared)], stdout=subprocess.PIPE)
@@ -110,8 +118,10 @@ class TestPublished:
             process.wait()
 
     def test_what_was_written_is_what_is_read(self):
-        source = LiveSource("a/../b\n", 7, True)
-        assert LiveSource.from_text(source.to_text()) == source
+        zero, one = (TopicPartition("orders", partition) for partition in range(2))
+        offsets = SourceOffsets("g", 3, "m-1", None, "r", 7, "note", {zero: 5, one: 2**63 - 1}, {zero: 4})
+        for source in (LiveSource("a/../b\n", 7, is_asked=True), LiveSource("\u2028", 0, False, True, offsets)):
+            assert LiveSource.from_text(source.to_text()) == source
 
 
 class TestCommittedByTheSink:
@@ -128,6 +138,28 @@ class TestCommittedByTheSink:
         assert committed(kafka, group) == {(topic, 0): 20, (topic, 1): 20}
         assert query.drivers[0]._session.committer.in_group == committed(kafka, group)
         assert sorted(query.written()) == rows_of(topic, {0: 20, 1: 20})
+
+    def test_also_where_the_broker_assigns(self, kafka, group, exactly_once, librdkafka_of):
+        topic = topic_with(kafka, numbered(40, 4), partitions=4)
+        query = exactly_once(topic).start()
+        query.trigger(limit=12)
+        neighbour = librdkafka_of(kafka, topic, group, **{"isolation.level": "read_committed"})
+        member = query.drivers[0]._session.member
+
+        def shared():
+            query.trigger(limit=4)
+            return member.generation.by_broker and len(member.owned) == 2
+
+        wait_until(shared, within=60)
+        produce(kafka, topic, numbered(40, 4, first=40))
+
+        def all_read():
+            query.trigger()
+            return len(query.written()) + len(neighbour.records) >= 80
+
+        wait_until(all_read, within=60)
+        theirs = [f"{topic}-{partition}-{offset}" for partition, offset in neighbour.places()]
+        assert sorted(query.written() + theirs) == rows_of(topic, dict.fromkeys(range(4), 20))
 
     def test_sparks_own_commit_takes_it_too(self, kafka, exactly_once):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
@@ -250,15 +282,29 @@ class TestTwoQueriesWithOneId:
         with pytest.raises(MembershipError, match="another query of this application"):
             query.begin()
 
-    def test_a_source_of_the_last_run_is_waited_for(self, kafka, group, exactly_once):
+    def test_also_one_that_spark_asks_at_the_same_time(self, kafka, group, exactly_once, query_of, monkeypatch):
+        monkeypatch.setattr("spark_kafka_group.driver.sink_transaction.GOES_WITHIN_S", 0.5)
+        first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+        busy = query_of(kafka, first, group, **BOTH)
+        busy.may_finish.clear()
+        busy.running.wait(30)
+        query = exactly_once(first, transactional_id=group).start()
+        other = exactly_once(second, transactional_id=group, **{"kafka.group.id": f"{group}-2"}).start()
+        thread = threading.Thread(target=query.plan)
+        thread.start()  # the group waits for the busy one
+        wait_until(lambda: list(live_sources(query.shared, group)), within=30)
+        with pytest.raises(MembershipError, match="another query of this application"):
+            other.plan()
+        busy.may_finish.set()
+        thread.join()
+
+    def test_a_source_of_the_last_run_is_waited_for(self, kafka, exactly_once):
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, second).start()
         query.drain(20)
         old = query.drivers
         query.start()
         old[0].stop()
-        import threading
-
         timer = threading.Timer(0.5, old[1].stop)
         timer.start()
         assert query.trigger() is None
@@ -301,8 +347,6 @@ class TestReplays:
         other = exactly_once(topic, directory=tmp_path / "other").start()
         other.plan()  # it owns both now, and has read nothing
         query.start()
-        import threading
-
         again = []
         thread = threading.Thread(target=lambda: again.append(query.begin()))
         thread.start()  # joins: the neighbour has to finish its batch

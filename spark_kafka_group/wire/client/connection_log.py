@@ -36,7 +36,8 @@ PASSING = (
     kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError,
     kafka_errors.NodeNotReadyError, kafka_errors.Cancelled, kafka_errors.UnstableOffsetCommitError, OSError,
 )  # fmt: skip
-"""Errors of lost connections, and of a transaction that is not over. A line with another error, for example a wrong password, keeps its level."""
+"""Errors of lost connections, and of a transaction that is not over. A line with another error, for example a wrong
+password, keeps its level."""
 
 _running = threading.local()
 
