@@ -145,8 +145,9 @@ class PlannedTransactions:
         Whether brokers describe and list transactions (from Kafka 3.0 on).
     write_id
         The query's id where Spark has none: of a batch write.
-    planned_at_ms
-        By the driver's clock. Each transaction begins later.
+    sources
+        A digest of the offsets that sources of the query have for this batch, and that its decision commits; empty
+        where there are none.
     """
 
     prefix: str
@@ -157,7 +158,7 @@ class PlannedTransactions:
     doubt: str | None
     described: bool
     write_id: str
-    planned_at_ms: int
+    sources: str = ""
 
     @property
     def parity(self) -> int:

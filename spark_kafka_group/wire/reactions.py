@@ -31,6 +31,8 @@ class Request(Enum):
     PRODUCE = "Produce"
     INIT_PRODUCER_ID = "InitProducerId"
     ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_GROUP = "AddOffsetsToTxn"
+    COMMIT_IN_TRANSACTION = "TxnOffsetCommit"
     END_TRANSACTION = "EndTxn"
     DESCRIBE_TRANSACTION = "DescribeTransactions"
 
@@ -168,6 +170,10 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "OPERATION_NOT_ATTEMPTED": Reaction.RETRY,  # as another partition of the request was refused
         "INVALID_TXN_STATE": Reaction.FENCED,
     },
+    Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
+    Request.COMMIT_IN_TRANSACTION: {
+        "REBALANCE_IN_PROGRESS": Reaction.FATAL,  # the member would come back in another generation
+    },
     Request.END_TRANSACTION: _OF_A_TRANSACTION | {
         "PRODUCER_FENCED": Reaction.ENDED,
         "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
@@ -216,7 +222,8 @@ OPERATIONS = (
     dict.fromkeys(Request, "Read")
     | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH, Request.DESCRIBE), DESCRIBE)
     | dict.fromkeys(
-        (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.END_TRANSACTION), "Write"
+        (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.ADD_GROUP, Request.END_TRANSACTION),
+        "Write",
     )
     | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)"}
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import name
+from support import committed, name
 
 PARTITIONS = 2
 
@@ -76,6 +76,27 @@ def test_a_query_that_fails_within_a_batch_publishes_each_row_once(spark, kafka,
     query.awaitTermination()
     assert read(kafka, output) == (list(range(40)), [])
     assert sum(progress.numInputRows for progress in query.recentProgress) >= 20
+
+
+def test_offsets_of_the_source_are_committed_together_with_the_rows(spark, kafka, group, output, written_to, tmp_path):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "kafka.group.id": group}
+    prefix = {"kafka.transactional.id": written_to["kafka.transactional.id"]}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from, **prefix).load()
+    fails = rows.select("value").repartition(2).mapInArrow(failing_once(str(tmp_path / "failed")), "value binary")
+    writer = fails.writeStream.format("groupkafka").options(**written_to)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    first = committed(kafka, group)
+    assert (sum(first.values()), read(kafka, output)) == (20, (list(range(20)), []))
+    kafka.produce(source, [b"%d" % number for number in range(20, 40)])
+    with pytest.raises(Exception, match="once"):
+        writer.start().awaitTermination()
+    assert (committed(kafka, group), read(kafka, output)) == (first, (list(range(20)), []))
+    writer.start().awaitTermination()
+    assert sum(committed(kafka, group).values()) == 40
+    assert read(kafka, output) == (list(range(40)), [])
 
 
 def test_a_batch_write_is_published_as_a_whole_or_not_at_all(spark, kafka, output, written_to, tmp_path):

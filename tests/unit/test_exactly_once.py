@@ -41,7 +41,7 @@ def described(number, state="Ongoing", epoch=0, started_ms=0, timeout_ms=900_000
 
 
 def plan(last=None, doubt=None):
-    return PlannedTransactions("w", Producer(1, 2), 900_000, last, 0, doubt, True, "write-1", 0)
+    return PlannedTransactions("w", Producer(1, 2), 900_000, last, 0, doubt, True, "write-1")
 
 
 def decided(batch=OF_3, state=State.DECIDED, transactions=()):

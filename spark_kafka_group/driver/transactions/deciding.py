@@ -11,10 +11,12 @@ from pathlib import Path
 from spark_kafka_group.driver.transactions import last_commit, resolution
 from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
 from spark_kafka_group.driver.transactions.last_commit import LastCommit
+from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import Decision, PlannedTransactions, State, TaskTransactionWritten, TaskWrite
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -30,8 +32,10 @@ def decide_and_end(
     """Publish a batch: all of it, or nothing.
 
     1. All transactions are seen to be open, and to have time. 2. The decision is written, which is refused where
-    another driver has taken the prefix. 3. Each transaction is committed. Whatever happens after step 2, the next start
-    goes on with step 3, and the batch's tasks write nothing. Before it, the next start aborts all of them.
+    another driver has taken the prefix; offsets of sources are committed in the same transaction, which is refused
+    where a group has gone on without their member. 3. Each transaction is committed. Whatever happens after step 2,
+    the next start goes on with step 3, and the batch's tasks write nothing. Before it, the next start aborts all of
+    them.
 
     Transactions of attempts that Spark did not need are looked up before step 2, when no newer driver can have tasks,
     and aborted after step 3, so that readers of committed records need not wait for their timeout.
@@ -60,11 +64,12 @@ def decide_and_end(
         decision, offset = planned.last, planned.last_offset
         if planned.described:
             unneeded = leftovers(client.open_of(planned.prefix), written)
-        if written and not planned.is_written(batch):
+        if (written or planned.sources) and not planned.is_written(batch):
             _check(client, planned, written)
+            sources = _sources(options, planned, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(batch, State.DECIDED, planned.parity, tuple(written))
-            offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, sequence=0)
+            offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
             _end(client, decisions, planned, decision)
         abort(client, planned.prefix, unneeded, planned.timeout_ms)
     left = None if decision is None else replace(decision, transactions=())
@@ -86,6 +91,21 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
             "that takes longer cannot be published: raise it, or let batches be smaller",
             planned.prefix, (now_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
+
+
+def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: Path | None) -> list[SourceOffsets]:
+    """The offsets of sources that the decision commits.
+
+    1. A batch is planned, and its source ends. 2. The query is started again in the same application. 3. Its source
+    publishes the offsets of another batch, or none.
+    """
+    found = of_sources(options, shared)
+    if digest(found) != planned.sources:
+        raise TransactionError(
+            f"kafka.transactional.id {planned.prefix}: the batch is not published: its source has ended, or was "
+            f"started again, since the batch was planned"
+        )
+    return found
 
 
 def _end(client: TransactionClient, decisions: DecisionLog, planned: PlannedTransactions, decision: Decision) -> None:

@@ -31,11 +31,12 @@ def take(options: TransactionOptions, directory: Path | None) -> LastCommit | No
     """The last commit of this application, once; None where there is none, or more has happened since."""
     if directory is None:
         return None
-    path, taken = _path(options, directory), _path(options, directory).with_suffix(".taken")
+    path = _path(directory, options.prefix)
     try:
-        path.replace(taken)
-        value = json.loads(taken.read_bytes())
-        taken.unlink()
+        value = json.loads(path.read_bytes())
+        if value["where"] != _where(options):
+            return None
+        path.unlink()
         decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
         driver = Producer(*value["driver"])
         return LastCommit(driver, value["timeout_ms"], value["described"], decision, value["offset"])
@@ -48,19 +49,29 @@ def leave(options: TransactionOptions, directory: Path | None, last: LastCommit)
     if directory is None:
         return
     value = {
+        "where": _where(options),
         "driver": list(last.driver),
         "timeout_ms": last.timeout_ms,
         "described": last.described,
         "decision": None if last.decision is None else last.decision.to_json().decode(),
         "offset": last.offset,
     }
-    path = _path(options, directory)
+    path = _path(directory, options.prefix)
     written = path.with_suffix(".new")
     written.write_text(json.dumps(value))
     written.replace(path)
 
 
-def _path(options: TransactionOptions, directory: Path) -> Path:
-    """The file of a prefix of a cluster."""
-    about = [options.client.connection.bootstrap_servers, options.transacting.decision_topic, options.prefix]
-    return directory / f"groupkafka-transactions-{hashlib.sha256(json.dumps(about).encode()).hexdigest()[:20]}.json"
+def forget(directory: Path | None, prefix: str) -> None:
+    """Have the next batch be planned like a restart, as the prefix was taken meanwhile."""
+    if directory is not None:
+        _path(directory, prefix).unlink(missing_ok=True)
+
+
+def _path(directory: Path, prefix: str) -> Path:
+    return directory / f"groupkafka-transactions-{hashlib.sha256(prefix.encode()).hexdigest()[:20]}.json"
+
+
+def _where(options: TransactionOptions) -> list[str]:
+    """The cluster, and the decision topic in it."""
+    return [options.client.connection.bootstrap_servers, options.transacting.decision_topic]

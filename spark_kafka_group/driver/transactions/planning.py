@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
-import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, los
 from spark_kafka_group.errors import TransactionLostError
 from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.source_offsets import SourceOffsets, published
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -53,8 +56,22 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     with kept_client(options, ROLE) as client:
         if known is not None and client.takes_expected:
             driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
-            return _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
-        return _restarted(options, client)
+            plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
+        else:
+            plan = _restarted(options, client)
+    return replace(plan, sources=digest(of_sources(options, shared)))
+
+
+def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
+    """The offsets of the batch that runs, of the sources that leave them to this write."""
+    return [] if shared is None else published(shared, options.prefix)
+
+
+def digest(sources: Sequence[SourceOffsets]) -> str:
+    """Equal for equal offsets, and empty for none: tasks carry it, as the offsets may be many."""
+    if not sources:
+        return ""
+    return hashlib.sha256(json.dumps([source.to_json() for source in sources], sort_keys=True).encode()).hexdigest()
 
 
 def _restarted(options: TransactionOptions, client: TransactionClient) -> PlannedTransactions:
@@ -110,5 +127,4 @@ def _plan(
         doubt=doubt,
         described=described,
         write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
-        planned_at_ms=int(time.time() * 1000),
     )

@@ -7,6 +7,7 @@ also when its request has to be repeated, and a driver that was fenced cannot de
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -15,8 +16,10 @@ from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 from spark_kafka_group.errors import BrokerError, ProducerFencedError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.broker_settings import integers_of
 from spark_kafka_group.wire.reactions import Reaction, name_of, reaction_to
+from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import STOLEN, TransactionClient
 from spark_kafka_group.wire.transactions.transaction_requests import check
@@ -117,21 +120,29 @@ class DecisionLog:
                 f"from it"
             ) from error
 
-    def append(self, key: str, value: bytes, producer: Producer, sequence: int) -> int:
+    def append(
+        self, key: str, value: bytes, producer: Producer, sequence: int, sources: Iterable[SourceOffsets] = ()
+    ) -> int:
         """Write a record in a transaction of the transactional id `key`, and commit; its offset.
 
         Parameters
         ----------
         sequence
             How many records this producer, with this epoch, has written before.
+        sources
+            The offsets that the transaction commits, too.
 
         Raises
         ------
         ProducerFencedError
             When the producer was fenced: nothing is written, then.
+        TransactionError
+            When the group of a source refuses its member: nothing is written, then.
         BrokerTimeoutError
             When brokers did not say in time whether it is written.
         """
+        for source in sources:
+            commit_offsets(self._client, key, producer, source)
         self._client.add(key, producer, [self._tp])
         doing = f"deciding in {self._tp}"
         try:

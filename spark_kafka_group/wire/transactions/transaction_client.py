@@ -157,6 +157,20 @@ class TransactionClient:
             lambda: requests.add_partitions(transactional_id, producer, tps),
         )
 
+    def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> None:
+        """Have a transaction cover offsets of a group.
+
+        Raises
+        ------
+        ProducerFencedError
+        """
+        self._one(
+            Request.ADD_GROUP,
+            f"adding offsets of group {group_id} to the transaction of {transactional_id}",
+            transactional_id,
+            lambda: requests.add_group(transactional_id, producer, group_id),
+        )
+
     def commit(self, transactional_id: str, producer: Producer) -> bool:
         """Commit a transaction, perhaps again; whether it is committed. If not, it had ended before, or was fenced."""
         return self.commit_all({transactional_id: producer})[transactional_id]

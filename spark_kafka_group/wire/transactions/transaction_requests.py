@@ -14,7 +14,12 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
-from kafka.protocol.producer import AddPartitionsToTxnRequest, EndTxnRequest, InitProducerIdRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
 
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
@@ -93,6 +98,17 @@ def add_partitions(transactional_id: str, producer: Producer, tps: Collection[To
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
         v3_and_below_topics=[topic_type(name=name, partitions=list(map(int, ps))) for name, ps in topics.items()],
+        max_version=ADD_PARTITIONS,
+    )
+
+
+def add_group(transactional_id: str, producer: Producer, group_id: str) -> Any:
+    """Have a transaction cover offsets of a group."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=group_id,
         max_version=ADD_PARTITIONS,
     )
 
