@@ -36,7 +36,6 @@ Without --execute they say what they would do. Stop the query first: a query
 that runs is fenced by them, and stops.
 """
 LIST = "list"
-LIMIT_MS = 30_000
 OF_STATE = {
     State.DECIDED: "is to be published",
     State.REVOKED: "was not published, and is written again at the next start",
@@ -71,7 +70,9 @@ def add_to(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show them, say what is to be done, and do it if --execute is given."""
     prefix = args.transactional_id
-    with connected(args, lambda options: TransactionClient(options, "transactions", LIMIT_MS)) as client:
+    with connected(
+        args, lambda options: TransactionClient(options, "transactions", options.connection.request_timeout_ms)
+    ) as client:
         decisions = DecisionLog(client, args.decision_topic)
         seen = look(client, decisions, prefix)
         _print_json(seen) if args.json else _print(seen)

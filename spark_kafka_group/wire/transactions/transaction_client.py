@@ -33,6 +33,7 @@ LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
 AT_ONCE = 200
 """Requests on their way to one broker."""
+LIMIT = "kafka.delivery.timeout.ms"
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
 
@@ -69,8 +70,8 @@ class TransactionClient:
         self.manager = self._client._manager
         self._coordinators: dict[str, int] = {}
         try:
-            with translated(f"connecting to {options.connection.bootstrap_servers}"):
-                self.manager.bootstrap(options.connection.request_timeout_ms)
+            with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
+                self.manager.bootstrap(limit_ms)
         except BaseException:
             self.close()
             raise
@@ -256,6 +257,15 @@ class TransactionClient:
                     return set()
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
+            if not self._is_there(node, deadline):
+                return set()  # others coordinate its transactions by now, or soon
+
+    def _is_there(self, node: Any, deadline: float) -> bool:
+        """Whether the cluster counts a broker among its own now."""
+        cluster = self.manager.cluster
+        with contextlib.suppress(kafka_errors.KafkaError):
+            self.run(ms_until(deadline), cluster.refresh_metadata)
+        return any(broker.node_id == node for broker in cluster.brokers())
 
     # Requests
 
@@ -304,7 +314,7 @@ class TransactionClient:
     def _late(self, doing: str, last: Any) -> BrokerTimeoutError:
         name = name_of(type(last)) if isinstance(last, BaseException) else name_of(last)
         said = "" if self.manager.last_failure is None else f": {self.manager.last_failure}"
-        return BrokerTimeoutError(f"{doing}: kafka.delivery.timeout.ms is over, last answer: {name}{said}", name)
+        return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
 
     def _all(
         self, request: Request, doing: str, transactional_ids: Iterable[str], make: Callable[[str], Any]
