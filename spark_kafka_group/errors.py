@@ -17,6 +17,9 @@
     │   └── JoinTimeoutError
     ├── CommitError
     │   └── CommitTimeoutError
+    ├── TransactionError
+    │   ├── ProducerFencedError
+    │   └── TransactionLostError
     ├── BrokerError
     │   ├── BrokerTimeoutError
     │   ├── AuthenticationError
@@ -119,6 +122,18 @@ class CommitTimeoutError(CommitError):
     def __init__(self, problem: str, answer: str | None = None) -> None:
         super().__init__(problem)
         self.answer = answer
+
+
+class TransactionError(GroupKafkaError):
+    """Raised when an exactly-once write cannot be begun or ended; the text says what becomes of the batch."""
+
+
+class ProducerFencedError(TransactionError):
+    """Raised when another process has taken this write's transactional id."""
+
+
+class TransactionLostError(TransactionError):
+    """Raised when some transactions of a batch were committed, and others have ended without."""
 
 
 class BrokerError(GroupKafkaError):

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -17,6 +18,9 @@ from spark_kafka_group.executor.loopback import acknowledge_at_once
 from spark_kafka_group.hung_up import end_quietly
 
 log = logging.getLogger(__name__)
+
+ENDING = "pyspark.sql.worker.python_streaming_sink_runner"
+"""The module in which Spark runs commit and abort of a micro-batch."""
 
 
 class SentToTasks:
@@ -42,6 +46,12 @@ def in_one_sentence() -> Iterator[None]:
             log.debug("%s", error, exc_info=True)
             os.environ[NO_TRACEBACK] = "1"
         raise
+
+
+def ends_micro_batches() -> bool:
+    """Whether this process of Spark's makes a writer to commit or abort a micro-batch, and not to plan one."""
+    main = sys.modules["__main__"].__spec__
+    return ENDING in sys.modules or (main is not None and main.name == ENDING)
 
 
 @cache

@@ -6,7 +6,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from spark_kafka_group.executor.encode import Encoder
-from spark_kafka_group.executor.sender import Sender
+from spark_kafka_group.executor.sender import Sender, Transaction
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
@@ -14,9 +14,9 @@ from spark_kafka_group.wire.writable_topics import WritableTopics
 _topics: WeakKeyDictionary[Leaders[Any], dict[float, WritableTopics]] = WeakKeyDictionary()
 
 
-def sender_for(options: SinkOptions, encoder: Encoder) -> Sender:
+def sender_for(options: SinkOptions, encoder: Encoder, transaction: Transaction | None = None) -> Sender:
     """A sender of one task, over the connections of the task before."""
-    return Sender(options.client, options.producing, encoder)
+    return Sender(options.client, options.producing, encoder, transaction)
 
 
 def topics_of(sender: Sender, options: SinkOptions) -> WritableTopics:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from spark_kafka_group.exactly_once import TaskWrite
 from spark_kafka_group.offsets import TopicPartition
 
 
@@ -17,6 +18,9 @@ class RowsWritten(WriterCommitMessage):
     ----------
     records
         How many, by partition.
+    told
+        Of an exactly-once write: what the driver needs to publish them.
     """
 
     records: dict[TopicPartition, int]
+    told: TaskWrite | None = None

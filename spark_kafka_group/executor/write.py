@@ -13,6 +13,7 @@ from spark_kafka_group.executor.encode.arrow_columns import binary_column, heade
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
 from spark_kafka_group.executor.producers import sender_for, topics_of
 from spark_kafka_group.executor.rows_written import RowsWritten
+from spark_kafka_group.executor.sender import Transaction, Written
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
 
@@ -32,16 +33,25 @@ def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: Sink
     WriteError, UnwritableRowError, BrokerError
         Rows that were handed over before may be written, or not. Spark then runs the task again.
     """
+    return RowsWritten({tp: of_tp.records for tp, of_tp in written(batches, options, columns).items()})
+
+
+def written(
+    batches: Iterable[pa.RecordBatch],
+    options: SinkOptions,
+    columns: SinkColumns,
+    transaction: Transaction | None = None,
+) -> dict[TopicPartition, Written]:
+    """Write rows, in a transaction if one is given; what brokers have acknowledged. Errors as of :func:`write`."""
     encoder = encode.load(options.writing.encoder)
-    with sender_for(options, encoder) as sender:
+    with sender_for(options, encoder, transaction) as sender:
         open_batches = OpenBatches(options, columns, encoder, topics_of(sender, options), sender)
         open_batches.prepare()
         for batch in batches:
             open_batches.add(batch, time.monotonic(), int(time.time() * 1000))
             open_batches.seal_old(time.monotonic())
         open_batches.seal_all()
-        acknowledged = sender.flush() if open_batches.sent else {}  # a task without rows needs no broker
-        return RowsWritten({tp: written.records for tp, written in acknowledged.items()})
+        return sender.flush() if open_batches.sent else {}  # a task without rows needs no broker
 
 
 class Sends(Protocol):

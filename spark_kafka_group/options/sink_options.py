@@ -17,6 +17,7 @@ from spark_kafka_group.options.fetching import Fetching
 from spark_kafka_group.options.given_values import check_required, values, why_unknown
 from spark_kafka_group.options.producing import MOST_IN_FLIGHT, Producing
 from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
 from spark_kafka_group.security import Security
 
@@ -30,6 +31,7 @@ class SinkOptions:
 
     writing: Writing
     producing: Producing
+    transacting: Transacting
     connection: Connection
     security: Security
 
@@ -63,6 +65,16 @@ class SinkOptions:
     def client(self) -> ClientOptions:
         """The options of clients: what connections are made with."""
         return ClientOptions(self.connection, self.security, Fetching())
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether each row is published once."""
+        return self.writing.delivery_guarantee == EXACTLY_ONCE
+
+    @property
+    def transactions(self) -> TransactionOptions:
+        """What exactly-once takes of them."""
+        return TransactionOptions(self.client, self.transacting, self.producing.delivery_timeout_ms)
 
     def given(self) -> list[str]:
         """Names of the options that are not at their defaults."""
@@ -135,9 +147,19 @@ def _requests_end_before_connections(options: SinkOptions) -> str | None:
 
 
 def _guarantee_can_be_given(options: SinkOptions) -> str | None:
-    if options.writing.delivery_guarantee != EXACTLY_ONCE:
-        return None
-    return f"deliveryGuarantee ({EXACTLY_ONCE}) is not possible yet: leave it out, and let readers drop duplicates"
+    if not options.is_exactly_once:
+        given = options.transacting.given()
+        return f"{given[0]} needs deliveryGuarantee={EXACTLY_ONCE}: set that, or leave it out" if given else None
+    if options.transacting.transactional_id is None:
+        return (
+            f"deliveryGuarantee ({EXACTLY_ONCE}) needs kafka.transactional.id: give this query a name that no other "
+            f"one has, and keep it over restarts"
+        )
+    if options.producing.acks != "all" or not options.producing.enable_idempotence:
+        return (
+            f"deliveryGuarantee ({EXACTLY_ONCE}) needs kafka.acks=all and kafka.enable.idempotence=true: leave both out"
+        )
+    return None
 
 
 CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (

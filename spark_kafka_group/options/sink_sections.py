@@ -8,11 +8,13 @@ from typing import Any
 from spark_kafka_group.option import Section
 from spark_kafka_group.options.connection import Connection
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.options.transacting import Transacting
 from spark_kafka_group.options.writing import Writing
 from spark_kafka_group.security import Security
 
 SINK_SECTIONS: dict[str, type[Section]] = {
-    "writing": Writing, "producing": Producing, "connection": Connection, "security": Security,
+    "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,
+    "security": Security,
 }  # fmt: skip
 OF_READING_ONLY = frozenset({"maxBrokerOutage", "kafka.default.api.timeout.ms"})
 """Options of connections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""

@@ -9,7 +9,6 @@ _NO_SERIALIZERS = (
     "as in df.selectExpr('to_json(struct(*)) as value')"
 )
 _EQUAL_SHARES = "partitions that have a leader get equal shares of the rows without a key: leave it out"
-_NO_TRANSACTIONS = "tasks write without transactions: leave it out"
 
 UNSUPPORTED_IN_SINKS = {
     **OF_CLIENTS,
@@ -22,9 +21,9 @@ UNSUPPORTED_IN_SINKS = {
     "kafka.retries": "a record batch is sent again until kafka.delivery.timeout.ms is over: take that",
     "kafka.metadata.max.idle.ms": "a worker process keeps what it knows of a topic: leave it out",
     "kafka.metric.reporters": "these are Java classes: the query's progress has the number of rows written",
-    "kafka.transactional.id": _NO_TRANSACTIONS,
-    "kafka.transaction.timeout.ms": _NO_TRANSACTIONS,
-    "kafka.transaction.two.phase.commit.enable": _NO_TRANSACTIONS,
+    "kafka.transaction.two.phase.commit.enable": (
+        "brokers need not wait for another system: the query's own decision is in Kafka. Leave it out"
+    ),
 }
 """Settings that a sink does not have: by their names in lower case, and the reason, which has the advice."""
 

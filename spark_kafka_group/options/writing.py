@@ -24,7 +24,8 @@ class Writing(Section):
     )
     delivery_guarantee: str = option(
         "deliveryGuarantee", choice(AT_LEAST_ONCE, EXACTLY_ONCE),
-        "`at-least-once`: each row is written, and more than once where Spark runs a task or a micro-batch again.",
+        "`at-least-once`: each row is written, and more than once where Spark runs a task or a micro-batch again. "
+        "`exactly-once`: readers of committed records get each row once; needs `kafka.transactional.id`.",
         default=AT_LEAST_ONCE,
     )  # fmt: skip
     encoder: str = option(

@@ -29,6 +29,12 @@ class Request(Enum):
     FETCH = "Fetch"
     EPOCH_END = "OffsetForLeaderEpoch"
     PRODUCE = "Produce"
+    INIT_PRODUCER_ID = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_GROUP = "AddOffsetsToTxn"
+    COMMIT_IN_TRANSACTION = "TxnOffsetCommit"
+    END_TRANSACTION = "EndTxn"
+    DESCRIBE_TRANSACTION = "DescribeTransactions"
 
 
 OF_A_MEMBER = (
@@ -64,6 +70,8 @@ class Reaction(Enum):
     BATCH_REFUSED = "nothing was written: the record batch is given up, and no other"
     REPLICAS_AWAY = "look up which replicas are in sync, then again; where some are not, their brokers are waited for"
     BROKERS_AWAY = "again; brokers are waited for"
+    ENDED = "the transaction is not open any more: look how it ended"
+    NO_SUCH_TRANSACTION = "there is no such transactional id"
     TOO_LARGE = "send the record batch in halves; a record that is too large alone is refused"
     WRITTEN_BEFORE = "the record batch is written: an earlier attempt has come to the broker"
     OUT_OF_SEQUENCE = "again, once the record batches before it are written; if they are, records are lost"
@@ -106,6 +114,16 @@ def _rows() -> dict[str, dict[Request, Reaction]]:
 REACTIONS: Mapping[str, Mapping[Request, Reaction]] = _rows()
 """Kafka's name of an error to its reaction in the answer to each request of a member."""
 
+_OF_A_TRANSACTION = {
+    "NOT_COORDINATOR": Reaction.FIND_COORDINATOR,
+    "COORDINATOR_NOT_AVAILABLE": Reaction.FIND_COORDINATOR,
+    "COORDINATOR_LOAD_IN_PROGRESS": Reaction.RETRY,
+    "CONCURRENT_TRANSACTIONS": Reaction.RETRY,  # the markers of the one before are being written
+    "PRODUCER_FENCED": Reaction.FENCED,
+    "INVALID_PRODUCER_EPOCH": Reaction.FENCED,
+    "INVALID_PRODUCER_ID_MAPPING": Reaction.FENCED,
+}
+
 OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     Request.COMMIT_FOR_MEMBER: {
         # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
@@ -147,6 +165,24 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "INVALID_PRODUCER_ID_MAPPING": Reaction.OUTDATED_PRODUCER,
         "INVALID_TXN_STATE": Reaction.OUTDATED_PRODUCER,
     },
+    Request.INIT_PRODUCER_ID: _OF_A_TRANSACTION,
+    Request.ADD_PARTITIONS: _OF_A_TRANSACTION | {
+        "OPERATION_NOT_ATTEMPTED": Reaction.RETRY,  # as another partition of the request was refused
+        "INVALID_TXN_STATE": Reaction.FENCED,
+    },
+    Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
+    Request.COMMIT_IN_TRANSACTION: {
+        "REBALANCE_IN_PROGRESS": Reaction.FATAL,  # the member would come back in another generation
+    },
+    Request.END_TRANSACTION: _OF_A_TRANSACTION | {
+        "PRODUCER_FENCED": Reaction.ENDED,
+        "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
+        "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,
+        "INVALID_TXN_STATE": Reaction.ENDED,
+    },
+    Request.DESCRIBE_TRANSACTION: _OF_A_TRANSACTION | {
+        "TRANSACTIONAL_ID_NOT_FOUND": Reaction.NO_SUCH_TRANSACTION,
+    },
 }  # fmt: skip
 """A request that is no member's to the errors that kafka-python's class for them is not enough for."""
 
@@ -185,9 +221,13 @@ DESCRIBE = "Describe (or Read, which includes it)"
 OPERATIONS = (
     dict.fromkeys(Request, "Read")
     | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH, Request.DESCRIBE), DESCRIBE)
-    | {Request.PRODUCE: "Write"}
+    | dict.fromkeys(
+        (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.ADD_GROUP, Request.END_TRANSACTION),
+        "Write",
+    )
+    | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)"}
 )
-"""The ACL operation that a request needs on the group, and on the topics it names."""
+"""The ACL operation that a request needs on the group or transactional id, and on the topics it names."""
 
 FENCED = "FENCED_INSTANCE_ID"
 
@@ -239,6 +279,13 @@ ADVICE: Mapping[str, str] = {
     ),
     "MESSAGE_SIZE_TOO_LARGE": "raise max.message.bytes of topic {topics}",
     "RECORD_LIST_TOO_LARGE": "raise max.message.bytes of topic {topics}",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "this user needs the ACL operation {operation} on TransactionalId {transactional_id}, with the pattern type "
+        "prefixed"
+    ),
+    "INVALID_TRANSACTION_TIMEOUT": (
+        "kafka.transaction.timeout.ms is above the brokers' transaction.max.timeout.ms: lower it, or raise theirs"
+    ),
     "REQUEST_TIMED_OUT": (
         "the replicas of __consumer_offsets did not take the commit in time: see whether they are in sync"
     ),
@@ -294,6 +341,7 @@ class Facts:
     session_timeout_ms: int | None = None
     strategies: tuple[str, ...] = ()
     session_bounds: tuple[int, int] | None = None
+    transactional_id: str | None = None
 
 
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
@@ -310,6 +358,7 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
     return text and text.format(
         group_id=facts.group_id,
         instance_id=facts.instance_id,
+        transactional_id=facts.transactional_id,
         session_timeout_ms=facts.session_timeout_ms,
         session_bounds="them" if facts.session_bounds is None else "{} and {}".format(*facts.session_bounds),
         strategies=", ".join(facts.strategies),

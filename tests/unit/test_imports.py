@@ -15,9 +15,10 @@ from spark_kafka_group import GroupKafkaDataSource
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
-    "timing", "user_classes", "workers_python",
+    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
+    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "shared_files",
+    "source_offsets", "spark_version", "task", "text_table", "timing", "transactional_ids", "user_classes",
+    "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -29,7 +30,11 @@ ALLOWED = {
     "retry_topics": set(),
     "error_headers": {"retry_topics"},
     "offsets": {"errors", "json_text", "printable"},
+    "exactly_once": {"errors", "json_text", "offsets"},
+    "transactional_ids": set(),
     "files": set(),
+    "shared_files": set(),
+    "source_offsets": {"files", "json_text", "offsets", "shared_files"},
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
     "option": {"json_text", "offsets"},
@@ -71,6 +76,7 @@ ALLOWED = {
     "tools": VALUES
     | {
         "argument_as_written",
+        "driver",  # of it, transactions alone
         "wire",
         "consumer_group_records",
         "consumer_protocol",
@@ -131,7 +137,11 @@ def test_a_log_is_looked_up_without_the_modules_of_groups():
         for path in (PACKAGE / "wire").rglob("*.py")
         if any(name.startswith("spark_kafka_group.wire.group.") for name in imported_modules(path))
     }
-    assert {file for file in importing if not file.startswith("group/")} == {"__init__.py", "admin.py"}
+    assert {file for file in importing if not file.startswith("group/")} == {
+        "__init__.py",
+        "admin.py",
+        "transactions/offsets_in_transaction.py",
+    }
 
 
 def test_no_room_may_import_itself_by_way_of_others():

@@ -239,6 +239,7 @@ def test_a_word_that_is_wrong_is_not_read_as_json(name, value):
         ({"startingOffsets": "latest"}, "empty batch"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
         ({"onOffsetConflict": "group"}, "onOffsetConflict is an option of streams"),
+        ({"kafka.transactional.id": "sink"}, "kafka.transactional.id is an option of streams"),
         ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is an option of streams"),
         ({"retryTopics": "60000"}, "retryTopics is an option of streams"),
     ],
@@ -254,8 +255,11 @@ def test_retry_topics_are_subscribed_to_and_have_none_of_their_own():
     assert subscription.named() == set(subscription.topics)
     assert parse(subscribe="a,b").reading.subscription.topics == ("a", "b")
     parse(retryTopics="5", pausePartitions='{"orders-retry-5": [0]}', startingOffsets='{"orders-retry-5": {"0": 3}}')
+    by_hand = {"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}'}
     with pytest.raises(OptionError, match="retryTopics is not for assign"):
-        Options.parse({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}', "retryTopics": "5"})
+        Options.parse(by_hand | {"retryTopics": "5"})
+    with pytest.raises(OptionError, match=r"kafka\.transactional\.id is not for it; take subscribe"):
+        Options.parse(by_hand | {"kafka.transactional.id": "sink"})
 
 
 @pytest.mark.parametrize(

@@ -115,8 +115,13 @@ def test_settings_that_contradict_each_other_are_refused():
     assert refusal({"kafka.sasl.mechanism": "PLAIN"}).startswith("kafka.sasl.mechanism needs kafka.security.protocol")
 
 
-def test_exactly_once_is_refused_in_one_sentence():
-    assert refusal({"deliveryGuarantee": "exactly-once"}).startswith("deliveryGuarantee (exactly-once) is not possible")
+def test_exactly_once_needs_a_transactional_id_and_acknowledgements_of_all():
+    assert "needs kafka.transactional.id" in refusal({"deliveryGuarantee": "exactly-once"})
+    given = {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": "w"}
+    assert "needs kafka.acks=all" in refusal(given | {"kafka.acks": "1"})
+    assert "needs kafka.acks=all" in refusal(given | {"kafka.enable.idempotence": "false"})
+    assert parsed(**given).transactions.prefix == "w"
+    assert refusal({"kafka.transactional.id": "w"}).startswith("kafka.transactional.id needs deliveryGuarantee=exactly")
     assert parsed(deliveryGuarantee="AT-LEAST-ONCE") == parsed()
 
 
@@ -138,4 +143,4 @@ def test_no_option_shows_its_value_in_the_repr():
 
 def test_every_option_is_documented():
     assert all(len(field.metadata["doc"]) > 20 for _, field in SINK_DECLARED.values())
-    assert set(SINK_SECTIONS) == {"writing", "producing", "connection", "security"}
+    assert set(SINK_SECTIONS) == {"writing", "producing", "transacting", "connection", "security"}
