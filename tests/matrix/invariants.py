@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from matrix.checkpoint import TP
+from matrix.checkpoint import TP, Batch
 from matrix.observed import EXACTLY_ONCE, PROCESSOR, Observed
 from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
@@ -164,22 +166,59 @@ def batches_follow(run: Observed) -> Iterator[Finding]:
 
 
 def tasks_cover(run: Observed) -> Iterator[Finding]:
-    """The tasks of a batch have its ranges, each offset in one task."""
-    planned: dict[int, Event] = {event.batch: event for event in run.events if event.ranges and event.batch is not None}
-    for batch, tasks in run.tasks.items():
-        event = planned.get(batch)
-        if event is None:
-            continue
-        whole = sorted((*r.tp, r.start, r.end) for r in event.ranges if r.size)
-        parts = sorted((topic, p, start, end) for task in tasks for topic, p, start, end in task)
-        merged: list[tuple[str, int, int, int]] = []
-        for topic, p, start, end in parts:
-            if merged and merged[-1][:2] == (topic, p) and merged[-1][3] == start:
-                merged[-1] = (*merged[-1][:3], end)
-            else:
-                merged.append((topic, p, start, end))
-        if merged != whole:
-            yield Finding("tasks cover", f"batch {batch}: its tasks have {merged}, it has {whole}")
+    """The tasks of a batch have the ranges that their process planned last, each offset in one task.
+
+    A process that loses the race for a batch plans ranges too, and no tasks: the checkpoint has those of the other one.
+    So no task has an offset beyond the checkpoint's ranges, and each batch with rows has had tasks.
+    """
+    planned: dict[tuple[str, str, int | None], Event] = {
+        (process_of(event), event.member, event.batch): event for event in run.events if event.kind == "planned"
+    }
+    logged: dict[tuple[str | None, int | None], Batch] = {}
+    for batch in run.batches:
+        logged.setdefault((batch.reader, batch.of_source), batch)  # later ones with this number have no data of it
+    for plan in run.plans:
+        parts = merged(part for task in plan.tasks for part in task)
+        event = planned.get((plan.process, plan.reader, plan.batch))
+        whole = [] if event is None else sorted((*r.tp, r.start, r.end) for r in event.ranges if r.size)
+        if parts != whole:
+            yield Finding(
+                "tasks cover",
+                f"batch {plan.batch} of {plan.process}: its tasks have {parts}, it was planned as {whole}",
+            )
+        of_log = logged.get((plan.reader, plan.batch))
+        beyond = [] if of_log is None else [part for part in parts if not within(of_log, *part)]
+        if beyond:
+            yield Finding("tasks cover", f"batch {plan.batch} of {plan.process}: {beyond} are not in the checkpoint's")
+    if len({plan.reader for plan in run.plans}) == len({batch.query for batch in run.batches}):  # one source each
+        with_rows = {(row.query, row.batch) for row in run.rows}
+        with_tasks = {(plan.reader, plan.batch) for plan in run.plans}
+        for batch in run.batches:
+            known = (batch.reader, batch.of_source) in with_tasks
+            if not known and (batch.query, batch.number) in with_rows:
+                yield Finding("tasks cover", f"batch {batch.number} of Spark's has rows, and had no tasks")
+
+
+def process_of(event: Event) -> str:
+    """The name of the process that wrote an event; one with two sources has a log for each."""
+    return Path(event.where.rpartition(":")[0]).stem.removesuffix("-also")
+
+
+def merged(parts: Iterable[Sequence[Any]]) -> list[tuple[str, int, int, int]]:
+    """Ranges of topics and partitions, those that follow each other as one."""
+    found: list[tuple[str, int, int, int]] = []
+    for topic, p, start, end in sorted(map(tuple, parts)):
+        if found and found[-1][:2] == (topic, p) and found[-1][3] == start:
+            found[-1] = (*found[-1][:3], end)
+        else:
+            found.append((topic, p, start, end))
+    return found
+
+
+def within(batch: Batch, topic: str, partition: int, start: int, end: int) -> bool:
+    """Whether a batch has a range."""
+    tp = topic, partition
+    return tp in batch.ends and batch.starts[tp] <= start and end <= batch.ends[tp]
 
 
 def commits_never_backward(run: Observed) -> Iterator[Finding]:
