@@ -9,6 +9,7 @@ import selectors
 import time
 from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -82,13 +83,20 @@ class Brokers:
         """Why the last connection could not be made, or ended, with its address."""
         return None if self._client is None else self._client._manager.last_failure
 
-    def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
+    def leaders(
+        self,
+        tps: Collection[TopicPartition],
+        refresh: bool,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[TopicPartition, int]:
         """Node id of the leader of each partition that has one.
 
         Parameters
         ----------
         refresh
             Ask the cluster even where an answer is known: a leader may have moved.
+        topic_ids
+            Without partitions of topics that have other ids than these.
 
         Raises
         ------
@@ -98,7 +106,7 @@ class Brokers:
         with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
             manager = self._bootstrapped()._manager
             cluster = manager.cluster
-            known = self._known_leaders(cluster, tps)
+            known = self._known_leaders(cluster, tps, topic_ids)
             if refresh or len(known) < len(tps):
                 # The last answer does not do. The broker that gave it may be cut off from the others, and not know it;
                 # kafka-python would ask it again and again, as it has a connection to it.
@@ -108,18 +116,33 @@ class Brokers:
                 denied = topics & set(cluster.unauthorized_topics)
                 if denied:
                     raise kafka_errors.TopicAuthorizationFailedError(denied)
-                known = self._known_leaders(cluster, tps)
+                known = self._known_leaders(cluster, tps, topic_ids)
         return known
 
-    @staticmethod
-    def _known_leaders(cluster: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
+    def _known_leaders(
+        self, cluster: Any, tps: Collection[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, int]:
+        others = self.made_again(topic_ids)
+        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps if tp.topic not in others)
         return {tp: node for tp, node in leaders if node is not None and node >= 0}
 
-    def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
-        partitions_of = self._bootstrapped().cluster.partitions_for_topic
-        return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
+    def missing(
+        self, tps: Collection[TopicPartition], topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> set[TopicPartition]:
+        """Those of `tps` that the cluster, when last asked, did not have in topics of these ids; no I/O."""
+        partitions_of, others = self._bootstrapped().cluster.partitions_for_topic, self.made_again(topic_ids)
+        return {tp for tp in tps if tp.topic in others or tp.partition not in (partitions_of(tp.topic) or ())}
+
+    def made_again(self, topic_ids: Mapping[str, str]) -> set[str]:
+        """Topics that the cluster, when last asked, had under other ids than these; no I/O."""
+        id_of = self._bootstrapped().cluster.topic_id
+        now = {topic: id_of(topic) for topic in topic_ids}
+        return {topic for topic, topic_id in now.items() if topic_id is not None and str(topic_id) != topic_ids[topic]}
+
+    def leader_epoch(self, tp: TopicPartition) -> int | None:
+        """Of the leader that the cluster named when last asked, as far as it knows epochs; no I/O."""
+        epoch: int | None = self._bootstrapped().cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
+        return epoch
 
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int] | None:
         """First offset of a partition's log, and the one its next record will get; None if it does not exist any more.
