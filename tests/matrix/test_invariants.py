@@ -153,6 +153,9 @@ def counted(batch, **numbers):
 
 
 WRONG_PROCESSED = {
+    "a record that is done in two stages": (
+        "nothing twice", {"rows": [*PROCESSED.rows, Row(2, RETRY, 0, 0, "later")]},
+    ),
     "a record that nobody handled": ("source = done + retry + dead", {"log": PROCESSED.log | {(RETRY, 0, 1): "again"}}),
     "a record that is done and handed on": ("source = done + retry + dead", {
         "log": PROCESSED.log | {(RETRY, 0, 1): "done"},
@@ -189,6 +192,12 @@ WRONG = {
     ),
     "a row twice in one batch": ("nothing twice", {"rows": [*GOOD.rows, GOOD.rows[5]]}),
     "a row in two batches": ("nothing twice", {"rows": [*GOOD.rows, replace(GOOD.rows[5], batch=1)]}),
+    "a record is not in the sink, and another has its place": (
+        "nothing missing", {"acknowledged": [Acknowledged("of before", "t", 0, 5), *GOOD.acknowledged]},
+    ),
+    "a row of another place than its record had in a log that is gone": (
+        "nothing else", other("rows", 3, replace(GOOD.rows[3], offset=30)) | {"log": {}},
+    ),
     "a row of another place": ("nothing else", other("rows", 3, replace(GOOD.rows[3], value=value(4)))),
     "an aborted row": ("nothing aborted", {"aborted": frozenset([value(7)])}),
     "a batch that begins too late": ("batches follow", {"events": [
@@ -292,6 +301,15 @@ def test_a_batch_that_is_run_again_is_planned_by_each_process():
     assert "tasks cover" not in invariants(run)
     wrong = plan(1, ["t", 0, 10, 15], process="query0-2")
     assert "tasks cover" in invariants(replace(run, plans=[*GOOD.plans, wrong]))
+
+
+def test_a_record_that_its_producer_sent_twice_is_read_twice_and_no_more():
+    sent_twice = {"log": dict(GOOD.log) | {("t", 0, 7): value(3)}, "acknowledged": GOOD.acknowledged[:7]}
+    rows = [row if row.offset != 7 else replace(row, value=value(3)) for row in GOOD.rows]
+    assert invariants(a_run(rows=rows, **sent_twice)) == set()
+    from_one_place = [row if row.offset != 7 else replace(row, value=value(3), offset=3) for row in GOOD.rows]
+    assert invariants(a_run(rows=from_one_place, **sent_twice)) == {"nothing twice"}
+    assert invariants(a_run(rows=rows, delivered=[value(3)], **sent_twice)) == {"nothing twice"}
 
 
 def test_a_sink_that_only_appends_may_have_the_rows_of_an_interrupted_batch_again_and_no_others():
