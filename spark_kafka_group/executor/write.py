@@ -13,7 +13,8 @@ from spark_kafka_group.executor.encode.arrow_columns import binary_column, heade
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
 from spark_kafka_group.executor.producers import sender_for, topics_of
 from spark_kafka_group.executor.rows_written import RowsWritten
-from spark_kafka_group.executor.sender import Transaction, Written
+from spark_kafka_group.executor.sender import Written
+from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
 

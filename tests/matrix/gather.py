@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 
 from matrix.checkpoint import Batch, positions
 from matrix.handling import DONE
-from matrix.observed import PROCESSOR, Call, Dead, Observed, Row, Shown, Stored
+from matrix.observed import PROCESSOR, Call, Dead, Observed, Plan, Row, Shown, Stored
 from matrix.running import Query
 from matrix.scene import Range, Scene
 from matrix.sink import rows_in
@@ -47,7 +47,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         rows=rows if sink != PROCESSOR else [call.row for call in calls if call.outcome == DONE],
         batches=batches,
         events=events_in(scene.directory, scene.real_ms),
-        tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
+        plans=plans_in(scene.directory),
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
@@ -178,11 +178,10 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
     return found
 
 
-def tasks_in(directory: Path) -> dict[int, list[list[list[object]]]]:
-    """The tasks of each batch; of a batch that was planned again, those of the last plan."""
-    found = {}
-    for path in sorted(directory.glob("*/tasks/*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2])):
-        for line in path.read_text().splitlines():
-            planned = json.loads(line)
-            found[planned["batch"]] = planned["tasks"]
+def plans_in(directory: Path) -> list[Plan]:
+    """What each process has planned, in its order."""
+    found = []
+    for path in sorted(directory.glob("*/tasks/*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            found.append(Plan(path.stem, line["reader"], line["batch"], line["tasks"]))
     return found

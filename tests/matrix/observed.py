@@ -33,6 +33,26 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Plan:
+    """The tasks that a process of a query has made of a batch.
+
+    Attributes
+    ----------
+    process
+        Its name.
+    reader, batch
+        The id of the query, and the number of the batch among those with data.
+    tasks
+        Ranges of each task: topic, partition, start, end.
+    """
+
+    process: str
+    reader: str
+    batch: int
+    tasks: Sequence[Sequence[Sequence[Any]]]
+
+
+@dataclass(frozen=True)
 class Call:
     """A call of a RecordProcessor's handler.
 
@@ -150,6 +170,8 @@ class Observed:
         Records that operators had the query read again.
     aborted
         Records of transactions that were aborted.
+    plans
+        All plans of tasks, also several of one batch.
     committed, ended, ends
         At rest: the group's offsets, the checkpoint's, and the logs'.
     operated
@@ -175,7 +197,7 @@ class Observed:
     in_doubt: frozenset[str] = frozenset()
     batches: Sequence[Batch] = ()
     events: Sequence[Event] = ()
-    tasks: Mapping[int, Sequence[Sequence[Sequence[Any]]]] = field(default_factory=dict)
+    plans: Sequence[Plan] = ()
     stored: Sequence[Stored] = ()
     committed: Mapping[TP, int] = field(default_factory=dict)
     ended: Mapping[TP, int] = field(default_factory=dict)

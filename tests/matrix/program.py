@@ -32,7 +32,7 @@ def armed(marks: Path, point: str) -> bool:
 
 
 class LoggingReader(GroupKafkaStreamReader):
-    """The reader, with a line for the tasks of each batch, and a stop at the point that is armed."""
+    """The reader, with a line for each plan of a batch's tasks, and a stop at the point that is armed."""
 
     def __init__(self, reader: GroupKafkaStreamReader, marks: Path, tasks: Path) -> None:
         super().__init__(reader._options)
@@ -53,8 +53,9 @@ class LoggingReader(GroupKafkaStreamReader):
         tasks = super().partitions(start, end)
         if tasks:
             ranges = [[[*r.tp, r.start, r.end] for r in task.ranges] for task in tasks]
+            group = end["@group"]
             with self.tasks.open("a") as file:
-                file.write(json.dumps({"batch": end["@group"].get("batch"), "tasks": ranges}) + "\n")
+                file.write(json.dumps({"reader": group["reader"], "batch": group["batch"], "tasks": ranges}) + "\n")
             self.planned = True
             self._stop_at("planned")
         return tasks

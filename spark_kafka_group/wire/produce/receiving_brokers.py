@@ -115,7 +115,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Node id of the leader by the last lookup, if there is one; no I/O."""
-        return self._known_leaders(self._bootstrapped().cluster, [tp]).get(tp)
+        return self._known_leaders(self._bootstrapped().cluster, [tp], {}).get(tp)
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has, by the last lookup; None if it is not known. No I/O."""
