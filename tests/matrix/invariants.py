@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from matrix.checkpoint import TP
-from matrix.observed import EXACTLY_ONCE, PROCESSOR, Observed
+from matrix.observed import EXACTLY_ONCE, PROCESSOR, TOPIC_ONCE, Observed
 from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.verify import verify
@@ -284,7 +284,8 @@ def numbers_recounted(run: Observed) -> Iterator[Finding]:
 def batches_recounted(run: Observed) -> Iterator[Finding]:
     """The progress of a batch has the ends that the checkpoint has, and as many input rows as the sink.
 
-    An interrupted batch that Spark's file sink has already got is not read again: its progress has no rows.
+    An interrupted batch that is in Spark's file sink, or decided in a sink with transactions, is not read again: its
+    progress has no rows.
     """
     rows = Counter(row.batch for row in run.rows)
     if run.sink == PROCESSOR:
@@ -296,7 +297,7 @@ def batches_recounted(run: Observed) -> Iterator[Finding]:
                 "batches recounted", f"batch {number} ends at {ends} in its progress, at {known.get(number)} by recount"
             )
         appended = run.sink not in (*EXACTLY_ONCE, PROCESSOR)
-        skipped = run.sink == "parquet" and not shown
+        skipped = run.sink in ("parquet", TOPIC_ONCE) and not shown
         if shown != rows[number] and not (number in run.interrupted and (appended or skipped)):
             yield Finding(
                 "batches recounted", f"batch {number} has {shown} input rows in its progress, {rows[number]} by recount"
