@@ -204,6 +204,10 @@ class ScriptedBroker:
 
     # Answers
 
+    def on_the_wire(self, message: Any, response: bytes) -> tuple[bytes, bool]:
+        """What is sent of a response, and whether the connection ends then."""
+        return response, False
+
     def respond(self, node: int, message: Any) -> dict[str, Any]:
         """Fields of the response."""
         kind = message.name.removesuffix("Request")
@@ -518,4 +522,7 @@ class _Connection(socketserver.StreamRequestHandler):
                 fields = self.server.broker.respond(self.server.number, message)
                 response = ResponseClassRegistry.get_response_class(message.header)(**fields)
                 response.with_header(message.header.correlation_id)
-                self.wfile.write(response.encode(header=True, framed=True))
+                sent, ends = self.server.broker.on_the_wire(message, response.encode(header=True, framed=True))
+                self.wfile.write(sent)
+                if ends:
+                    return

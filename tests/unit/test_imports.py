@@ -58,7 +58,9 @@ ALLOWED = {
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "hung_up": set(),
-    "source": VALUES | {"driver", "executor", "hung_up"},
+    "spark_processes": {"errors", "executor", "hung_up"},
+    "sink": VALUES | {"driver", "executor", "spark_processes"},
+    "source": VALUES | {"driver", "executor", "hung_up", "sink", "spark_processes"},
     "live": {"offsets", "printable", "text_table"},
     "batch": VALUES | {"wire", "driver", "live"},
     "metrics": {"errors", "json_text", "offsets"},
@@ -188,15 +190,15 @@ print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
     "errors", "executor", "hung_up", "json_text", "offsets", "option", "options", "printable", "retry_topics",
-    "schema", "security", "source", "spark_version", "task", "timing", "user_classes", "wire",
+    "schema", "security", "source", "spark_processes", "spark_version", "task", "timing", "user_classes", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
     "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
     "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
     "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
-    "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
-    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "reactions",
+    "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
+    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "leaders", "reactions",
     "task_outage",
 }  # fmt: skip
 
