@@ -261,13 +261,15 @@ def test_sequence_numbers_begin_again_after_the_last_one(broker, sender_of):
 
 
 def test_the_next_task_of_a_worker_goes_on_as_the_same_producer(broker, sender_of):
+    connections = []
     for first in (0, 50):
         with sender_of() as sending:
             send(sending, ORDERS, first, first + 50)
             sending.flush()
+            connections += sending.brokers.connections()
     assert broker.asked_for_ids == 1
     assert broker.requests[-1] == {ORDERS: 90}
-    assert broker.open <= 2  # one for lookups
+    assert connections[0] == connections[1]
 
 
 def test_after_a_task_that_failed_there_is_another_producer(broker, sender_of):
