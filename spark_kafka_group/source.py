@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
@@ -41,6 +41,10 @@ NO_TABLES = (
     "Spark keeps no options of a table whose source is in Python: take "
     "CREATE TEMPORARY VIEW ... USING groupkafka OPTIONS (...), which keeps them"
 )
+WRITE_WITHOUT_OPTIONS = (
+    "the write has no options. Spark keeps none of a table whose source is in Python: give them to each write, as in "
+    "INSERT INTO orders WITH (`kafka.bootstrap.servers` = 'host:9092', topic = 'orders') SELECT ..."
+)
 WITHOUT_OPTIONS = (
     "the source has no options. Spark keeps none of a table whose source is in Python: give them to each read, as in "
     "SELECT * FROM orders WITH (`kafka.bootstrap.servers` = 'host:9092', subscribe = 'orders')"
@@ -66,15 +70,19 @@ class GroupKafkaDataSource(DataSource):
     def _options(self) -> Options:
         if self._parsed is None:  # not before it is known that the query reads: a sink's options are others
             with in_one_sentence():
-                _check_there_are(self.options)
+                if OF_A_TABLE in self.options:
+                    raise OptionError(NO_TABLES)
+                if not self.options:
+                    raise OptionError(WITHOUT_OPTIONS)
                 self._parsed = Options.parse(self.options)
         return self._parsed
 
     def _sink_options(self) -> SinkOptions:
-        from spark_kafka_group.options.sink_options import SinkOptions
+        from spark_kafka_group.options.sink_options import SPARKS_OWN, SinkOptions
 
         end_quietly()
-        _check_there_are(self.options)
+        if not self.options.keys() - SPARKS_OWN:
+            raise OptionError(WRITE_WITHOUT_OPTIONS)
         return SinkOptions.parse(self.options)
 
     @classmethod
@@ -115,13 +123,6 @@ class GroupKafkaDataSource(DataSource):
 
         with in_one_sentence():
             return stream_writer(self._sink_options(), schema)
-
-
-def _check_there_are(options: Mapping[str, str]) -> None:
-    if OF_A_TABLE in options:
-        raise OptionError(NO_TABLES)
-    if not options:
-        raise OptionError(WITHOUT_OPTIONS)
 
 
 class GroupKafkaReader(SentToTasks, DataSourceReader):

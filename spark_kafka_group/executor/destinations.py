@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from spark_kafka_group.errors import UnwritableRowError, WriteError
 from spark_kafka_group.executor.encode import Encoder, Rows
@@ -115,7 +114,9 @@ class TopicDestinations:
         given = None if partitions is None else _taken(partitions, indices)
         if given is None or given.null_count == len(given):
             return None
-        bounds = pc.min_max(given)
+        from pyarrow.compute import min_max  # takes as long as a small batch, and few rows name partitions
+
+        bounds = min_max(given)
         lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
         return lowest if lowest < 0 else highest if highest >= self.count else None
 
@@ -145,7 +146,9 @@ class TopicDestinations:
         count = rows.count if indices is None else len(memoryview(indices).cast("B")) // 4
         of_keys: Buffer = encoder.partitions_of_keys(rows, indices, self.count) if by_key else _NONE * count
         if given is not None:
-            of_keys = _int32s(pc.coalesce(_taken(given, indices), _array(of_keys)))
+            from pyarrow.compute import coalesce
+
+            of_keys = _int32s(coalesce(_taken(given, indices), _array(of_keys)))
         for partition, places in encoder.rows_by_partition(of_keys, self.count).items():
             yield partition, places if indices is None else _int32s(_array(indices).take(_array(places)))
 

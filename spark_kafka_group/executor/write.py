@@ -13,7 +13,8 @@ from spark_kafka_group.executor.encode.arrow_columns import binary_column, heade
 from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
 from spark_kafka_group.executor.producers import sender_for, topics_of
 from spark_kafka_group.executor.rows_written import RowsWritten
-from spark_kafka_group.executor.sender import Transaction, Written
+from spark_kafka_group.executor.sender import Written
+from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import SYSTEMS_LEVEL
 
@@ -51,7 +52,7 @@ def written(
             open_batches.add(batch, time.monotonic(), int(time.time() * 1000))
             open_batches.seal_old(time.monotonic())
         open_batches.seal_all()
-        return sender.flush()
+        return sender.flush() if open_batches.sent else {}  # a task without rows needs no broker
 
 
 class Sends(Protocol):
@@ -82,6 +83,11 @@ class OpenBatches:
     ----------
     topics
         Asked once for each topic, and again for a partition that a row names and that is not known.
+
+    Attributes
+    ----------
+    sent
+        Whether there was a record batch.
     """
 
     def __init__(
@@ -99,6 +105,7 @@ class OpenBatches:
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._opened_s: dict[TopicPartition, float] = {}  # those that have rows, and since when
         self._open_bytes = 0
+        self.sent = False
 
     def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
         """Add the rows of one of the task's Arrow batches.
@@ -201,6 +208,7 @@ class OpenBatches:
         if self._opened_s.pop(tp, None) is not None:
             builder = self._builders[tp]
             self._open_bytes -= builder.nbytes
+            self.sent = True
             self._sends.send(tp, builder.seal())
 
     def seal_old(self, now_s: float) -> None:

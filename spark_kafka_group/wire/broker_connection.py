@@ -46,7 +46,12 @@ class BrokerConnection:
     @property
     def stale(self) -> bool:
         """Whether another connection should take its place, as the broker is about to close this one."""
-        return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
+        return self.idle and self.expiring
+
+    @property
+    def expiring(self) -> bool:
+        """Whether the broker is about to close it, so that no more requests should be sent over it."""
+        return self._stale_at is not None and time.monotonic() >= self._stale_at
 
     def fileno(self) -> int:
         """Of the socket, for selectors."""

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
+from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerTimeoutError
@@ -104,7 +105,27 @@ class Leaders(Generic[C]):
     def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
         partitions_of = self._bootstrapped().cluster.partitions_for_topic
-        return {tp for tp in tps if tp.partition not in (partitions_of(tp.topic) or ())}
+        known = {topic: partitions_of(topic) or () for topic in {tp.topic for tp in tps}}
+        return {tp for tp in tps if tp.partition not in known[tp.topic]}
+
+    def metadata_to_write(self, topic: str, within_ms: float) -> Any:
+        """A broker's answer about a topic, with the operations that are allowed; raises kafka-python's errors.
+
+        The topic is made where brokers make topics. Its leaders are known from then on.
+        """
+        manager = self._bootstrapped()._manager
+        cluster = manager.cluster
+        topics = set(cluster._topics) | {topic}
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            allow_auto_topic_creation=True,
+            include_cluster_authorized_operations=False,
+            include_topic_authorized_operations=True,
+        )
+        response = run_within(manager, within_ms, lambda: manager.send(request, manager.any_node()))
+        cluster._topics = topics
+        cluster.update_metadata(response)
+        return next(found for found in response.topics if found.name == topic)
 
     def connection(self, node_id: int) -> C:
         """The cached connection to a node, or a new one.

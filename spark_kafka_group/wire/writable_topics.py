@@ -6,10 +6,9 @@ import time
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.metadata import MetadataRequest
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
-from spark_kafka_group.wire.client.connect import ms_until, run_within, translated
+from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, reaction_to
 
@@ -83,7 +82,7 @@ class WritableTopics:
 
     def _ask(self, topic: str, within_ms: float) -> LeadersOfTopic | None:
         """The answer of a broker; None if it does not know the topic."""
-        found = self._metadata_of(topic, within_ms)
+        found = self._cluster.metadata_to_write(topic, within_ms)
         error = kafka_errors.for_code(found.error_code)
         if error is kafka_errors.UnknownTopicOrPartitionError or error is kafka_errors.LeaderNotAvailableError:
             return None
@@ -98,21 +97,6 @@ class WritableTopics:
             return None
         leaders = (by_number.get(number, -1) for number in range(max(by_number) + 1))
         return tuple(leader if leader >= 0 else None for leader in leaders)
-
-    def _metadata_of(self, topic: str, within_ms: float) -> Any:
-        manager = self._cluster._bootstrapped()._manager
-        cluster = manager.cluster
-        topics = set(cluster._topics) | {topic}
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
-            allow_auto_topic_creation=True,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=True,
-        )
-        response = run_within(manager, within_ms, lambda: manager.send(request, manager.any_node()))
-        cluster._topics = topics
-        cluster.update_metadata(response)  # so that leaders are not looked up a second time
-        return next(found for found in response.topics if found.name == topic)
 
 
 def _may_pass(error: BrokerError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import zlib
 from array import array
 from typing import Any
 
@@ -126,3 +127,13 @@ def test_a_builder_goes_on_after_a_batch_was_sealed(twin: Encoder) -> None:
         batches.append(building.seal())
         twin.stamp(batches[-1].data, 1, 1, 1, False)
     assert [row.value for row in read_back(batches)] == [b"0", b"1", b"2"]
+
+
+def test_rows_whose_compression_fails_are_still_in_the_builder(twin: Encoder) -> None:
+    rows = rows_of(twin, [Row(value=b"%d" % i * 500) for i in range(3)])
+    building = builder(twin, compression=Compression(CODECS["gzip"], 1000))
+    building.append(rows, indices(0), 0, NOW_MS)
+    with pytest.raises(zlib.error):
+        building.seal()
+    assert building.append(rows, indices(1, 2), 0, NOW_MS) == 2
+    assert building.records == 3

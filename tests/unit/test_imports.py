@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructType
 
 from spark_kafka_group import GroupKafkaDataSource
 
@@ -230,3 +231,31 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     of_security = {parts[2] for parts in own if parts[1] == "security" and len(parts) > 2}
     assert of_security == {"option_values", "secret", "settings"}
     assert not {"ssl", "logging.config"} & unpickled
+
+
+WRITING = """
+import sys
+import pyarrow, pyspark.worker, pyspark.sql.worker.write_into_data_source  # what a worker has anyway
+before = set(sys.modules)
+import pickle
+writer = pickle.loads(bytes.fromhex(sys.argv[1]))
+print(*set(sys.modules) - before)
+assert writer.write(iter(())).records == {}
+print(*set(sys.modules) - before)
+"""
+
+
+def test_a_worker_imports_nothing_but_what_writing_needs():
+    columns = StructType().add("value", StringType()).add("topic", StringType())
+    source = GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    pickled = pickle.dumps(source.streamWriter(columns, False)).hex()
+    output = subprocess.run([sys.executable, "-c", WRITING, pickled], capture_output=True, text=True, check=True).stdout
+    unpickled, written = (set(line.split()) for line in output.splitlines())
+    assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
+    own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
+    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink"}
+    assert not [
+        parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
+    ]
+    assert "spark_kafka_group.executor.encode._encode_c" in written
+    assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written

@@ -8,9 +8,9 @@ from batches import batch_of, numbered, numbers, sender
 from scripted_logs import ScriptedLogs
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, RecordTooLargeError, WriteError
-from spark_kafka_group.executor import sender as sender_module
-from spark_kafka_group.executor.sender import Transaction, Written
-from spark_kafka_group.executor.sending import receivers
+from spark_kafka_group.executor.sender import Written
+from spark_kafka_group.executor.sending import receivers, routes
+from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
 
@@ -344,7 +344,7 @@ def test_no_more_requests_are_under_way_than_allowed_and_a_full_buffer_holds_the
     for n in range(0, 100, 10):
         send(sending, ORDERS, n, n + 10)
         most = max(most, sending.held_bytes)
-        assert all(connection.in_flight <= 2 for _, connection in sending._brokers.connections())
+        assert all(connection.in_flight <= 2 for _, connection in sending.brokers.connections())
     assert most <= 1000
     sending.flush()
     assert numbers(broker.values(ORDERS)) == list(range(100))
@@ -401,7 +401,7 @@ def test_without_idempotence_batches_have_no_numbers(broker, sender_of):
 
 
 def test_a_topic_that_does_not_exist_is_an_error_soon(broker, sender_of, monkeypatch):
-    monkeypatch.setattr(sender_module, "GONE_AFTER_S", 0.5)
+    monkeypatch.setattr(routes, "GONE_AFTER_S", 0.5)
     sending = sender_of()
     missing = TopicPartition("missing", 0)
     send(sending, missing, 0, 10)
@@ -410,7 +410,7 @@ def test_a_topic_that_does_not_exist_is_an_error_soon(broker, sender_of, monkeyp
 
 
 def test_a_partition_that_does_not_exist_is_an_error_that_says_how_many_there_are(broker, sender_of, monkeypatch):
-    monkeypatch.setattr(sender_module, "GONE_AFTER_S", 0.5)
+    monkeypatch.setattr(routes, "GONE_AFTER_S", 0.5)
     sending = sender_of()
     send(sending, TopicPartition("orders", 9), 0, 10)
     with pytest.raises(WriteError, match="orders-9: topic orders has 3 partitions: add partitions"):

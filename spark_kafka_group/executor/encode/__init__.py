@@ -19,7 +19,7 @@ _warned = False
 
 
 def load(name: str) -> Encoder:
-    """The twin that option ``decoder`` names: one option is for the twins of reading and of writing.
+    """The twin that option ``encoder`` names.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def load(name: str) -> Encoder:
     except ImportError as error:
         if name == "c":
             raise OptionError(
-                f"decoder=c: the compiled encoder was not built ({error}): {_what_to_change()}, or set decoder=auto"
+                f"encoder=c: the compiled encoder was not built ({error}): {_what_to_change()}, or set encoder=auto"
             ) from error
         _warn_once(error)
         return _python()

@@ -418,7 +418,9 @@ cdef class BatchBuilder:
     def seal(self):
         if not self.records:
             raise refused_rows.empty_batch(self.topic, self.partition)
+        # It may have moved, and the builder is used again if compression fails.
         PyByteArray_Resize(self.data, self.size)
+        self.memory = <uint8_t *>PyByteArray_AsString(self.data)
         self.capacity = self.size
         batch = sealed(self.data, self.records, self.base_timestamp, self.max_timestamp, self.compression)
         self.expected = min(self.limit, max(self.size, FIRST_BYTES))

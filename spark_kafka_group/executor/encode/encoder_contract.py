@@ -116,8 +116,7 @@ class Rows(Protocol):
 class BatchBuilder(Protocol):
     """The open record batch of a partition.
 
-    Not thread-safe. After an error that is no WriteError and no ValueError, as a MemoryError, it is of no use any more:
-    :meth:`append` and :meth:`seal` raise RuntimeError.
+    Not thread-safe. A row is there as a whole or not at all, whatever error ends an :meth:`append`.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +45,11 @@ def keep(receivers: Receivers) -> None:
 
 
 def close_all() -> None:
-    """Close connections that no task has."""
+    """Close connections of this process that no task has."""
     while _kept:
-        _kept.popitem()[1].brokers.close()
+        (process, _), found = _kept.popitem()
+        if process == os.getpid():
+            found.brokers.close()
+
+
+atexit.register(close_all)  # or kafka-python's loop is torn down in any order, and says so
