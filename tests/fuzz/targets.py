@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
-from uuid import UUID
 
 import encoders
 import large
@@ -119,7 +118,7 @@ def _fetch_response(data: bytes) -> None:
     response = memoryview(data)[1:]
     for committed_only in (False, True):
         read = may_raise(fetch_response.fetched, ValueError, struct.error)
-        found = read(response, version, committed_only, {"t": str(UUID(bytes=bytes(16)))})
+        found = read(response, version, committed_only, {bytes(16): "t"})
         size = sum(len(partition.records) for partition in found[2]) if found else 0
         if size > len(response):
             raise DisagreementError(f"{size} bytes of records in a response of {len(response)}")

@@ -12,7 +12,7 @@ from support import options
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.wire.fetch.request import FetchRequests
-from spark_kafka_group.wire.fetch.response import VERSIONS, fetched
+from spark_kafka_group.wire.fetch.response import VERSIONS, fetched, names_by_id
 
 positions = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from(["t", "orders", "a.b-c_d"]), st.integers(0, 2**31 - 1)),
@@ -92,7 +92,7 @@ TOPICS = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_response_is_taken_apart_as_kafka_python_wrote_it(version):
-    throttle_ms, error_code, found = fetched(written(version, TOPICS), version, True, IDS)
+    throttle_ms, error_code, found = fetched(written(version, TOPICS), version, True, names_by_id(IDS))
     assert (throttle_ms, error_code) == (5, 0)
     first, second, refused = found
     assert first.tp == ("t", 0)
@@ -108,9 +108,9 @@ def test_a_response_that_is_cut_off_anywhere_is_none(version):
     whole = written(version, TOPICS)
     for size in range(len(whole)):
         with pytest.raises((ValueError, struct.error)):
-            fetched(whole[:size], version, True, IDS)
+            fetched(whole[:size], version, True, names_by_id(IDS))
 
 
 def test_a_response_about_a_topic_that_was_not_asked_for_is_none():
     with pytest.raises(ValueError, match=f"topic id {IDS['orders']}, which was not asked for"):
-        fetched(written(13, TOPICS), 13, True, {"t": IDS["t"]})
+        fetched(written(13, TOPICS), 13, True, names_by_id({"t": IDS["t"]}))

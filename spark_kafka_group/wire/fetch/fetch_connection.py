@@ -19,7 +19,7 @@ from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import AnswerError
 from spark_kafka_group.wire.deadline import Deadline
 from spark_kafka_group.wire.fetch.request import LEADERS_ONLY_TO, FetchRequests
-from spark_kafka_group.wire.fetch.response import IDS_FROM, FetchedPartition, fetched
+from spark_kafka_group.wire.fetch.response import IDS_FROM, FetchedPartition, fetched, names_by_id
 
 OVERDUE_S = 5.0
 """A response is overdue if it has not begun this long after kafka.fetch.max.wait.ms, or pauses for this long."""
@@ -67,8 +67,10 @@ class FetchConnection(BrokerConnection):
         self.patience_s = max(patience_s, usual_patience_s(options))
         self._limit_s = 0.0
         self._limit(self.patience_s)
-        # Correlation id, version, and ids by which topics are named, of each request.
-        self._in_flight: list[tuple[int, int, Mapping[str, str]]] = []
+        # Correlation id, version, and the names of topics by ids, of each request.
+        self._in_flight: list[tuple[int, int, Mapping[bytes, str]]] = []
+        self._topic_ids: Mapping[str, str] = {}
+        self._names: Mapping[bytes, str] = {}  # by those ids
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
         self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
@@ -107,10 +109,12 @@ class FetchConnection(BrokerConnection):
         correlation_id = self._next_correlation_id()
         if topic_ids and self._by_ids is not None:
             requests = self._by_ids
+            if topic_ids is not self._topic_ids:
+                self._topic_ids, self._names = topic_ids, names_by_id(topic_ids)
         else:
-            requests, topic_ids = (self._of_any_replica if rack else self._of_leaders), {}
+            requests = self._of_any_replica if rack else self._of_leaders
         self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack, topic_ids)))
-        self._in_flight.append((correlation_id, requests.version, topic_ids))
+        self._in_flight.append((correlation_id, requests.version, self._names))
 
     def receive(self) -> list[FetchedPartition]:
         """The response to the oldest request not yet answered; its records stay valid until the next one is received.
@@ -137,12 +141,12 @@ class FetchConnection(BrokerConnection):
         if self.patience_s > max(usual_s, 2 * waited_s):
             self.patience_s = max(usual_s, 2 * waited_s)
         (correlation_id,) = struct.unpack_from(">i", frame)
-        expected, version, topic_ids = self._in_flight.pop(0)
+        expected, version, names = self._in_flight.pop(0)
         if correlation_id != expected:
             raise AnswerError("the response belongs to another request")
         try:
             committed_only = self._options.fetching.committed_only
-            throttle_ms, error_code, partitions = fetched(frame[4:], version, committed_only, topic_ids)
+            throttle_ms, error_code, partitions = fetched(frame[4:], version, committed_only, names)
         except (ValueError, struct.error) as error:
             raise AnswerError(f"not a fetch response: {error}") from error
         self._throttle(throttle_ms)

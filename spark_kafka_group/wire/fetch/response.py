@@ -73,15 +73,20 @@ class FetchedPartition(NamedTuple):
     """Node of a replica in the reader's rack, which the leader names instead of sending records (KIP-392)."""
 
 
+def names_by_id(topic_ids: Mapping[str, str]) -> Mapping[bytes, str]:
+    """Topics by their ids, as responses have these."""
+    return {UUID(topic_id).bytes: topic for topic, topic_id in topic_ids.items()}
+
+
 def fetched(
-    response: memoryview, version: int, committed_only: bool, topic_ids: Mapping[str, str] = MappingProxyType({})
+    response: memoryview, version: int, committed_only: bool, names: Mapping[bytes, str] = MappingProxyType({})
 ) -> tuple[int, int, list[FetchedPartition]]:
     """Milliseconds to wait before the next request, error code, and partitions of a response behind its correlation id.
 
     Parameters
     ----------
-    topic_ids
-        Those by which the request named topics, where its version does.
+    names
+        Of the topics that the request named by ids, as its version does.
 
     Raises
     ------
@@ -89,7 +94,6 @@ def fetched(
         When it is no FetchResponse of that version.
     """
     flexible = version >= FLEXIBLE_FROM
-    names = {UUID(topic_id).bytes: topic for topic, topic_id in topic_ids.items()} if version >= IDS_FROM else None
     at, error_code = _behind_tags(response, 0) if flexible else 0, 0
     (throttle_ms,) = _INT32.unpack_from(response, at)
     at += _INT32.size
@@ -100,7 +104,10 @@ def fetched(
     count_of = _short_count if flexible else _count
     topics, at = count_of(response, at)
     for _ in range(topics):
-        topic, at = _topic(response, at, flexible) if names is None else _topic_of_id(response, at, names)
+        if version >= IDS_FROM:
+            topic, at = _topic_of_id(response, at, names)
+        else:
+            topic, at = _topic(response, at, flexible)
         count, at = count_of(response, at)
         for _ in range(count):
             partition, at = _partition(response, at, version, topic, committed_only)
