@@ -144,7 +144,7 @@ def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None])
             from spark_kafka_group.driver.transactions.deciding import abort_undecided
         process.configure_logging()
         with in_one_sentence():
-            abort_undecided(options.transactions, _told(messages))
+            abort_undecided(options.transactions, _told(messages), process.shared_directory())
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrite | None]:

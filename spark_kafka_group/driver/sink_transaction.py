@@ -30,7 +30,7 @@ from typing import IO
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.driver.transactions import last_commit
+from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.shared_files import file_name, make_folder, put, remove
@@ -101,7 +101,7 @@ class SinkTransaction:
         """
         from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
-        last_commit.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
+        last_batch.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
         options = self._query.options
         with TransactionClient(options.client, "driver", options.connection.default_api_timeout_ms) as client:
             client.take(self.transactional_id, TIMEOUT_MS)

@@ -91,7 +91,7 @@ class Run:
 
     def abort(self, messages: Sequence[TaskWrite | None]) -> None:
         """What the writer's abort does."""
-        abort_undecided(self.options, messages)
+        abort_undecided(self.options, messages, self.shared)
 
     def batch(self, batch: int, slots: int = 2, rows: int = 3) -> list[TaskWrite]:
         """A whole batch."""

@@ -189,3 +189,14 @@ def test_rows_are_published_once_without_the_requests_that_older_brokers_lack(
     other.batch(2)
     assert read(kafka, output) == all_rows(3)
     assert unstable(kafka, output) == []
+
+
+def test_a_batch_of_which_no_task_has_said_anything_is_aborted_in_the_same_application(kafka, output, run_of, tmp_path):
+    run = run_of(shared=str(tmp_path))
+    run.batch(0)
+    run.tasks(run.plan(), 1)
+    assert unstable(kafka, output) == [0, 1]
+    run.abort([None, None])
+    assert unstable(kafka, output) == []
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.transactions import last_commit, resolution
+from spark_kafka_group.driver.transactions import last_batch, resolution
 from spark_kafka_group.driver.transactions.finishing import leftovers
-from spark_kafka_group.driver.transactions.last_commit import LastCommit
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
 from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.errors import TransactionError
@@ -172,14 +172,18 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_and_cluster
         given = {"kafka.bootstrap.servers": servers, "subscribe": "t"}
         return TransactionOptions(Options.parse(given).client, Transacting(prefix))
 
-    last = LastCommit(Producer(1, 2), 900_000, True, decided(), 17)
-    last_commit.leave(options(), tmp_path, last)
-    assert last_commit.take(options("v"), tmp_path) is None
-    assert last_commit.take(options(servers="other:1"), tmp_path) is None
-    assert last_commit.take(options(), tmp_path) == last
-    assert last_commit.take(options(), tmp_path) is None
-    last_commit.leave(options(), None, last)
-    assert last_commit.take(options(), None) is None
+    planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
+    last_batch.leave(options(), tmp_path, planned)
+    assert last_batch.take_ended(options(), tmp_path) is None
+    assert last_batch.planned_last(options(), tmp_path) == planned
+    last = dataclasses.replace(planned, ended=True)
+    last_batch.leave(options(), tmp_path, last)
+    assert last_batch.take_ended(options("v"), tmp_path) is None
+    assert last_batch.take_ended(options(servers="other:1"), tmp_path) is None
+    assert last_batch.take_ended(options(), tmp_path) == last
+    assert last_batch.take_ended(options(), tmp_path) is None
+    last_batch.leave(options(), None, last)
+    assert last_batch.take_ended(options(), None) is None
 
 
 OF_IT = "open transactions of batch 3 of query q"

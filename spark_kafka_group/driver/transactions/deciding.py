@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spark_kafka_group.driver.transactions import last_commit, resolution
+from spark_kafka_group.driver.transactions import last_batch, resolution
 from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
-from spark_kafka_group.driver.transactions.last_commit import LastCommit
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import ProducerFencedError, TransactionError, TransactionLostError
@@ -73,7 +73,8 @@ def decide_and_end(
             _end(client, decisions, planned, decision)
         abort(client, planned.prefix, unneeded, planned.timeout_ms)
     left = None if decision is None else replace(decision, transactions=())
-    last_commit.leave(options, shared, LastCommit(planned.driver, planned.timeout_ms, planned.described, left, offset))
+    ended = LastBatch(planned.driver, planned.timeout_ms, planned.described, left, offset, ended=True)
+    last_batch.leave(options, shared, ended)
 
 
 def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> None:
@@ -126,32 +127,41 @@ def _end(client: TransactionClient, decisions: DecisionLog, planned: PlannedTran
             pass
 
 
-def abort_undecided(options: TransactionOptions, messages: Sequence[TaskWrite | None]) -> None:
+def abort_undecided(
+    options: TransactionOptions, messages: Sequence[TaskWrite | None], shared: Path | None = None
+) -> None:
     """Abort a batch's transactions after a failure, unless the batch was decided.
 
     Spark calls for it also when the commit has failed, and that may be after the decision, or without an answer about
-    it. So the prefix is taken first, as at a start, and the last decision read.
+    it. So the prefix is taken first, as at a start, and the last decision read. Without a message of any task there was
+    no commit; then the application knows the plan, or the next start aborts what tasks have left.
 
     Raises
     ------
     BrokerError
     """
     told = [message for message in messages if message is not None]
-    if not told:
-        return  # the next start aborts what tasks have left
-    planned, batch = told[0].planned, told[0].batch
+    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
+    if planned is None:
+        return
+    prefix = options.prefix
     with kept_client(options, ROLE) as client:
-        client.give_up(planned.prefix, planned.driver)
+        client.give_up(prefix, planned.driver)
         try:
-            client.take(planned.prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
+            client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
         except ProducerFencedError:
-            log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", planned.prefix)
+            log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
             return
-        decisions = DecisionLog(client, options.transacting.decision_topic)
-        found = last_decision(decisions, planned.prefix, planned.last_offset)
-        if found is not None and found[1].batch == batch and found[1].state is not State.REVOKED:
-            log.info("kafka.transactional.id %s: %s was decided: the next start ends it", planned.prefix, batch)
+        found = last_decision(DecisionLog(client, options.transacting.decision_topic), prefix, planned.offset)
+        if told and found is not None and found[1].batch == told[0].batch and found[1].state is not State.REVOKED:
+            log.info("kafka.transactional.id %s: %s was decided: the next start ends it", prefix, told[0].batch)
             return
         belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
-        others = leftovers(client.open_of(planned.prefix), ()) if planned.described else {}
-        abort(client, planned.prefix, others | belonging, planned.timeout_ms)
+        decided = () if found is None else found[1].transactions
+        others = leftovers(client.open_of(prefix), decided) if planned.described else {}
+        abort(client, prefix, others | belonging, planned.timeout_ms)
+
+
+def _as_planned(planned: PlannedTransactions) -> LastBatch:
+    last = planned.last
+    return LastBatch(planned.driver, planned.timeout_ms, planned.described, last, planned.last_offset, ended=False)

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from spark_kafka_group.driver.transactions import last_commit
+from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionLostError
 from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
@@ -52,13 +53,15 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
         When a part of the last batch was published, and the other part cannot be any more.
     BrokerError
     """
-    known = last_commit.take(options, shared)
+    known = last_batch.take_ended(options, shared)
     with kept_client(options, ROLE) as client:
         if known is not None and client.takes_expected:
             driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
             plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
         else:
             plan = _restarted(options, client)
+    planned_now = LastBatch(plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False)
+    last_batch.leave(options, shared, planned_now)
     return replace(plan, sources=digest(of_sources(options, shared)))
 
 
