@@ -228,11 +228,18 @@ class Scene:
         return query
 
     def written_to(self, topic: str, partitions: int, once: bool) -> None:
-        """Have queries write to a topic that exists, in transactions with `once`; what they leave open is noted."""
+        """Have queries write to a topic that exists; what they leave open is noted.
+
+        Parameters
+        ----------
+        once
+            In transactions, which have the group's offsets, too.
+        """
         self.output = {topic: partitions}
         options = {"kafka.bootstrap.servers": self.servers, "topic": topic}
         if once:
             options |= {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": self.group}
+            self.own_options |= {"kafka.transactional.id": self.group}
         self.arguments += ["--output", json.dumps(options)]
         self.at_end.append(lambda: open_transactions(self.kafka, self.output))
 
