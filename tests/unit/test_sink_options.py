@@ -1,15 +1,21 @@
 """Options of the sink: what is taken, adjusted as Java's producer adjusts it, ignored, and refused with advice."""
 
+import ast
+import dataclasses
 import pickle
+from pathlib import Path
 
 import pytest
 
+import spark_kafka_group
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.options.sections import DECLARED
 from spark_kafka_group.options.sink_options import SPARKS_OWN, SinkOptions
 from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
 from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS, why_unsupported_in_sinks
+from spark_kafka_group.options.writing import Writing
 
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092"}
 
@@ -135,6 +141,39 @@ def test_nothing_is_both_known_and_refused_and_reasons_send_to_options_that_are_
         if word.startswith("kafka.")
     }
     assert words - {"kafka.client.rack"} <= SINK_DECLARED.keys()
+
+
+@pytest.mark.parametrize("option", [field.metadata["name"] for _, field in SINK_DECLARED.values()])
+def test_every_option_takes_a_hostile_text_or_says_in_one_sentence_what_is_wrong_with_it(option):
+    for text in ("A" * 1_000_000, "9" * 1_000_000, "," * 100_000, "a\0b", "a\udc80b", "\x1b[2J\u202e", ""):
+        given = {} if not option.startswith("kafka.s") else {
+            "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER",
+        }  # fmt: skip
+        problem = problem_with(REQUIRED | given | {option: text})
+        assert len(problem) < 5_000
+        assert problem.isprintable()
+
+
+def problem_with(given):
+    try:
+        SinkOptions.parse(given)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
+def test_every_option_of_writing_is_used_beyond_its_declaration():
+    package = Path(spark_kafka_group.__file__).parent
+    modules = [path for path in package.rglob("*.py") if path.name not in {"writing.py", "producing.py"}]
+    taken = {
+        node.attr
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    by_name = {"compression_gzip_level", "compression_lz4_level", "compression_zstd_level"}  # in executor/write
+    fields = [*dataclasses.fields(Writing), *dataclasses.fields(Producing)]
+    assert {field.name for field in fields} - taken == by_name
 
 
 def test_no_option_shows_its_value_in_the_repr():
