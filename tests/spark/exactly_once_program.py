@@ -31,7 +31,7 @@ def main() -> None:
     counted = rows.selectExpr("value", "cast(cast(value as string) as int) % 7 as rest").groupBy("rest").count()
     write_to = {"kafka.bootstrap.servers": servers, "topic": output, "deliveryGuarantee": "exactly-once"}
     writer = counted.selectExpr("concat(rest, ':', count) as value").writeStream.format("groupkafka")
-    writer = writer.options(**write_to, **{"kafka.transactional.id": prefix}).outputMode("update")
+    writer = writer.options(**write_to, **{"kafka.transactional.id": prefix}).outputMode("complete")
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
 
 

@@ -39,6 +39,11 @@ def published(kafka, topic):
         consumer.close()
 
 
+def wait_until_it_writes(kafka, topic, query):
+    before = ends(kafka, topic, "read_uncommitted")
+    wait_until(lambda: query.poll() is not None or ends(kafka, topic, "read_uncommitted") != before, within=180)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, tmp_path):
@@ -49,15 +54,15 @@ def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, t
     environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
 
     def start():
-        return subprocess.Popen(
-            [sys.executable, str(PROGRAM), *arguments], env=environment, start_new_session=True,
-            stdout=subprocess.DEVNULL, stderr=(tmp_path / "err").open("ab"),
-        )  # fmt: skip
+        with (tmp_path / "err").open("ab") as err:
+            return subprocess.Popen(
+                [sys.executable, str(PROGRAM), *arguments],
+                env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=err,
+            )  # fmt: skip
 
     for _ in range(KILLS):
-        before = ends(kafka, output, "read_uncommitted")
         query = start()
-        wait_until(lambda: query.poll() is not None or ends(kafka, output, "read_uncommitted") != before, within=180)  # noqa: B023
+        wait_until_it_writes(kafka, output, query)
         assert query.poll() is None, (tmp_path / "err").read_text()[-3000:]
         time.sleep(random.uniform(0, 3))  # anywhere in a batch
         os.killpg(query.pid, signal.SIGKILL)

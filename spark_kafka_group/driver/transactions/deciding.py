@@ -13,8 +13,15 @@ from spark_kafka_group.driver.transactions.finishing import abort, finish, last_
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
-from spark_kafka_group.errors import ProducerFencedError, TransactionError, TransactionLostError
-from spark_kafka_group.exactly_once import Decision, PlannedTransactions, State, TaskTransactionWritten, TaskWrite
+from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
+from spark_kafka_group.exactly_once import (
+    Decision,
+    PlannedTransactions,
+    Producer,
+    State,
+    TaskTransactionWritten,
+    TaskWrite,
+)
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
@@ -60,10 +67,8 @@ def decide_and_end(
     planned, batch = told[0].planned, told[0].batch
     written = [message.transaction for message in told if message.transaction is not None]
     with kept_client(options, ROLE) as client:
-        unneeded = {}
         decision, offset = planned.last, planned.last_offset
-        if planned.described:
-            unneeded = leftovers(client.open_of(planned.prefix), written)
+        unneeded = _unneeded(client, planned, written)
         if (written or planned.sources) and not planned.is_written(batch):
             _check(client, planned, written)
             sources = _sources(options, planned, shared)
@@ -71,10 +76,33 @@ def decide_and_end(
             decision = Decision(batch, State.DECIDED, planned.parity, tuple(written))
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
             _end(client, decisions, planned, decision)
-        abort(client, planned.prefix, unneeded, planned.timeout_ms)
+        _abort_unneeded(client, planned, unneeded)
     left = None if decision is None else replace(decision, transactions=())
     ended = LastBatch(planned.driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _unneeded(
+    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]
+) -> dict[str, Producer]:
+    """Open transactions of attempts that Spark did not need; none where brokers do not tell."""
+    try:
+        return leftovers(client.open_of(planned.prefix), written) if planned.described else {}
+    except BrokerError as error:
+        log.warning("kafka.transactional.id %s: open transactions cannot be listed: %s", planned.prefix, error)
+        return {}
+
+
+def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]) -> None:
+    """Abort them. The batch is published, so a failure is no reason to stop."""
+    try:
+        abort(client, planned.prefix, unneeded, planned.timeout_ms)
+    except BrokerError as error:
+        log.warning(
+            "kafka.transactional.id %s: transactions of attempts that were not needed stay open, until the next batch "
+            "or their timeout: %s",
+            planned.prefix, error,
+        )  # fmt: skip
 
 
 def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 
 from spark_kafka_group.exactly_once import Decision, Producer
 from spark_kafka_group.options.transacting import TransactionOptions
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,12 @@ def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) 
     }
     path = _path(directory, options.prefix)
     written = path.with_suffix(".new")
-    written.write_text(json.dumps(value))
-    written.replace(path)
+    try:
+        written.write_text(json.dumps(value))
+        written.replace(path)
+    except OSError as error:  # the next batch is planned like a restart
+        log.warning("kafka.transactional.id %s: cannot write %s: %s", options.prefix, path, error.strerror)
+        path.unlink(missing_ok=True)
 
 
 def forget(directory: Path | None, prefix: str) -> None:
