@@ -32,7 +32,9 @@ def test_other_requests_list_errors_by_kafkas_name_and_only_where_its_class_is_n
     assert not set(OTHERS) & set(OF_A_MEMBER)
     for request, reactions in OTHERS.items():
         assert set(reactions) <= set(KAFKAS)
-        assert not {Reaction.NOT_SENT, Reaction.FATAL} & set(reactions.values()), request
+        assert Reaction.NOT_SENT not in reactions.values(), request
+        fatal = [error for error, reaction in reactions.items() if reaction is Reaction.FATAL]
+        assert all(issubclass(KAFKAS[error], kafka_errors.RetriableError) for error in fatal), request
 
 
 @pytest.mark.parametrize("request_", Request, ids=lambda request: request.name)
@@ -74,7 +76,7 @@ def test_kafka_python_asks_again_where_the_table_says_so(error):
 
 @pytest.mark.parametrize("error", ADVICE)
 def test_advice_speaks_of_the_querys_own_settings(error):
-    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"), session_bounds=(6000, 20000))
+    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"), (6000, 20000), transactional_id="invoices")
     text = advice(error, Request.COMMIT, facts, ["orders", "bills"])
     named = {field for _, field, _, _ in string.Formatter().parse(ADVICE[error]) if field}
     shown = {
@@ -85,6 +87,7 @@ def test_advice_speaks_of_the_querys_own_settings(error):
         "strategies": "(range, sticky)",
         "topics": "bills, orders",
         "operation": "Read",
+        "transactional_id": "invoices",
     }
     assert all(shown[field] in text for field in named)
 
