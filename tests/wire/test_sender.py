@@ -13,6 +13,7 @@ from spark_kafka_group.executor.sending import receivers, routes
 from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.testing import wait_until
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 BRIEF = {
@@ -193,6 +194,34 @@ def test_a_log_that_lacks_the_last_batches_of_the_producer_fails_the_task(broker
     log.batches.pop()
     send(sending, ORDERS, 50, 60)
     with pytest.raises(WriteError, match=r"may be lost.*OUT_OF_ORDER_SEQUENCE_NUMBER.*run again"):
+        sending.flush()
+
+
+def interrupted(broker, sending, count):
+    """So many batches are written without an answer, and the broker is killed: it knows the last one again."""
+    send(sending, ORDERS, 0, 10)
+    sending.flush()
+    broker.faults.extend(["mute"] * (count - 1) + ["lost"] + ["cut"] * 100)
+    send(sending, ORDERS, 10, 100)
+    wait_until(lambda: len(broker.values(ORDERS)) == 10 + 10 * count, within=10)
+    broker.forget_all_but_the_last()
+    broker.faults.clear()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_batches_that_a_killed_broker_wrote_and_knows_no_more_are_not_written_again(broker, sender_of, count):
+    sending = sender_of()
+    interrupted(broker, sending, count)
+    assert sending.flush() == {ORDERS: Written(100, 99)}
+    assert numbers(broker.values(ORDERS)) == list(range(100))
+    assert (sending.records, sending.held_bytes) == (100, 0)
+
+
+def test_where_it_cannot_be_asked_what_was_written_the_task_fails(broker, sender_of):
+    broker.may_describe = False
+    sending = sender_of()
+    interrupted(broker, sending, 3)
+    with pytest.raises(WriteError, match=r"may be lost.*OUT_OF_ORDER_SEQUENCE_NUMBER"):
         sending.flush()
 
 
