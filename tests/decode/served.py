@@ -100,7 +100,7 @@ class Connection:
     def __init__(self, served: Served, options: Options) -> None:
         self._served, self._most, self._owed = served, options.fetching.partition_max_bytes, list[int]()
 
-    def leaders(self, tps: Any, refresh: bool) -> dict[TopicPartition, int]:
+    def leaders(self, tps: Any, refresh: bool, topic_ids: Any = None) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 1)
 
     def log_bounds(self, tp: TopicPartition) -> tuple[int, int]:
@@ -109,7 +109,9 @@ class Connection:
     def connection(self, node_id: int) -> Connection:
         return self
 
-    def send(self, positions: Mapping[TopicPartition, int], epochs: Any = None, rack: str = "") -> None:
+    def send(
+        self, positions: Mapping[TopicPartition, int], epochs: Any = None, rack: str = "", topic_ids: Any = None
+    ) -> None:
         self._owed.append(positions[TP])
 
     def receive(self) -> list[FetchedPartition]:

@@ -36,7 +36,7 @@ class _Connections(Connection):
         self.nearest = NearestReplicas("rack", 300.0)  # type: ignore[assignment]
         self.nearest.named(TP, FOLLOWER)
 
-    def leaders(self, tps: Any, refresh: bool) -> dict[TopicPartition, int]:
+    def leaders(self, tps: Any, refresh: bool, topic_ids: Any = None) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, LEADER)
 
     def connection(self, node_id: int) -> Connection:
