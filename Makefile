@@ -21,7 +21,7 @@ SECONDS_EACH ?= 180
 SECONDS ?= 3600
 TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
-BENCHMARKS := cost batch columns streaming partitions ceiling consumers generations latency memory start idle growth exploring processing
+BENCHMARKS := cost batch columns streaming writing partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
@@ -32,7 +32,7 @@ AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # commands sooner that Hadoop runs for files of local checkpoints.
 test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
 test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
-DECODER := $(wildcard spark_kafka_group/executor/decode/_decode_c.pyx spark_kafka_group/executor/decode/*.h)
+DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 
@@ -57,7 +57,7 @@ $(VENV)/.dependencies: pyproject.toml
 	@touch $@
 
 $(VENV)/.decoder: $(VENV)/.dependencies setup.py $(DECODER)
-	@echo 'compiling the decoder'
+	@echo 'compiling decoder and encoder'
 	@SPARK_KAFKA_GROUP_WERROR=1 $(BIN)/python setup.py -q build_ext --inplace
 	@touch $@
 
@@ -225,4 +225,4 @@ site: $(SITE)/.installed  ## make the website of README and docs/, in site/
 clean:  ## remove everything that was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
 	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* $(SITE) build site .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
-	rm -f spark_kafka_group/executor/decode/_decode_c.c spark_kafka_group/executor/decode/_decode_c.*.so
+	rm -f spark_kafka_group/executor/*/_*_c.c spark_kafka_group/executor/*/_*_c.*.so

@@ -1,4 +1,5 @@
-"""Builds the one compiled module, the Cython decoder, for Python's stable ABI: one wheel is for every Python from 3.11.
+"""Builds the compiled modules, the Cython decoder and encoder, for Python's stable ABI: one wheel is for every Python
+from 3.11.
 
 The stable ABI costs the decoder less than 5% of its speed. Free-threaded Pythons do not have it.
 
@@ -14,7 +15,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.errors import BaseError, CCompilerError, CompileError
 
-DECODE = "spark_kafka_group/executor/decode"
+DECODE, ENCODE = "spark_kafka_group/executor/decode", "spark_kafka_group/executor/encode"
 OLDEST, OLDEST_TAG = "0x030B0000", "cp311"
 STABLE = not sysconfig.get_config_var("Py_GIL_DISABLED")
 WAYS_OUT = (
@@ -39,17 +40,19 @@ def extensions() -> list[Extension]:
     flags = ["-O3", "-Wall", "-Wextra", "-Wno-unused-parameter"]
     if os.environ.get("SPARK_KAFKA_GROUP_WERROR") == "1":
         flags.append("-Werror")
-    module = Extension(
-        "spark_kafka_group.executor.decode._decode_c",
-        [f"{DECODE}/_decode_c.pyx"],
-        depends=[f"{DECODE}/crc32c.h"],
-        include_dirs=[DECODE],
-        extra_compile_args=flags,
-        define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],
-        py_limited_api=STABLE,
-    )
-    # setuptools hands it to Cython when it builds it, so that an sdist has the source and not the C that was generated
-    return [module]
+    # setuptools hands them to Cython when it builds them: so an sdist has the source, and not the C that was generated
+    return [
+        Extension(
+            f"{folder}/{name}".replace("/", "."),
+            [f"{folder}/{name}.pyx"],
+            depends=[f"{DECODE}/crc32c.h"],
+            include_dirs=[DECODE],
+            extra_compile_args=flags,
+            define_macros=[("Py_LIMITED_API", OLDEST)] if STABLE else [],
+            py_limited_api=STABLE,
+        )
+        for folder, name in ((DECODE, "_decode_c"), (ENCODE, "_encode_c"))
+    ]
 
 
 compiled = extensions()

@@ -10,6 +10,7 @@ import messages
 
 from spark_kafka_group.metrics import metric_table
 from spark_kafka_group.options import SECTIONS, documentation
+from spark_kafka_group.options.sink_sections import SINK_SECTIONS
 from spark_kafka_group.wire import reactions
 
 PAGES = Path(__file__).parent
@@ -18,11 +19,13 @@ TABLE = re.compile(r"(<!-- begin ([\w: ]+); `make docs` writes this -->\n).*?(<!
 
 def tables() -> dict[str, Callable[[], str]]:
     """By the names that pages have them under."""
-    sections = {f"options: {name}": lambda name=name: documentation.section_table(name) for name in SECTIONS}
+    names = {**SECTIONS, **SINK_SECTIONS}
+    sections = {f"options: {name}": lambda name=name: documentation.section_table(name) for name in names}
     return {
         "first options": documentation.first_table,
         **sections,
         "refused settings": documentation.refused_table,
+        "refused settings of producers": documentation.refused_in_sinks_table,
         "metrics": metric_table.markdown_table,
         "reactions": reactions.as_markdown,
         "log lines": messages.log_table,

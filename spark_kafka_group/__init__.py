@@ -26,8 +26,10 @@ from spark_kafka_group.errors import (
     OptionError,
     ProcessingError,
     ReadError,
+    RecordTooLargeError,
     SparkVersionError,
     WorkersPythonError,
+    WriteError,
 )
 from spark_kafka_group.spark_version import require_supported
 
@@ -69,8 +71,10 @@ __all__ = [
     "ReadError",
     "Record",
     "RecordProcessor",
+    "RecordTooLargeError",
     "SparkVersionError",
     "WorkersPythonError",
+    "WriteError",
     "__version__",
     "group_batch",
     "read_where",

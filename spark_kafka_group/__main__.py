@@ -23,7 +23,7 @@ import spark_kafka_group
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.pictures import plot
 from spark_kafka_group.printable import printable
-from spark_kafka_group.tools import describe, group_records, jobs, reset, verify
+from spark_kafka_group.tools import describe, group_records, jobs, reset, transactions, verify
 from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.command_errors import UsageError
@@ -44,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     made = Parser(prog=program(), description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--version", action="version", version=f"groupkafka {spark_kafka_group.__version__}")
     commands = made.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for command in (group_records, describe, top, reset, verify, plot, jobs):
+    for command in (group_records, describe, top, reset, transactions, verify, plot, jobs):
         command.add_to(commands)
     return made
 

@@ -173,6 +173,19 @@ def left_out(metadata: str, reader: str, batch: int) -> bool:
     return named is not None and named >= batch
 
 
+def is_of_batch(metadata: str, reader: str, batch: int) -> bool:
+    """Whether the query `reader` committed the offset of this metadata, the end of its `batch`, for that batch.
+
+    Another query may have adopted the offset since. Its note does not say for which batch it was committed.
+    """
+    writer = writer_of(metadata)
+    if writer is None:
+        return False
+    if writer.reader == reader:
+        return writer.batch == batch
+    return reader in writer.since and writer.since[reader].adopted is None
+
+
 def is_signed(metadata: str, reader: str) -> bool:
     """Whether the note of the query `reader` is in this metadata, also over another client's offset."""
     writer = writer_of(metadata)

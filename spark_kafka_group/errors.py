@@ -17,6 +17,9 @@
     │   └── JoinTimeoutError
     ├── CommitError
     │   └── CommitTimeoutError
+    ├── TransactionError
+    │   ├── ProducerFencedError
+    │   └── TransactionLostError
     ├── BrokerError
     │   ├── BrokerTimeoutError
     │   ├── AuthenticationError
@@ -25,9 +28,12 @@
     ├── ProcessingError
     ├── HandlerStalledError
     ├── DataLossError
-    └── ReadError
-        ├── OffsetOutOfRangeError
-        └── CorruptRecordError
+    ├── ReadError
+    │   ├── OffsetOutOfRangeError
+    │   └── CorruptRecordError
+    ├── UnwritableRowError
+    └── WriteError
+        └── RecordTooLargeError
 
 An error raised on an executor or in Spark's reader process reaches people as text only, so the text alone names the
 partition, the offset and what to change.
@@ -118,6 +124,18 @@ class CommitTimeoutError(CommitError):
         self.answer = answer
 
 
+class TransactionError(GroupKafkaError):
+    """Raised when an exactly-once write cannot be begun or ended; the text says what becomes of the batch."""
+
+
+class ProducerFencedError(TransactionError):
+    """Raised when another process has taken this write's transactional id."""
+
+
+class TransactionLostError(TransactionError):
+    """Raised when some transactions of a batch were committed, and others have ended without."""
+
+
 class BrokerError(GroupKafkaError):
     """Raised when a broker refuses a request, or cannot be reached."""
 
@@ -204,3 +222,30 @@ class OffsetOutOfRangeError(ReadError):
 
 class CorruptRecordError(ReadError):
     """Raised when bytes from a broker are not records: a wrong CRC, an impossible length, a codec that fails."""
+
+
+class UnwritableRowError(GroupKafkaError):
+    """Raised on an executor when a row cannot become a record of any topic."""
+
+
+class WriteError(GroupKafkaError):
+    """Raised on an executor when rows cannot be written to a partition.
+
+    Attributes
+    ----------
+    topic, partition
+        Where they were to be written.
+    """
+
+    def __init__(self, topic: str, partition: int, problem: str) -> None:
+        super().__init__(f"{topic}-{partition}: {problem}")
+        self.topic = topic
+        self.partition = partition
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
+        return type(self), (self.topic, self.partition, self.problem)
+
+
+class RecordTooLargeError(WriteError):
+    """Raised when a record is larger than kafka.max.request.size, or than its topic takes."""

@@ -125,6 +125,9 @@ class GroupOffset:
         end; not there where a broker did not give one.
     left
         Next offset to read of partitions that the member does not own any more, where the group does not have it.
+    in_transaction
+        Whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON key
+        ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -135,6 +138,7 @@ class GroupOffset:
     moved: dict[TopicPartition, int] = field(default_factory=dict)
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
     left: dict[TopicPartition, int] = field(default_factory=dict)
+    in_transaction: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
@@ -151,6 +155,8 @@ class GroupOffset:
                 group["epochs"] = positions_to_json(self.epochs)
             if self.left:
                 group["left"] = positions_to_json(self.left)
+            if self.in_transaction:
+                group["transaction"] = True
             obj[GROUP_KEY] = group
         return obj
 
@@ -196,6 +202,7 @@ class GroupOffset:
             positions_from_json(group.get("from", {}), "the checkpoint's 'from'"),
             epochs=positions_from_json(group.get("epochs", {}), "the checkpoint's 'epochs'"),
             left=positions_from_json(group.get("left", {}), "the checkpoint's 'left'"),
+            in_transaction=group.get("transaction", False),
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
@@ -233,11 +240,12 @@ def _readable(group: dict[str, Any]) -> bool:
     """Whether the value under ``@group`` has the keys and types of this format."""
     ids = group.get("topics", {})
     return (
-        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "left", "version"}
+        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "left", "transaction", "version"}
         and isinstance(group.get("reader"), str)
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)
         and group.get("batch", -1) >= -1
+        and isinstance(group.get("transaction", False), bool)
         and isinstance(ids, dict)
         and all(isinstance(value, str) for value in ids.values())
     )

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import logging
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from pyspark import SparkFiles
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -29,11 +23,11 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_kafka_group.errors import NO_TRACEBACK, GroupKafkaError, InterceptorError, OptionError
-from spark_kafka_group.executor.loopback import acknowledge_at_once
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.hung_up import end_quietly
 from spark_kafka_group.options import Options
 from spark_kafka_group.schema import spark_schema
+from spark_kafka_group.spark_processes import SentToTasks, in_one_sentence, keep_imports, no_collection
 from spark_kafka_group.task import ReadTask
 
 if TYPE_CHECKING:
@@ -41,13 +35,15 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from spark_kafka_group.driver.stream import StreamDriver
+    from spark_kafka_group.options.sink_options import SinkOptions
 
-log = logging.getLogger(__name__)
-
-READS_ONLY = 'groupkafka reads only: write with format("kafka")'
 NO_TABLES = (
     "Spark keeps no options of a table whose source is in Python: take "
     "CREATE TEMPORARY VIEW ... USING groupkafka OPTIONS (...), which keeps them"
+)
+WRITE_WITHOUT_OPTIONS = (
+    "the write has no options. Spark keeps none of a table whose source is in Python: give them to each write, as in "
+    "INSERT INTO orders WITH (`kafka.bootstrap.servers` = 'host:9092', topic = 'orders') SELECT ..."
 )
 WITHOUT_OPTIONS = (
     "the source has no options. Spark keeps none of a table whose source is in Python: give them to each read, as in "
@@ -58,27 +54,36 @@ OF_A_TABLE = "provider"
 
 
 class GroupKafkaDataSource(DataSource):
-    """``format("groupkafka")``: Kafka topics read by a query that is a real member of its consumer group.
+    """``format("groupkafka")``: Kafka topics read by a query that is a real member of its consumer group, or written.
 
     Raises
     ------
     OptionError
-        From :meth:`schema` and the readers when an option is wrong; before any network call.
-    GroupKafkaError
-        From the writers, always.
+        From :meth:`schema`, the readers and the writers when an option is wrong; before any network call.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
         super().__init__(options)
         end_quietly()
-        # Spark makes the source to write, too. Then the options are the sink's, and no error is about them.
-        self._parsed = _parsed_or_wrong(options)
+        self._parsed: Options | None = None
 
     def _options(self) -> Options:
-        with _in_one_sentence():
-            if isinstance(self._parsed, OptionError):
-                raise self._parsed
+        if self._parsed is None:  # not before it is known that the query reads: a sink's options are others
+            with in_one_sentence():
+                if OF_A_TABLE in self.options:
+                    raise OptionError(NO_TABLES)
+                if not self.options:
+                    raise OptionError(WITHOUT_OPTIONS)
+                self._parsed = Options.parse(self.options)
         return self._parsed
+
+    def _sink_options(self) -> SinkOptions:
+        from spark_kafka_group.options.sink_options import SPARKS_OWN, SinkOptions
+
+        end_quietly()
+        if not self.options.keys() - SPARKS_OWN:
+            raise OptionError(WRITE_WITHOUT_OPTIONS)
+        return SinkOptions.parse(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -99,7 +104,7 @@ class GroupKafkaDataSource(DataSource):
 
         end_quietly()  # Spark plans a batch read in a worker, where the source arrives pickled
         options = self._options()
-        with _in_one_sentence():
+        with in_one_sentence():
             check_for_batch(options)
         return (PushDownReader if options.reading.push_down_predicate else GroupKafkaReader)(options)
 
@@ -108,35 +113,19 @@ class GroupKafkaDataSource(DataSource):
         return GroupKafkaStreamReader(self._options())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        with _in_one_sentence():
-            raise GroupKafkaError(READS_ONLY)
+        from spark_kafka_group.sink import batch_writer
+
+        with in_one_sentence():
+            return batch_writer(self._sink_options(), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        with _in_one_sentence():
-            raise GroupKafkaError(READS_ONLY)
+        from spark_kafka_group.sink import stream_writer
+
+        with in_one_sentence():
+            return stream_writer(self._sink_options(), schema)
 
 
-def _parsed_or_wrong(options: dict[str, str]) -> Options | OptionError:
-    if OF_A_TABLE in options:
-        return OptionError(NO_TABLES)
-    if not options:
-        return OptionError(WITHOUT_OPTIONS)
-    try:
-        return Options.parse(options)
-    except OptionError as error:
-        return error
-
-
-class _SentToTasks:
-    """A reader that is pickled into every task; the rest of the task follows when it has been unpickled."""
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        acknowledge_at_once()
-        end_quietly()
-
-
-class GroupKafkaReader(_SentToTasks, DataSourceReader):
+class GroupKafkaReader(SentToTasks, DataSourceReader):
     """A batch read. Joins no group and commits nothing; :func:`spark_kafka_group.group_batch` does."""
 
     def __init__(self, options: Options) -> None:
@@ -147,11 +136,11 @@ class GroupKafkaReader(_SentToTasks, DataSourceReader):
         return {"_options": self._options, "_filters": []}
 
     def partitions(self) -> Sequence[ReadTask]:
-        with _no_collection():
+        with no_collection():
             from spark_kafka_group.driver import batch_read, filters, process
 
         process.configure_logging()
-        with _in_one_sentence():
+        with in_one_sentence():
             tasks = batch_read.read_tasks(self._options, filters.understood(self._filters)[0])
         # Spark makes an empty list a task for None.
         return tasks or [ReadTask(())]
@@ -175,7 +164,7 @@ class PushDownReader(GroupKafkaReader):
         return understood(filters)[1]
 
 
-class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class GroupKafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. The driver's half lives in Spark's reader process, the other half is pickled into every task."""
 
     def __init__(self, options: Options) -> None:
@@ -187,7 +176,7 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
 
     def _started(self) -> StreamDriver:
         if self._driver is None:
-            with _no_collection():
+            with no_collection():
                 from spark_kafka_group.driver.stream import StreamDriver
 
             self._driver = StreamDriver(self._options)
@@ -211,25 +200,25 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
             reading = self._options.reading
             most, least = reading.max_offsets_per_trigger, reading.min_offsets_per_trigger
             most_bytes = reading.max_bytes_per_trigger
-        with _in_one_sentence():
+        with in_one_sentence():
             return self._started().latest_offset(start, most, least, most_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._started().report_latest_offset()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        with _in_one_sentence():
+        with in_one_sentence():
             self._started().prepare_available_now()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[ReadTask]:
-        with _in_one_sentence():
+        with in_one_sentence():
             return self._started().read_tasks(start, end)
 
     def read(self, partition: ReadTask) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         return _read(partition, self._options, outlives=True)
 
     def commit(self, end: dict[str, Any]) -> None:
-        with _in_one_sentence():
+        with in_one_sentence():
             self._started().commit(end)
 
     def stop(self) -> None:
@@ -238,43 +227,9 @@ class GroupKafkaStreamReader(_SentToTasks, DataSourceStreamReader, SupportsTrigg
 
 
 def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:
-    with _no_collection():
+    with no_collection():
         from spark_kafka_group.executor.read import read
 
-    with _in_one_sentence():
+    with in_one_sentence():
         yield from read(task, options, outlives)
-    _keep_imports()
-
-
-@contextlib.contextmanager
-def _in_one_sentence() -> Iterator[None]:
-    """Have Spark repeat this package's errors as one sentence, which is all that its users need.
-
-    With the tracebacks of the error and its causes the sentence would be in the middle of a hundred lines. An
-    interceptor is the user's code, so its error keeps them. A Spark process ends after an error.
-    """
-    try:
-        yield
-    except GroupKafkaError as error:
-        if SparkFiles._is_running_on_worker and not isinstance(error, InterceptorError):
-            log.debug("%s", error, exc_info=True)
-            os.environ[NO_TRACEBACK] = "1"
-        raise
-
-
-@cache
-def _keep_imports() -> None:
-    """Spark's worker collects garbage after each task. The modules of the first task are never garbage."""
-    gc.freeze()
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """While kafka-python is imported the garbage collector rests: all of its schemas stay, and there is no garbage."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
+    keep_imports()

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse, DescribeProducersRequest
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -54,7 +54,7 @@ VERSIONS = {
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
     ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
     SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2, DescribeGroupsRequest: 5,
-    ConsumerGroupDescribeRequest: 1,
+    ConsumerGroupDescribeRequest: 1, DescribeProducersRequest: 0,
 }  # fmt: skip
 """Its requests, each with the highest version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}
@@ -203,6 +203,10 @@ class ScriptedBroker:
         first.number, second.number = second.number, first.number
 
     # Answers
+
+    def on_the_wire(self, message: Any, response: bytes) -> tuple[bytes, bool]:
+        """What is sent of a response, and whether the connection ends then."""
+        return response, False
 
     def respond(self, node: int, message: Any) -> dict[str, Any]:
         """Fields of the response."""
@@ -518,4 +522,7 @@ class _Connection(socketserver.StreamRequestHandler):
                 fields = self.server.broker.respond(self.server.number, message)
                 response = ResponseClassRegistry.get_response_class(message.header)(**fields)
                 response.with_header(message.header.correlation_id)
-                self.wfile.write(response.encode(header=True, framed=True))
+                sent, ends = self.server.broker.on_the_wire(message, response.encode(header=True, framed=True))
+                self.wfile.write(sent)
+                if ends:
+                    return

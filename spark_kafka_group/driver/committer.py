@@ -5,17 +5,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping
 
-from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note, writer_of
+from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note, is_of_batch, is_signed
 from spark_kafka_group.driver.hooks import Hooks
+from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
-from spark_kafka_group.errors import BrokerError, CommitError, CommitTimeoutError, GroupKafkaError, MembershipLostError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    CommitError,
+    CommitTimeoutError,
+    GroupKafkaError,
+    MembershipLostError,
+)
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)
@@ -24,57 +30,15 @@ DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 """The coordinator's error for a topic that was deleted, or that it does not know yet."""
 
 
-@dataclass(frozen=True)
-class Batch:
-    """A planned micro-batch.
-
-    Attributes
-    ----------
-    end
-        The offset Spark keeps for it.
-    ranges
-        The ranges it was planned to read.
-    generation
-        The generation it belongs to: it may be committed under no other.
-    elsewhere
-        Partitions that are read again as the checkpoint says, but that others have gone on with: not committed.
-    left_out
-        Partitions that are neither read nor committed: a rebalance took them before the batch began.
-    begun
-        Whether Spark has asked for its tasks: its ranges do not change any more.
-    """
-
-    end: GroupOffset
-    ranges: Sequence[OffsetRange]
-    generation: int
-    elsewhere: frozenset[TopicPartition] = frozenset()
-    left_out: frozenset[TopicPartition] = frozenset()
-    begun: bool = False
-
-    @cached_property
-    def reads(self) -> list[OffsetRange]:
-        """Its ranges, without partitions that were left out."""
-        return [r for r in self.ranges if r.tp not in self.left_out]
-
-    @property
-    def reads_from(self) -> dict[TopicPartition, int]:
-        """Where it starts to read."""
-        return {r.tp: r.start for r in self.reads}
-
-    @property
-    def records(self) -> int:
-        return sum(r.size for r in self.reads)
-
-    @property
-    def ends(self) -> dict[TopicPartition, int]:
-        """Offsets that are committed when it has succeeded."""
-        return {r.tp: r.end for r in self.reads if r.tp not in self.elsewhere}
-
-
 class Committer:
     """Holds the one batch that is planned and not yet known to have succeeded, and the group's offsets.
 
     Spark runs micro-batches one after the other, so there is never a second.
+
+    Parameters
+    ----------
+    transactional_id
+        Of the sink that commits the offsets of batches in its transactions; None where this commits them.
     """
 
     def __init__(
@@ -86,6 +50,7 @@ class Committer:
         events: EventLog,
         metrics: Metrics,
         epochs: LeaderEpochs,
+        transactional_id: str | None = None,
     ) -> None:
         self.group_id = group_id
         self._reader = reader
@@ -94,6 +59,7 @@ class Committer:
         self._events = events
         self._metrics = metrics
         self._epochs = epochs
+        self._transactional_id = transactional_id
         self._planned: Batch | None = None
         self.unanswered = False  # the planned batch has succeeded, and its commit got no answer
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
@@ -238,18 +204,24 @@ class Committer:
             return True
         if not batch.ends:
             return False
-        committed = self._client.committed(batch.ends, timeout_ms)
-        for tp, end in batch.ends.items():
-            group = committed.get(tp)
-            writer = writer_of(group.metadata) if group is not None else None
-            if group is None or group.offset != end or writer is None:
-                return False
-            if (writer.reader, writer.batch) != (self._reader, batch.end.batch):
-                return False
-        self._events.committed(batch.generation, batch.end.batch, batch.ends)
-        self._record(batch.ends, batch.generation)
+        if self._committed_for(batch, self._client.committed(batch.ends, timeout_ms)) != batch.ends.keys():
+            return False
+        self._note_committed(batch, batch.ends)
         self.plan(None)
         return True
+
+    def _committed_for(self, batch: Batch, committed: Mapping[TopicPartition, Committed]) -> set[TopicPartition]:
+        """Partitions of which the group has the offset of `batch`, committed for this very batch."""
+        ends, number = batch.ends, batch.end.batch
+        return {
+            tp
+            for tp, group in committed.items()
+            if group.offset == ends.get(tp) and is_of_batch(group.metadata, self._reader, number)
+        }
+
+    def _note_committed(self, batch: Batch, offsets: Mapping[TopicPartition, int]) -> None:
+        self._events.committed(batch.generation, batch.end.batch, offsets)
+        self._record(offsets, batch.generation)
 
     def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> bool:
         """Everything up to `done` has succeeded: commit the planned batch if it ends there.
@@ -276,6 +248,8 @@ class Committer:
         batch = self._planned
         if batch is None or batch.end != done:
             return True
+        if self._transactional_id is not None and batch.begun and batch.ends:
+            return self._committed_by_sink(batch, timeout_ms)
         self.plan(None)
         if not batch.ends:
             return True
@@ -289,6 +263,62 @@ class Committer:
             )  # fmt: skip
             return False
         return True
+
+    def _committed_by_sink(self, batch: Batch, timeout_ms: float | None) -> bool:
+        """Take a batch as committed whose offsets the sink has committed in the transaction of its rows.
+
+        Nothing is committed here, whatever the group has: its offsets say which rows are written.
+
+        1. A batch is run again, and the sink has decided it before the crash, without a partition that others owned.
+        2. Its new run has the partition, and the sink writes none of its rows, as the batch is decided. 3. A commit
+        would lose the rows of that partition. Without one they are read again from the group's offset.
+
+        Returns
+        -------
+        bool
+            False when the group lacks some of its offsets: positions must be taken again, from the group's offsets.
+
+        Raises
+        ------
+        CommitError
+            When the sink of a batch that this process has planned has committed none.
+        BrokerTimeoutError
+            When it is not known: the batch stays planned, and this is to be called again.
+        """
+        try:
+            committed = self._client.committed(batch.ends, timeout_ms)
+        except BrokerTimeoutError:
+            self.unanswered = True
+            raise
+        done = self._committed_for(batch, committed)
+        self.plan(None)
+        if done:
+            self._note_committed(batch, {tp: batch.ends[tp] for tp in done})
+        lacking = batch.ends.keys() - done
+        # Others may have gone on since the sink's commit, where the member was lost in between.
+        not_written = {tp for tp in lacking if self._as_before(tp, committed.get(tp))}
+        if not_written and not batch.replayed and (existing := self._client.existing(not_written) & not_written):
+            raise CommitError(self._not_by_sink(batch, existing))
+        if lacking:
+            log.warning(
+                "group %s: generation %d: the sink of batch %d has not committed the offsets of %s in its transaction, "
+                "or others have gone on since: reading goes on at the group's offsets",
+                self.group_id, batch.generation, batch.end.batch, " ".join(map(str, sorted(lacking))),
+            )  # fmt: skip
+        return not lacking
+
+    def _as_before(self, tp: TopicPartition, group: Committed | None) -> bool:
+        """Whether the group's offset is that from before the batch."""
+        return group is None or group.offset == self.in_group.get(tp) or is_signed(group.metadata, self._reader)
+
+    def _not_by_sink(self, batch: Batch, tps: Collection[TopicPartition]) -> str:
+        rows = ", ".join(str(r) for r in batch.reads if r.tp in tps)
+        return (
+            f"group {self.group_id}: batch {batch.end.batch} has succeeded, and no sink has committed its offsets: "
+            f"{rows}. The source leaves that to the sink with kafka.transactional.id={self._transactional_id}. Give "
+            f"the groupkafka sink of this query that id and deliveryGuarantee=exactly-once, or leave the option out of "
+            f"the source, for any other sink. Started again, the query reads these records again"
+        )
 
     def _commit_batch(self, batch: Batch, timeout_ms: float | None) -> None:
         try:

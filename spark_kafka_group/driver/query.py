@@ -6,11 +6,12 @@ import logging
 from dataclasses import dataclass
 
 from spark_kafka_group.commit_metadata import group_id_of, instance_id_of
-from spark_kafka_group.driver.committer import Batch, Committer
+from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member import Member
 from spark_kafka_group.driver.membership.member_protocol import Membership
+from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions.data_loss import DataLoss
 from spark_kafka_group.driver.positions.standing import Standing
 from spark_kafka_group.driver.reporting.events import EventLog
@@ -58,7 +59,8 @@ class Query:
             static_id = instance_id_of(options.group.instance_id, reader)
             member = Member(options, group_id, static_id, hooks, events, metrics)
         standing = Standing.after(first, joins=not options.reading.subscription.manual)
-        committer = Committer(group_id, reader, member.client, hooks, events, metrics, standing.epochs)
+        by_sink = options.group.transactional_id
+        committer = Committer(group_id, reader, member.client, hooks, events, metrics, standing.epochs, by_sink)
         losses = DataLoss(options.reading.fail_on_data_loss, metrics)
         return cls(options, reader, member, standing, committer, losses, events, metrics)
 

@@ -38,17 +38,18 @@ from spark_kafka_group.driver import planner
 from spark_kafka_group.driver.backlog.backlog import Backlog
 from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.backlog.min_offsets import MinOffsets
-from spark_kafka_group.driver.committer import Batch
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.settling import Settling
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
+from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions import next_end, replayed
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.positions.handing_over import hand_over, try_to_hand_over
 from spark_kafka_group.driver.positions.taking import Taking
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.reporting.progress import progress_of
+from spark_kafka_group.driver.sink_transaction import SinkTransaction
 from spark_kafka_group.errors import BrokerError, CommitError, FencedError, MembershipError, MembershipLostError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -96,9 +97,14 @@ class GroupSession:
         self._settling = Settling(query, self._yielded, self._siblings)
         self._taking = Taking(query, self.backlog, self._yielded, self._siblings)
         self._samples = LogSamples(options.client)
+        self._sink = SinkTransaction.of(query, shared)
         self._min_offsets = MinOffsets(options.reading.max_trigger_delay_ms)
         self._shares = 0  # how often a limit has been shared out: whose turn it is
         self._slots: dict[TopicPartition, int] = {}  # task number of each partition in the last batch
+
+    def asked(self) -> contextlib.AbstractContextManager[None]:
+        """Spark asks for the latest offset until the block ends, so no batch runs."""
+        return contextlib.nullcontext() if self._sink is None else self._sink.asked()
 
     def next_batch(
         self,
@@ -141,6 +147,7 @@ class GroupSession:
         planned = self.committer.planned
         is_planned = planned is not None and planned.end == end
         batch = self._begin() if is_planned else self._replay(start, end, ranges)
+        batch = self._handed_to_sink(batch)
         tasks, self._slots = planner.tasks(
             batch.reads, self._query.options, self._slots, self._samples.bytes_of(batch.reads)
         )
@@ -172,6 +179,8 @@ class GroupSession:
 
     def stop(self, within_ms: float) -> None:
         """Commit what is proven, leave the group and close connections, within this time in all."""
+        if self._sink is not None:
+            self._sink.close()
         self.member.client.end_within(within_ms)
         try:
             with contextlib.suppress(FencedError):  # the process that took this query's place hands over in its turn
@@ -226,9 +235,12 @@ class GroupSession:
         1. The backlog has been looked up, and this member asks for a new generation.
         2. Another member joins, or leaves, in the same rebalance.
         3. This member comes back with other partitions than those that were looked up.
+
+        Where the sink commits offsets, the group has the batch's starts before it begins: 1. the query is killed in its
+        first batch, 2. a neighbour gets a partition, and finds no offset, 3. the batch is run again without it.
         """
         member = self.member
-        if backlog and member.may_be_joined():
+        if backlog and (member.may_be_joined() or self._sink is not None):
             hand_over(self._query)
         owned = member.generation.assignment
         if self._siblings.any() and not member.generation.alone:
@@ -258,20 +270,43 @@ class GroupSession:
         2. The process dies. The checkpoint says that the batch has these partitions.
         3. The group is asked before joining, as a join that waits at the coordinator holds up all other requests.
         4. If the group does not settle in time, a member may wait for this very batch. So it is read without
-           membership, and not committed; the next call joins, and takes positions by the rules.
+           membership, and not committed; the next call joins, and takes positions by the rules. Where the sink commits
+           offsets together with rows, it is not read then, unless its rows are written: they are somebody else's.
         """
         self.standing.proven = start
         tps = [r.tp for r in ranges]
+        if self._sink is not None:
+            self._sink.abort_undecided()
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._yielded.learn(committed, end.batch))
         joined = self._settling.be_member(self._settling.patience_ms()) is not Joined.NOT_YET
         readable = replayed.readable(self._query, ranges, end)
-        if joined:
-            elsewhere = replayed.elsewhere(self._query, readable, end)
-            batch = Batch(end, readable, self.member.use(), elsewhere, left_out, begun=True)
+        if self._sink is not None and end.in_transaction:
+            elsewhere, left = replayed.written_and_left(self._query, readable, end, joined)
+            self._yielded.left_out |= left
+            left_out |= left.keys()
         else:
-            batch = Batch(end, readable, -1, frozenset(tps), left_out, begun=True)
+            elsewhere = replayed.elsewhere(self._query, readable, end) if joined else frozenset(tps)
+        generation = self.member.use() if joined else -1
+        batch = Batch(end, readable, generation, elsewhere, left_out, begun=True, replayed=True)
         self._query.plan(batch, replay=True)
+        return batch
+
+    def _handed_to_sink(self, batch: Batch) -> Batch:
+        """`batch` as it is read, when the sink knows the offsets that it is to commit."""
+        if self._sink is None:
+            return batch
+        try:
+            self._sink.begins(batch)
+        except MembershipLostError as error:
+            if not batch.end.in_transaction:
+                raise
+            # Nobody could commit it. Its records are planned again, by whoever owns them then.
+            log.warning("%s: batch %d reads nothing", error, batch.end.batch)
+            batch = self._yielded.dropped(batch)
+            self.standing.positioned -= batch.left_out
+            self._query.plan(batch, batch.replayed)
+            self._sink.begins(batch)
         return batch
 
     def _give_up(self) -> Batch:

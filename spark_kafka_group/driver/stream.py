@@ -108,7 +108,8 @@ class StreamDriver:
             # With availableNow the query ends when nothing is new.
             attempt = outage.attempt if self._caps is None else outage.wait_for
             try:
-                end = attempt(lambda: session.next_batch(start, max_offsets, min_offsets, max_bytes))
+                with session.asked():
+                    end = attempt(lambda: session.next_batch(start, max_offsets, min_offsets, max_bytes))
             except BrokersAwayError:
                 end = None
         if end is None:

@@ -347,7 +347,7 @@ class GroupKafkaListener(StreamingQueryListener):
         except GroupKafkaError as error:
             log.warning("query %s: batch %d: %s", progress.id, progress.batchId, error)
             return
-        if ranges:
+        if ranges and options.group.transactional_id is None:  # else the sink has committed them
             self._commits.put(progress.runId, Succeeded(options, end, tuple(ranges)))
 
 

@@ -59,6 +59,15 @@ def _assign_has_no_membership(options: Sections) -> str | None:
     return "assign reads without membership: kafka.group.instance.id cannot mean anything; take subscribe, or drop it"
 
 
+def _offsets_in_transactions_need_membership(options: Sections) -> str | None:
+    if not options.reading.assigned or options.group.transactional_id is None:
+        return None
+    return (
+        "assign reads without membership: nothing would keep a process that was replaced from committing in the "
+        "sink's transaction, so kafka.transactional.id is not for it; take subscribe, or drop it"
+    )
+
+
 def _retry_topics_can_be_read(options: Sections) -> str | None:
     if options.reading.retry_delays_ms and options.reading.assigned:
         return "retryTopics is not for assign, which reads the partitions it names and no others: take subscribe"
@@ -116,6 +125,7 @@ CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
     _below("kafka.request.timeout.ms", "kafka.connections.max.idle.ms"),
     _static_needs_group,
     _assign_has_no_membership,
+    _offsets_in_transactions_need_membership,
     _named_is_subscribed("startingOffsets"),
     _named_is_subscribed("startingOffsetsByTimestamp"),
     _named_is_subscribed("endingOffsets"),
@@ -143,6 +153,7 @@ STREAM_ONLY = (
     "maxBrokerOutage",
     "retryTopics",
     "onOffsetConflict",
+    "kafka.transactional.id",
     "pausePartitions",
     "pauseFile",
     "rebalanceListener",

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from spark_kafka_group.options.sections import DECLARED, SECTIONS
-from spark_kafka_group.options.unsupported import UNSUPPORTED
+from spark_kafka_group.options.sink_sections import SINK_SECTIONS
+from spark_kafka_group.options.unsupported import OF_CLIENTS, UNSUPPORTED
+from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS
 
 FIRST = {
     "kafka.bootstrap.servers": "Always: your brokers.",
@@ -28,9 +31,9 @@ SPARKS = frozenset({
     "kafkaConsumer.pollTimeoutMs",
     "maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxTriggerDelay", "minOffsetsPerTrigger", "minPartitions",
     "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp",
-    "subscribe", "subscribePattern",
+    "subscribe", "subscribePattern", "topic",
 })  # fmt: skip
-"""Options that Spark's own kafka source has, beside those that begin with ``kafka.``."""
+"""Options that Spark's own kafka source or sink has, beside those that begin with ``kafka.``."""
 
 
 def first_table() -> str:
@@ -40,15 +43,24 @@ def first_table() -> str:
 
 
 def section_table(section: str) -> str:
-    """The options of a section, by its name in :data:`SECTIONS`."""
-    rows = [_row(field) for field in dataclasses.fields(SECTIONS[section])]  # type: ignore[arg-type]
+    """The options of a section, by its name in :data:`SECTIONS` or :data:`SINK_SECTIONS`."""
+    rows = [_row(field) for field in dataclasses.fields((SINK_SECTIONS | SECTIONS)[section])]  # type: ignore[arg-type]
     return "\n".join(["| option | default | from | meaning |", "|---|---|---|---|", *rows])
 
 
 def refused_table() -> str:
-    """Settings of Kafka's clients that are errors, by the reason, which has the advice."""
+    """Settings of Kafka's consumers that are errors, by the reason, which has the advice."""
+    return _refused(UNSUPPORTED)
+
+
+def refused_in_sinks_table() -> str:
+    """Settings of Kafka's producers that are errors, without those that no client here has."""
+    return _refused({name: reason for name, reason in UNSUPPORTED_IN_SINKS.items() if name not in OF_CLIENTS})
+
+
+def _refused(reasons: Mapping[str, str]) -> str:
     names: dict[str, list[str]] = {}
-    for name, reason in UNSUPPORTED.items():
+    for name, reason in reasons.items():
         names.setdefault(reason, []).append(f"`{name}`")
     rows = [f"| {', '.join(settings)} | {reason} |" for reason, settings in names.items()]
     return "\n".join(["| setting | instead |", "|---|---|", *rows])

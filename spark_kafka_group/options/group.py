@@ -49,6 +49,14 @@ class Group(Section):
         "Static membership under a name of your own. Such a member does not leave the group when the query stops.",
         shown="derived from an id in the checkpoint",
     )  # fmt: skip
+    transactional_id: str | None = option(
+        "kafka.transactional.id", parsing.name,
+        "Streams only. The `kafka.transactional.id` of the groupkafka sink of this query, which has "
+        "`deliveryGuarantee=exactly-once`. The sink then commits the offsets of each micro-batch in the transaction of "
+        "its rows, and the source commits none. All groupkafka sources of the query need it. See "
+        "[From Kafka to Kafka](guarantees.md#from-kafka-to-kafka).",
+        shown="none",
+    )  # fmt: skip
     session_timeout_ms: int = option(
         "kafka.session.timeout.ms", integer(1),
         "How long the group waits for a driver that has gone silent. The broker sets bounds.", default=45_000,

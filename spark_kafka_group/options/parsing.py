@@ -66,6 +66,12 @@ def topics(raw: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
+def topic(raw: str) -> str:
+    """A topic's name."""
+    _check_topic(raw.strip())
+    return raw.strip()
+
+
 def columns(raw: str) -> tuple[str, ...]:
     """Names of columns, however they are capitalized, separated by commas."""
     from spark_kafka_group.schema import EVERY  # with pyarrow, which few tools need

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 _NO_DESERIALIZERS = (
     "key and value are binary columns: turn them into other types with Spark, "
     "as in df.selectExpr('cast(value as string)')"
@@ -35,7 +37,7 @@ _BROKER_CHECKS = "only the broker looks into tokens: set it there"
 _KEYSTORE = "take kafka.ssl.keystore.location: a PEM file with private key and certificate chain"
 _JAAS = "take kafka.sasl.jaas.config"
 
-UNSUPPORTED = {
+_OF_CONSUMERS = {
     # Records to read, and commits
     "kafka.key.deserializer": _NO_DESERIALIZERS,
     "kafka.value.deserializer": _NO_DESERIALIZERS,
@@ -58,21 +60,25 @@ UNSUPPORTED = {
     ),
     "kafka.share.acknowledgement.mode": _NO_SHARE_GROUPS,
     "kafka.share.acquire.mode": _NO_SHARE_GROUPS,
-    # Requests and connections
-    "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
-    "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
-    "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_WAIT,
-    "kafka.api.version": _VERSIONS_ARE_ASKED,
-    "kafka.api.version.request": _VERSIONS_ARE_ASKED,
+    # Requests
     "kafka.max.in.flight.requests.per.connection": "one fetch per broker is under way while the one before is decoded",
     "kafka.enable.incremental.fetch.sessions": "each fetch request names all of a task's partitions",
     "kafka.receive.message.max.bytes": (
         "it follows from kafka.fetch.max.bytes and kafka.max.partition.fetch.bytes: take these"
     ),
+    # Metrics
+    "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
+}
+OF_CLIENTS = {
+    # Connections
+    "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
+    "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_WAIT,
+    "kafka.api.version": _VERSIONS_ARE_ASKED,
+    "kafka.api.version.request": _VERSIONS_ARE_ASKED,
     "kafka.socks5.proxy": "it is deprecated: take kafka.proxy.url=socks5://host:port",
     "kafka.config.providers": "only kafka.client.rack takes ${env:NAME}: let your program replace other ${...}",
     # Metrics
-    "kafka.metric.reporters": "these are Java classes: the query's progress and GroupKafkaListener have the metrics",
     "kafka.metrics.enabled": _NO_CLIENT_METRICS,
     "kafka.metrics.num.samples": _NO_CLIENT_METRICS,
     "kafka.metrics.recording.level": _NO_CLIENT_METRICS,
@@ -138,17 +144,24 @@ UNSUPPORTED = {
     "kafka.sasl.kerberos.ticket.renew.jitter": _OF_LIBKRB5,
     "kafka.sasl.kerberos.ticket.renew.window.factor": _OF_LIBKRB5,
 }
-"""Options by their names in lower case, and the reason, which has the advice."""
+"""Settings that neither a source nor a sink has: by their names in lower case, and the reason, which has the advice."""
+UNSUPPORTED = {**_OF_CONSUMERS, **OF_CLIENTS}
+"""Settings that a source does not have."""
 
 INTERNAL = "kafka.internal."
 
 
 def why_unsupported(name: str) -> str | None:
     """Why a setting of Kafka's is refused; None if it is none, or none that is known. With or without ``kafka.``."""
+    return why_among(UNSUPPORTED, name)
+
+
+def why_among(reasons: Mapping[str, str], name: str) -> str | None:
+    """The reason of a setting, with or without ``kafka.``; None where there is none."""
     lowered = name.lower()
     for option in (lowered, f"kafka.{lowered}"):
-        if option in UNSUPPORTED:
-            return UNSUPPORTED[option]
+        if option in reasons:
+            return reasons[option]
         if option.startswith(INTERNAL):
             return "it is internal to Kafka's Java client: leave it out"
     return None

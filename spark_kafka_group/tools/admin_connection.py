@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from spark_kafka_group.errors import AuthenticationError, BrokerError, BrokerTimeoutError, OptionError
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
@@ -15,6 +17,8 @@ from spark_kafka_group.tools.arguments import CLIENT_OPTIONS
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.wire.admin import GroupAdmin
+
+T = TypeVar("T")
 
 DEFAULT_CLIENT_ID = "groupkafka-tools"
 _NAMES = "|".join(
@@ -38,6 +42,11 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         When the arguments are wrong, or no broker answers.
     BrokerError
     """
+    return connected(args, LagAdmin)
+
+
+def connected(args: argparse.Namespace, make: Callable[[Options], T]) -> T:
+    """Any client of the cluster that the arguments name; errors as of :func:`connect`."""
     given = {
         "kafka.bootstrap.servers": args.bootstrap_server,
         "kafka.client.id": DEFAULT_CLIENT_ID,
@@ -52,7 +61,7 @@ def connect(args: argparse.Namespace) -> GroupAdmin:
         where = "" if args.command_config is None else f"{args.command_config}: "
         raise ToolError(where + as_given(error, written)) from error
     try:
-        return LagAdmin(options)
+        return make(options)
     except BrokerTimeoutError as error:
         raise ToolError(
             f"no broker answered at {args.bootstrap_server} within {options.connection.request_timeout_ms} ms: check "

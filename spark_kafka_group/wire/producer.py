@@ -35,6 +35,8 @@ UNANSWERED = (kafka_errors.RequestTimedOutError, kafka_errors.NodeNotReadyError,
 NO_PRODUCER_ID = kafka_errors.ClusterAuthorizationFailedError.__name__
 """A part of the error's text for a user that may not write to any topic."""
 MAY_NOT_WRITE = "TOPIC_AUTHORIZATION_FAILED"
+REFUSED = {Reaction.BATCH_REFUSED, Reaction.TOO_LARGE}
+"""Reactions to errors after which nothing of a record batch is written. kafka-python has split it as far as it can."""
 CLOSED_WITHIN_S = 5.0
 """How long closing waits for the producer's thread, which may be connecting. Then the thread ends by itself."""
 WHILE_CONNECTING_MS = 20.0
@@ -288,7 +290,7 @@ def _go_on_after_refusals(manager: Any) -> None:
 
     def classified(error: Any, batch: Any, log_start_offset: int = -1) -> Any:
         kind = classify(error, batch, log_start_offset=log_start_offset)
-        refused = reaction_to(error, Request.PRODUCE) is Reaction.BATCH_REFUSED
+        refused = reaction_to(error, Request.PRODUCE) in REFUSED
         if kind != manager.ERROR_CLASS_FATAL or not refused or not batch.has_sequence:
             return kind
         manager.set_sequence_number(batch.topic_partition, batch.base_sequence)
@@ -350,7 +352,7 @@ def _ours(doing: str, topic: str, error: Exception) -> BrokerError:
     """kafka-python's error as one of this package, with what to change."""
     unlisted = NO_PRODUCER_ID in str(error)  # of a user that may write nowhere, in kafka-python's own words
     name = kafka_errors.ClusterAuthorizationFailedError.message if unlisted else name_of(type(error))
-    if unlisted or reaction_to(error, Request.PRODUCE) is Reaction.BATCH_REFUSED:
+    if unlisted or reaction_to(error, Request.PRODUCE) in REFUSED:
         change = advice(MAY_NOT_WRITE if unlisted else name, Request.PRODUCE, Facts(), [topic])
         if change is not None:
             return BrokerError(f"{doing}: {name}: {change}")

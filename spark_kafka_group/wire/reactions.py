@@ -29,6 +29,12 @@ class Request(Enum):
     FETCH = "Fetch"
     EPOCH_END = "OffsetForLeaderEpoch"
     PRODUCE = "Produce"
+    INIT_PRODUCER_ID = "InitProducerId"
+    ADD_PARTITIONS = "AddPartitionsToTxn"
+    ADD_GROUP = "AddOffsetsToTxn"
+    COMMIT_IN_TRANSACTION = "TxnOffsetCommit"
+    END_TRANSACTION = "EndTxn"
+    DESCRIBE_TRANSACTION = "DescribeTransactions"
 
 
 OF_A_MEMBER = (
@@ -64,6 +70,13 @@ class Reaction(Enum):
     BATCH_REFUSED = "nothing was written: the record batch is given up, and no other"
     REPLICAS_AWAY = "look up which replicas are in sync, then again; where some are not, their brokers are waited for"
     BROKERS_AWAY = "again; brokers are waited for"
+    ENDED = "the transaction is not open any more: look how it ended"
+    NO_SUCH_TRANSACTION = "there is no such transactional id"
+    TOO_LARGE = "send the record batch in halves; a record that is too large alone is refused"
+    WRITTEN_BEFORE = "the record batch is written: an earlier attempt has come to the broker"
+    OUT_OF_SEQUENCE = "again, once the record batches before it are written; if they are, records are lost"
+    PRODUCER_FORGOTTEN = "begin to count anew, if the log holds no record of this producer any more"
+    OUTDATED_PRODUCER = "the task ends: its transaction is over, or another attempt of it goes on"
 
 
 RETRIED = {Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FIND_LEADER}
@@ -101,6 +114,16 @@ def _rows() -> dict[str, dict[Request, Reaction]]:
 REACTIONS: Mapping[str, Mapping[Request, Reaction]] = _rows()
 """Kafka's name of an error to its reaction in the answer to each request of a member."""
 
+_OF_A_TRANSACTION = {
+    "NOT_COORDINATOR": Reaction.FIND_COORDINATOR,
+    "COORDINATOR_NOT_AVAILABLE": Reaction.FIND_COORDINATOR,
+    "COORDINATOR_LOAD_IN_PROGRESS": Reaction.RETRY,
+    "CONCURRENT_TRANSACTIONS": Reaction.RETRY,  # the markers of the one before are being written
+    "PRODUCER_FENCED": Reaction.FENCED,
+    "INVALID_PRODUCER_EPOCH": Reaction.FENCED,
+    "INVALID_PRODUCER_ID_MAPPING": Reaction.FENCED,
+}
+
 OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     Request.COMMIT_FOR_MEMBER: {
         # Between looking for the member and the commit it left, was replaced, or the group began to rebalance.
@@ -126,13 +149,36 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "FENCED_LEADER_EPOCH": Reaction.LEADS_LATER,
     },
     Request.PRODUCE: {
-        "MESSAGE_SIZE_TOO_LARGE": Reaction.BATCH_REFUSED,
-        "RECORD_LIST_TOO_LARGE": Reaction.BATCH_REFUSED,
+        "MESSAGE_SIZE_TOO_LARGE": Reaction.TOO_LARGE,
+        "RECORD_LIST_TOO_LARGE": Reaction.TOO_LARGE,
         "INVALID_RECORD": Reaction.BATCH_REFUSED,
         "TOPIC_AUTHORIZATION_FAILED": Reaction.BATCH_REFUSED,
         "NOT_ENOUGH_REPLICAS": Reaction.REPLICAS_AWAY,
         "NOT_ENOUGH_REPLICAS_AFTER_APPEND": Reaction.REPLICAS_AWAY,
         "REQUEST_TIMED_OUT": Reaction.BROKERS_AWAY,
+        "CORRUPT_MESSAGE": Reaction.RETRY,
+        "DUPLICATE_SEQUENCE_NUMBER": Reaction.WRITTEN_BEFORE,
+        "OUT_OF_ORDER_SEQUENCE_NUMBER": Reaction.OUT_OF_SEQUENCE,
+        "UNKNOWN_PRODUCER_ID": Reaction.PRODUCER_FORGOTTEN,
+        "INVALID_PRODUCER_EPOCH": Reaction.OUTDATED_PRODUCER,
+        "PRODUCER_FENCED": Reaction.OUTDATED_PRODUCER,
+        "INVALID_PRODUCER_ID_MAPPING": Reaction.OUTDATED_PRODUCER,
+        "INVALID_TXN_STATE": Reaction.OUTDATED_PRODUCER,
+    },
+    Request.INIT_PRODUCER_ID: _OF_A_TRANSACTION,
+    Request.ADD_PARTITIONS: _OF_A_TRANSACTION | {
+        "OPERATION_NOT_ATTEMPTED": Reaction.RETRY,  # as another partition of the request was refused
+        "INVALID_TXN_STATE": Reaction.FENCED,
+    },
+    Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
+    Request.END_TRANSACTION: _OF_A_TRANSACTION | {
+        "PRODUCER_FENCED": Reaction.ENDED,
+        "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
+        "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,
+        "INVALID_TXN_STATE": Reaction.ENDED,
+    },
+    Request.DESCRIBE_TRANSACTION: _OF_A_TRANSACTION | {
+        "TRANSACTIONAL_ID_NOT_FOUND": Reaction.NO_SUCH_TRANSACTION,
     },
 }  # fmt: skip
 """A request that is no member's to the errors that kafka-python's class for them is not enough for."""
@@ -160,7 +206,7 @@ def reaction_to(error: BaseException | type[BaseException] | None, request: Requ
             return listed
     if not issubclass(kind, kafka_errors.RetriableError):
         return Reaction.FATAL
-    return Reaction.FIND_LEADER if request is Request.FETCH else Reaction.RETRY
+    return Reaction.FIND_LEADER if request in (Request.FETCH, Request.PRODUCE) else Reaction.RETRY
 
 
 def _of_a_member(kind: Any, request: Request) -> Reaction | None:
@@ -172,9 +218,13 @@ DESCRIBE = "Describe (or Read, which includes it)"
 OPERATIONS = (
     dict.fromkeys(Request, "Read")
     | dict.fromkeys((Request.FIND_COORDINATOR, Request.OFFSET_FETCH, Request.DESCRIBE), DESCRIBE)
-    | {Request.PRODUCE: "Write"}
+    | dict.fromkeys(
+        (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.ADD_GROUP, Request.END_TRANSACTION),
+        "Write",
+    )
+    | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)"}
 )
-"""The ACL operation that a request needs on the group, and on the topics it names."""
+"""The ACL operation that a request needs on the group or transactional id, and on the topics it names."""
 
 FENCED = "FENCED_INSTANCE_ID"
 
@@ -226,11 +276,57 @@ ADVICE: Mapping[str, str] = {
     ),
     "MESSAGE_SIZE_TOO_LARGE": "raise max.message.bytes of topic {topics}",
     "RECORD_LIST_TOO_LARGE": "raise max.message.bytes of topic {topics}",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "this user needs the ACL operation {operation} on TransactionalId {transactional_id}, with the pattern type "
+        "prefixed"
+    ),
+    "INVALID_TRANSACTION_TIMEOUT": (
+        "kafka.transaction.timeout.ms is above the brokers' transaction.max.timeout.ms: lower it, or raise theirs"
+    ),
     "REQUEST_TIMED_OUT": (
         "the replicas of __consumer_offsets did not take the commit in time: see whether they are in sync"
     ),
 }
 """Advice where an error stops a query, at once or when retries took too long."""
+
+ADVICE_FOR_WRITING: Mapping[str, str] = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "create topic {topics}, or the partition",
+    "REQUEST_TIMED_OUT": "the replicas did not take the records in time: see whether they are in sync",
+    "NOT_ENOUGH_REPLICAS": (
+        "fewer replicas are in sync than min.insync.replicas of topic {topics}: start the brokers that are away, or "
+        "lower it"
+    ),
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": (
+        "fewer replicas are in sync than min.insync.replicas of topic {topics}: start the brokers that are away, or "
+        "lower it"
+    ),
+    "INVALID_RECORD": (
+        "the broker refuses a record: topic {topics} may be compacted, which needs keys, or validate its records"
+    ),
+    "INVALID_TIMESTAMP": (
+        "the clock here is further from the broker's than message.timestamp.before.max.ms or "
+        "message.timestamp.after.max.ms of topic {topics} allows: set the clocks, or raise them"
+    ),
+    "UNSUPPORTED_COMPRESSION_TYPE": (
+        "set kafka.compression.type to a codec that the brokers know, as zstd needs Kafka 2.1"
+    ),
+    "UNSUPPORTED_FOR_MESSAGE_FORMAT": "raise message.format.version of topic {topics} to 0.11 or newer",
+    "INVALID_REQUIRED_ACKS": "set kafka.acks to all",
+    "POLICY_VIOLATION": "a policy of the cluster's does not allow it: ask who runs the cluster",
+    "CLUSTER_AUTHORIZATION_FAILED": (
+        "this user needs the ACL operation Write on Topic {topics}, and with brokers before Kafka 2.8 IdempotentWrite "
+        "on the Cluster, too; or set kafka.enable.idempotence to false"
+    ),
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": (
+        "this user needs the ACL operation Write on the TransactionalId that begins with kafka.transactional.id"
+    ),
+    "INVALID_PRODUCER_EPOCH": "another attempt to write these rows has begun, or the transaction timed out",
+    "PRODUCER_FENCED": "another attempt to write these rows has begun, or the transaction timed out",
+    "INVALID_PRODUCER_ID_MAPPING": "brokers do not know the transaction any more",
+    "INVALID_TXN_STATE": "the transaction has ended, as when kafka.transaction.timeout.ms is over",
+    "TRANSACTION_ABORTABLE": "the transaction cannot be completed: the rows are to be written again",
+}
+"""Advice about errors of Produce and InitProducerId, in place of the others."""
 
 
 @dataclass(frozen=True)
@@ -242,6 +338,7 @@ class Facts:
     session_timeout_ms: int | None = None
     strategies: tuple[str, ...] = ()
     session_bounds: tuple[int, int] | None = None
+    transactional_id: str | None = None
 
 
 def advice(error: str, request: Request | None, facts: Facts, topics: Collection[str] = ()) -> str | None:
@@ -254,10 +351,11 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
     topics
         The topics the error is about.
     """
-    text = ADVICE.get(error)
+    text = (ADVICE_FOR_WRITING.get(error) if request is Request.PRODUCE else None) or ADVICE.get(error)
     return text and text.format(
         group_id=facts.group_id,
         instance_id=facts.instance_id,
+        transactional_id=facts.transactional_id,
         session_timeout_ms=facts.session_timeout_ms,
         session_bounds="them" if facts.session_bounds is None else "{} and {}".format(*facts.session_bounds),
         strategies=", ".join(facts.strategies),

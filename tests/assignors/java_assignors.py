@@ -6,18 +6,14 @@ Members cross as the bytes that they are on the wire, and assignments as text, s
 from __future__ import annotations
 
 import re
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import pyspark
-from py4j.java_gateway import GatewayParameters, JavaGateway, get_field, launch_gateway
-from py4j.protocol import Py4JJavaError as JavaError
+from java_gateway import JavaError, JavaProcess
+from py4j.java_gateway import get_field
 
 from spark_kafka_group.assignors import NO_GENERATION, GroupMember
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.testing import download
 from spark_kafka_group.wire.group.member_metadata import Claim, encode
 
 __all__ = ["Java", "JavaError"]
@@ -31,40 +27,20 @@ CLASSES = {
 TOPIC_PARTITION = re.compile(r"(\w+)-(\d+)")
 
 
-class Java:
-    """Kafka's classes. A new process, which ends with :meth:`stop` or with this one."""
+class Java(JavaProcess):
+    """Kafka's classes of consumers."""
 
     def __init__(self) -> None:
-        (py4j_jar,) = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
-        port, token, self._process = launch_gateway(
-            jarpath=str(py4j_jar),
-            classpath=f"{download.jars('kafka_2.13')}/*",
-            javaopts=["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx256m"],
-            java_path=download.java(),
-            redirect_stderr=subprocess.DEVNULL,
-            die_on_exit=True,
-            enable_auth=True,
-            return_proc=True,
-        )
-        self._gateway = JavaGateway(
-            gateway_parameters=GatewayParameters(port=port, auth_token=token, auto_convert=True, auto_close=True)
-        )
-        self._java = self._gateway.jvm.java
-        self._consumer = self._gateway.jvm.org.apache.kafka.clients.consumer
+        super().__init__()
+        self._consumer = self.kafka.clients.consumer
         self._protocol = self._consumer.internals.ConsumerProtocol
-        self._topic_partition = self._gateway.jvm.org.apache.kafka.common.TopicPartition
-
-    def stop(self) -> None:
-        self._gateway.close()
-        self._process.kill()  # it has nothing to keep, and its own end once took longer than 30 s
-        self._process.wait()
-        self._process.stdin.close()
+        self._topic_partition = self.kafka.common.TopicPartition
 
     def assign(
         self, strategy: str, members: Sequence[GroupMember], partitions: Mapping[str, Collection[int]]
     ) -> dict[str, list[TopicPartition]]:
         """The assignment of Java's strategy of that name for the same members."""
-        sizes, subscriptions = self._java.util.HashMap(), self._java.util.HashMap()
+        sizes, subscriptions = self.java.util.HashMap(), self.java.util.HashMap()
         for topic in {topic for member in members for topic in member.topics}:
             if partitions.get(topic):
                 sizes.put(topic, len(partitions[topic]))
@@ -72,7 +48,7 @@ class Java:
             claim = Claim(member.owned, member.generation)
             subscription = self.subscription(encode(strategy, member.topics, claim).encode())
             if member.instance_id is not None:
-                subscription.setGroupInstanceId(self._java.util.Optional.of(member.instance_id))
+                subscription.setGroupInstanceId(self.java.util.Optional.of(member.instance_id))
             subscriptions.put(member.member_id, subscription)
         return _assignment(self.assignor(strategy).assign(sizes, subscriptions).toString())
 
@@ -82,35 +58,33 @@ class Java:
 
     def subscription(self, encoded: bytes) -> Any:
         """A member's bytes, as Java reads them."""
-        return self._protocol.deserializeSubscription(self._java.nio.ByteBuffer.wrap(encoded))
+        return self._protocol.deserializeSubscription(self.java.nio.ByteBuffer.wrap(encoded))
 
     def member_bytes(self, strategy: str, topics: Sequence[str], claim: Claim | None, version: int) -> bytes:
         """The subscription of a Java consumer with `claim` as its last assignment."""
         assignor = self.assignor(strategy)
-        owned = self._java.util.ArrayList()
+        owned = self.java.util.ArrayList()
         if claim is not None:
             for tp in sorted(claim.owned):
                 owned.add(self._topic_partition(tp.topic, tp.partition))
-            metadata = self._consumer.ConsumerGroupMetadata(
-                "g", claim.generation, "m", self._java.util.Optional.empty()
-            )
+            metadata = self._consumer.ConsumerGroupMetadata("g", claim.generation, "m", self.java.util.Optional.empty())
             assignor.onAssignment(self._consumer.ConsumerPartitionAssignor.Assignment(owned), metadata)
-        user_data = assignor.subscriptionUserData(self._java.util.HashSet(list(topics)))
+        user_data = assignor.subscriptionUserData(self.java.util.HashSet(list(topics)))
         # An eager consumer has given back what it owned before it joins; a cooperative one still has it.
-        still_owned = owned if strategy == "cooperative-sticky" else self._java.util.ArrayList()
+        still_owned = owned if strategy == "cooperative-sticky" else self.java.util.ArrayList()
         subscription = self._consumer.ConsumerPartitionAssignor.Subscription(
             list(topics), user_data, still_owned, -1 if claim is None else claim.generation,
-            self._java.util.Optional.of("rack"),
+            self.java.util.Optional.of("rack"),
         )  # fmt: skip
-        short = self._java.lang.Short.parseShort(str(version))
+        short = self.java.lang.Short.parseShort(str(version))
         return bytes(self._protocol.serializeSubscription(subscription, short).array())
 
     def claim(self, strategy: str, subscription: Any) -> Claim:
         """The claim that Java's sticky strategies read from a subscription; protected, hence reflection."""
         assignor = self.assignor(strategy)
-        parameters = self._gateway.new_array(self._java.lang.Class, 1)
+        parameters = self.gateway.new_array(self.java.lang.Class, 1)
         parameters[0] = subscription.getClass()
-        arguments = self._gateway.new_array(self._java.lang.Object, 1)
+        arguments = self.gateway.new_array(self.java.lang.Object, 1)
         arguments[0] = subscription
         method = assignor.getClass().getDeclaredMethod("memberData", parameters)
         method.setAccessible(True)

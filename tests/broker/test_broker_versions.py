@@ -1,11 +1,15 @@
 """Lines of Kafka that clusters of spark_kafka_group.testing start: a query reads, commits, shares and goes on."""
 
 import pytest
+from batches import batch_of, log_of, numbered, numbers, sender
 from running import settled
 from support import committed, name, options
 from triggers import batch_values
 
 from spark_kafka_group.__main__ import main
+from spark_kafka_group.errors import UnsupportedVersionError
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options.producing import Producing
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 pytestmark = pytest.mark.soak  # each is downloaded first
@@ -60,3 +64,26 @@ def test_the_tools_look_into_its_group_and_set_it(kafka, group, stream_of, capsy
     for command in (["describe"], ["offsets"], ["reset", "--to-earliest", "--all-topics", "--execute"]):
         assert main([command[0], *servers, *command[1:]]) == 0, capsys.readouterr().err
     assert committed(kafka, group) == {(topic, 0): 0}
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4", "zstd"])
+def test_a_task_sends_records(kafka, compression):
+    tp = TopicPartition(kafka.create_topic(name("line")), 0)
+    idempotent = kafka.version != "2.8.2"  # that has no producer ids without ZooKeeper
+    producing = Producing(compression_type=compression, enable_idempotence=idempotent)
+    with sender(kafka.bootstrap_servers, producing) as sending:
+        for n in range(0, 200, 20):
+            sending.send(tp, batch_of(tp, numbered(n, n + 20), compression))
+        sending.flush()
+    assert numbers(log_of(kafka, tp)) == list(range(200))
+
+
+def test_brokers_without_producer_ids_are_an_error_that_says_what_to_set(kafka):
+    if kafka.version != "2.8.2":
+        pytest.skip("has producer ids")
+    tp = TopicPartition(kafka.create_topic(name("line")), 0)
+    with (
+        sender(kafka.bootstrap_servers) as sending,
+        pytest.raises(UnsupportedVersionError, match=r"set kafka\.enable\.idempotence to false"),
+    ):
+        sending.send(tp, batch_of(tp, numbered(0, 10)))

@@ -17,9 +17,10 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def build_sdist(directory: Path) -> Path:
-    """Build the sdist from a copy of the source tree, in which the decoder's C lies about."""
+    """Build the sdist from a copy of the source tree, in which generated C lies about."""
     tree = copy_of_sources(directory)
-    (tree / "spark_kafka_group/executor/decode/_decode_c.c").write_text("#error generated elsewhere\n")
+    for generated in ("decode/_decode_c.c", "encode/_encode_c.c"):
+        (tree / "spark_kafka_group/executor" / generated).write_text("#error generated elsewhere\n")
     build = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     _run(sys.executable, "-c", build, directory, cwd=tree)
     return next(directory.glob("*.tar.gz"))

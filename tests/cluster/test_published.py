@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 DECODE = "spark_kafka_group/executor/decode"
+ENCODE = "spark_kafka_group/executor/encode"
 SCRIPT = Path(__file__).parent / "decode_captured.py"
 
 
@@ -30,8 +31,9 @@ def modules(names):
     return {name for name in names if name.endswith(".py") and name.startswith(packages)}
 
 
-def test_the_sdist_has_the_sources_of_the_decoder_and_not_its_generated_c(in_sdist):
+def test_the_sdist_has_the_sources_of_decoder_and_encoder_and_not_their_generated_c(in_sdist):
     assert {f"{DECODE}/_decode_c.pyx", f"{DECODE}/_decode_c.pyi", f"{DECODE}/crc32c.h"} <= in_sdist
+    assert {f"{ENCODE}/_encode_c.pyx", f"{ENCODE}/_encode_c.pyi"} <= in_sdist
     assert {"LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py"} <= in_sdist
     assert not [name for name in in_sdist if name.endswith((".c", ".so", ".pyc")) or name.startswith("tests")]
 
@@ -53,7 +55,7 @@ def test_the_wheel_has_what_runs_and_nothing_it_was_built_from(in_sdist, in_whee
 def test_one_wheel_is_for_every_python(wheel):
     assert "-cp311-abi3-" in wheel.name
     with zipfile.ZipFile(wheel) as archive:
-        assert f"{DECODE}/_decode_c.abi3.so" in archive.namelist()
+        assert {f"{DECODE}/_decode_c.abi3.so", f"{ENCODE}/_encode_c.abi3.so"} <= set(archive.namelist())
 
 
 def test_the_metadata_names_the_licence_and_who_made_it(wheel):

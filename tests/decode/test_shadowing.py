@@ -18,6 +18,7 @@ print(decode.__file__)
 print(decode.load("auto").__file__)
 print(decode.load("auto").RecordBatchBuilder.__module__)
 """
+ENCODER = "from spark_kafka_group.executor import encode; print(encode.load('auto').__file__)"
 
 
 @pytest.fixture
@@ -59,6 +60,16 @@ def test_a_tree_without_a_decoder_takes_that_of_the_installed_package(tree, site
     assert Path(decoder).parent == site_packages / "spark_kafka_group/executor/decode"
     assert module == "spark_kafka_group.executor.decode._decode_c"
     assert console == ""
+
+
+def test_it_takes_the_encoder_from_there_as_well(tree, site_packages, nothing_else):
+    (encoder,), console = worker(tree, site_packages, nothing_else, program=ENCODER)
+    assert Path(encoder).parent == site_packages / "spark_kafka_group/executor/encode"
+    assert Path(encoder).name.startswith("_encode_c")
+    assert console == ""
+    (encoder,), console = worker(tree, nothing_else, program=ENCODER)
+    assert encoder == str(tree / "spark_kafka_group/executor/encode/_encode_py.py")
+    assert "the compiled encoder was not built" in console
 
 
 def test_it_takes_none_of_another_version_and_says_so_on_the_console(tree, site_packages, nothing_else):

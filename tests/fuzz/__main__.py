@@ -1,7 +1,7 @@
 """Fuzzes the readers of foreign bytes: `make fuzz`. CONTRIBUTING.md says how, and how to add a target.
 
-Each target has a process of its own, on the decoder built with ASan and UBSan; one that crashes, hangs or takes too
-much memory is a finding like another, and the next process goes on.
+Each target has a process of its own, on decoder and encoder built with ASan and UBSan; one that crashes, hangs or takes
+too much memory is a finding like another, and the next process goes on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ import targets
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 BUILD = ROOT / ".fuzz"
-DECODE = ROOT / "spark_kafka_group" / "executor" / "decode"
+EXECUTOR = ROOT / "spark_kafka_group" / "executor"
+SOURCES = [EXECUTOR / "decode/_decode_c.pyx", EXECUTOR / "decode/crc32c.h", EXECUTOR / "encode/_encode_c.pyx"]
 SANITIZED = "-g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer"
 MOST_MB = 3000
 STARTING_S = 300
@@ -50,9 +51,9 @@ class Result:
 
 
 def build() -> Path:
-    """The compiled twin with sanitizers, in a folder of its own."""
-    library, sources = BUILD / "lib", [DECODE / "_decode_c.pyx", DECODE / "crc32c.h", ROOT / "setup.py"]
-    built = next(library.rglob("_decode_c.*.so"), None)
+    """The compiled twins with sanitizers, in a folder of their own."""
+    library, sources = BUILD / "lib", [*SOURCES, ROOT / "setup.py"]
+    built = next(library.rglob("_encode_c.*.so"), None)
     if built is None or built.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         command = [sys.executable, "setup.py", "-q", "build_ext", "--force", "--build-lib", library]
         environment = os.environ | {"CFLAGS": SANITIZED, "SPARK_KAFKA_GROUP_WERROR": "0"}

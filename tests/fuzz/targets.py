@@ -16,6 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import encoders
 import large
 import mutate
 import twins
@@ -34,6 +35,7 @@ from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.tools.properties import read_properties
 from spark_kafka_group.wire.fetch import response as fetch_response
 from spark_kafka_group.wire.group import member_metadata, members
+from spark_kafka_group.wire.produce import produce_request, produce_response
 
 READER = "5f0c"
 NUMBERS = (b"-1", b"0", b"1", b"2147483648", b"9223372036854775808", b"1e999", b"NaN", b"0.5", b"1" * 400, b"9" * 5000)
@@ -120,6 +122,16 @@ def _fetch_response(data: bytes) -> None:
         size = sum(len(partition.records) for partition in found[2]) if found else 0
         if size > len(response):
             raise DisagreementError(f"{size} bytes of records in a response of {len(response)}")
+
+
+def _produce_response(data: bytes) -> None:
+    """The first byte is the version."""
+    if not data:
+        return
+    version = produce_request.VERSIONS[data[0] % len(produce_request.VERSIONS)]
+    found = may_raise(produce_response.produced, ValueError, struct.error)(memoryview(data)[1:], version)
+    if found and len(found[1]) > len(data):
+        raise DisagreementError(f"{len(found[1])} partitions in a response of {len(data)} bytes")
 
 
 def _headers(data: bytes) -> Iterator[tuple[str, bytes | None]]:
@@ -312,6 +324,9 @@ JAAS_WORDS = (
 TARGETS = {
     "decoder": Target(twins.decoded, (), twins.generate, twins.change, share=6, sanitized=True),
     "frames": Target(twins.framed, (), lambda rng: twins.generate(rng)[5:], mutate.mutate_log, share=2, sanitized=True),
+    "encoder": Target(
+        encoders.encoded, (b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f"), encoders.generate, share=3, sanitized=True
+    ),
     "large": Target(
         large.run,
         cases=tuple(map(str.encode, large.CASES)),
@@ -320,6 +335,7 @@ TARGETS = {
         sanitized=True,
     ),
     "fetch-response": Target(_fetch_response),
+    "produce-response": Target(_produce_response),
     "error-headers": Target(_error_headers, (*HEADER_WORDS, *NUMBERS)),
     "jaas": Target(_jaas, JAAS_WORDS),
     "offsets-topic": Target(_offsets_topic),

@@ -34,15 +34,16 @@ MOST_KEPT = 3000
 
 
 def load_sanitized(built: Path) -> None:
-    """Have the compiled twin that was built with sanitizers, in place of the usual one."""
-    name = "spark_kafka_group.executor.decode._decode_c"
-    [path] = built.rglob("_decode_c.*.so")
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
+    """Have the compiled twins that were built with sanitizers, in place of the usual ones."""
+    for package, module_name in (("decode", "_decode_c"), ("encode", "_encode_c")):
+        name = f"spark_kafka_group.executor.{package}.{module_name}"
+        [path] = built.rglob(f"{module_name}.*.so")
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
 
 
 class Current:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.checkpoint import TP, Batch
-from matrix.observed import EXACTLY_ONCE, PROCESSOR, Observed, Row
+from matrix.observed import EXACTLY_ONCE, PROCESSOR, TOPIC_ONCE, Observed, Row
 from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.verify import verify
@@ -378,7 +378,8 @@ def numbers_recounted(run: Observed) -> Iterator[Finding]:
 def batches_recounted(run: Observed) -> Iterator[Finding]:
     """The progress of a batch has the ends that the checkpoint has, and as many input rows as the sink.
 
-    An interrupted batch that Spark's file sink has already got is not read again: its progress has no rows.
+    An interrupted batch that is in Spark's file sink, or decided in a sink with transactions, is not read again: its
+    progress has no rows.
     """
     rows = Counter(row.batch for row in run.rows)
     if run.sink == PROCESSOR:
@@ -390,7 +391,7 @@ def batches_recounted(run: Observed) -> Iterator[Finding]:
                 "batches recounted", f"batch {number} ends at {ends} in its progress, at {known.get(number)} by recount"
             )
         appended = run.sink not in (*EXACTLY_ONCE, PROCESSOR)
-        skipped = run.sink == "parquet" and not shown
+        skipped = run.sink in ("parquet", TOPIC_ONCE) and not shown
         if shown != rows[number] and not (number in run.interrupted and (appended or skipped)):
             yield Finding(
                 "batches recounted", f"batch {number} has {shown} input rows in its progress, {rows[number]} by recount"

@@ -11,7 +11,9 @@ from matrix.checkpoint import TP, Batch
 from matrix.load import Acknowledged
 from spark_kafka_group.tools.event_logs import Event
 
-EXACTLY_ONCE = ("parquet", "overwrite")
+TOPIC, TOPIC_ONCE = "topic", "topic-once"
+"""Sinks that are a topic: what a consumer of it reads, with ``read_committed`` for the second."""
+EXACTLY_ONCE = ("parquet", "overwrite", TOPIC_ONCE)
 PROCESSOR = "processor"
 """The sink of a query whose records a RecordProcessor handles: its rows are those that are done."""
 

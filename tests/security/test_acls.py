@@ -3,6 +3,7 @@
 import contextlib
 import json
 
+import pyarrow as pa
 import pytest
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
 from pyspark.errors import PythonException
@@ -11,13 +12,18 @@ from support import commit_for, committed, name
 
 from spark_kafka_group import explore, group_batch
 from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver import sink_topic
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.sending.receivers import close_all
+from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.write import write
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
@@ -273,3 +279,24 @@ def test_a_look_into_a_topic_needs_no_right_on_the_cluster_and_names_the_one_on_
         explore.look(given(kafka, records, None, other), records)
     with pytest.raises(BrokerError, match=r"the ACL operation Describe \(or Read, which includes it\) on Topic"):
         explore.topics(given(kafka, records, None, user_with()))
+
+
+def test_write_on_the_topic_is_all_that_writing_needs_and_who_lacks_it_hears_so_before_rows_move(kafka, user_with):
+    topic, other = (kafka.create_topic(name("topic"), partitions=1) for _ in range(2))
+    user = user_with((WRITE, TOPIC, topic), (DESCRIBE, TOPIC, other))
+    rows = pa.record_batch([pa.array(["a", "b"])], names=["value"])
+
+    def sink_of(topic):
+        given = options(kafka, "SASL", topic, None, **scram(user, PASSWORD))
+        names = {"subscribe", "startingOffsets"}
+        return SinkOptions.parse({name: value for name, value in given.items() if name not in names} | {"topic": topic})
+
+    sink_topic.check(sink_of(topic))
+    assert write([rows], sink_of(topic), SinkColumns(value=0)).records == {TopicPartition(topic, 0): 2}
+    for hidden in (other, kafka.create_topic(name("topic"), partitions=1), name("absent")):
+        needed = f"^writing to topic {hidden}: this user needs the ACL operation Write on Topic {hidden}$"
+        with pytest.raises(BrokerError, match=needed):
+            sink_topic.check(sink_of(hidden))
+        with pytest.raises(BrokerError, match=needed):
+            write(iter(()), sink_of(hidden), SinkColumns(value=0))
+    close_all()

@@ -4,12 +4,11 @@ import json
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.errors import AnalysisException, PySparkException
 from support import Record, commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import read_where
 
-READS_ONLY = r'groupkafka reads only: write with format\("kafka"\)'
 CODECS = [None, "gzip", "snappy", "lz4", "zstd"]
 
 
@@ -179,18 +178,6 @@ def test_load_checks_options_before_it_touches_the_network(spark):
     assert "Traceback" not in str(raised.value)
     with pytest.raises(AnalysisException, match="key and value are binary columns"):
         read(spark, settings | {"kafka.key.deserializer": "x"})
-
-
-def test_writing_is_an_error_that_names_the_format_that_writes(spark, tmp_path):
-    for settings in ({"topic": "t"}, {"kafka.bootstrap.servers": "192.0.2.1:1", "subscribe": "t"}):
-        rows = spark.range(1).write.format("groupkafka").options(**settings).mode("append")
-        with pytest.raises(AnalysisException, match=READS_ONLY) as raised:
-            rows.save()
-        assert "Traceback" not in str(raised.value)
-    stream = spark.readStream.format("rate").load().writeStream.format("groupkafka").option("topic", "t")
-    query = stream.option("checkpointLocation", str(tmp_path)).start()
-    with pytest.raises(StreamingQueryException, match=READS_ONLY):
-        query.awaitTermination()
 
 
 def test_a_table_is_an_error_that_names_the_view_and_the_view_is_read(spark, kafka):

@@ -12,7 +12,9 @@ import pytest
 import tables
 
 from spark_kafka_group.options import OPTION_NAMES
+from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED
+from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS
 from spark_kafka_group.spark_version import BELOW, LOWEST
 from spark_kafka_group.testing.download import VERSION
 
@@ -126,7 +128,7 @@ def test_every_option_that_is_named_is_one(file):
     page = written_by_hand(file)
     assigned = re.findall(r"[`(\"]([a-z][A-Za-z]*)=[^`\"]*[`\"]|\.option\(\"([^\"]+)\"", page)
     named = {*re.findall(r"[`\"](kafka\.[a-z][\w.]*\w)\b", page), *(a or b for a, b in assigned)}
-    known = OPTION_NAMES | set(UNSUPPORTED) | OF_NO_OPTION
+    known = OPTION_NAMES | SINK_DECLARED.keys() | set(UNSUPPORTED) | set(UNSUPPORTED_IN_SINKS) | OF_NO_OPTION
     assert {name for name in named if name.lower() not in known} == set()
 
 

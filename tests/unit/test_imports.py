@@ -8,15 +8,17 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from pyspark.sql.types import StringType, StructType
 
 from spark_kafka_group import GroupKafkaDataSource
 
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "assignors", "commit_metadata", "error_headers", "errors", "files", "json_text", "offsets", "option", "options",
-    "outage_message", "printable", "retry_topics", "schema", "security", "spark_version", "task", "text_table",
-    "timing", "user_classes", "workers_python",
+    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
+    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "shared_files",
+    "source_offsets", "spark_version", "task", "text_table", "timing", "transactional_ids", "user_classes",
+    "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -28,7 +30,11 @@ ALLOWED = {
     "retry_topics": set(),
     "error_headers": {"retry_topics"},
     "offsets": {"errors", "json_text", "printable"},
+    "exactly_once": {"errors", "json_text", "offsets"},
+    "transactional_ids": set(),
     "files": set(),
+    "shared_files": set(),
+    "source_offsets": {"files", "json_text", "offsets", "shared_files"},
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
     "option": {"json_text", "offsets"},
@@ -58,7 +64,9 @@ ALLOWED = {
     "driver": VALUES | {"wire"},
     "executor": VALUES | {"wire"},
     "hung_up": set(),
-    "source": VALUES | {"driver", "executor", "hung_up"},
+    "spark_processes": {"errors", "executor", "hung_up"},
+    "sink": VALUES | {"driver", "executor", "spark_processes"},
+    "source": VALUES | {"driver", "executor", "hung_up", "sink", "spark_processes"},
     "live": {"offsets", "printable", "text_table"},
     "batch": VALUES | {"wire", "driver", "live"},
     "metrics": {"errors", "json_text", "offsets"},
@@ -68,6 +76,7 @@ ALLOWED = {
     "tools": VALUES
     | {
         "argument_as_written",
+        "driver",  # of it, transactions alone
         "wire",
         "consumer_group_records",
         "consumer_protocol",
@@ -128,7 +137,11 @@ def test_a_log_is_looked_up_without_the_modules_of_groups():
         for path in (PACKAGE / "wire").rglob("*.py")
         if any(name.startswith("spark_kafka_group.wire.group.") for name in imported_modules(path))
     }
-    assert {file for file in importing if not file.startswith("group/")} == {"__init__.py", "admin.py"}
+    assert {file for file in importing if not file.startswith("group/")} == {
+        "__init__.py",
+        "admin.py",
+        "transactions/offsets_in_transaction.py",
+    }
 
 
 def test_no_room_may_import_itself_by_way_of_others():
@@ -188,15 +201,15 @@ print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
     "errors", "executor", "hung_up", "json_text", "offsets", "option", "options", "printable", "retry_topics",
-    "schema", "security", "source", "spark_version", "task", "timing", "user_classes", "wire",
+    "schema", "security", "source", "spark_processes", "spark_version", "task", "timing", "user_classes", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
     "client.event_loop", "client.keepalive", "client.leaderless", "client.manager", "client.reachability",
     "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
     "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
-    "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
-    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "reactions",
+    "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
+    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "leaders", "reactions",
     "task_outage",
 }  # fmt: skip
 
@@ -218,3 +231,31 @@ def test_a_worker_imports_nothing_but_what_reading_needs():
     of_security = {parts[2] for parts in own if parts[1] == "security" and len(parts) > 2}
     assert of_security == {"option_values", "secret", "settings"}
     assert not {"ssl", "logging.config"} & unpickled
+
+
+WRITING = """
+import sys
+import pyarrow, pyspark.worker, pyspark.sql.worker.write_into_data_source  # what a worker has anyway
+before = set(sys.modules)
+import pickle
+writer = pickle.loads(bytes.fromhex(sys.argv[1]))
+print(*set(sys.modules) - before)
+assert writer.write(iter(())).records == {}
+print(*set(sys.modules) - before)
+"""
+
+
+def test_a_worker_imports_nothing_but_what_writing_needs():
+    columns = StructType().add("value", StringType()).add("topic", StringType())
+    source = GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1"})
+    pickled = pickle.dumps(source.streamWriter(columns, False)).hex()
+    output = subprocess.run([sys.executable, "-c", WRITING, pickled], capture_output=True, text=True, check=True).stdout
+    unpickled, written = (set(line.split()) for line in output.splitlines())
+    assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
+    own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
+    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink", "exactly_once"}
+    assert not [
+        parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
+    ]
+    assert "spark_kafka_group.executor.encode._encode_c" in written
+    assert not {"spark_kafka_group.executor.encode._encode_py", "pyarrow.compute", "pandas", "difflib"} & written

@@ -114,7 +114,7 @@ def test_an_unknown_option_is_refused_and_the_nearest_known_one_named(unknown, n
         parse(**{unknown: "1"})
 
 
-@pytest.mark.parametrize("unknown", ["whatever", "topic", "inferSchema", "kafka.acks", "kafka.selector", "kafka.x", ""])
+@pytest.mark.parametrize("unknown", ["whatever", "inferSchema", "kafka.selector", "kafka.x", ""])
 def test_where_no_known_option_is_near_the_error_says_where_all_are(unknown):
     with pytest.raises(
         OptionError, match=r"is not known, and none has a name like it: docs/options\.md has all options"
@@ -239,6 +239,7 @@ def test_a_word_that_is_wrong_is_not_read_as_json(name, value):
         ({"startingOffsets": "latest"}, "empty batch"),
         ({"startingOffsets": '{"orders": {"0": -1}}'}, "empty batch"),
         ({"onOffsetConflict": "group"}, "onOffsetConflict is an option of streams"),
+        ({"kafka.transactional.id": "sink"}, "kafka.transactional.id is an option of streams"),
         ({"pausePartitions": '{"orders": [0]}'}, "pausePartitions is an option of streams"),
         ({"retryTopics": "60000"}, "retryTopics is an option of streams"),
     ],
@@ -254,8 +255,11 @@ def test_retry_topics_are_subscribed_to_and_have_none_of_their_own():
     assert subscription.named() == set(subscription.topics)
     assert parse(subscribe="a,b").reading.subscription.topics == ("a", "b")
     parse(retryTopics="5", pausePartitions='{"orders-retry-5": [0]}', startingOffsets='{"orders-retry-5": {"0": 3}}')
+    by_hand = {"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}'}
     with pytest.raises(OptionError, match="retryTopics is not for assign"):
-        Options.parse({"kafka.bootstrap.servers": "h:1", "assign": '{"a": [0]}', "retryTopics": "5"})
+        Options.parse(by_hand | {"retryTopics": "5"})
+    with pytest.raises(OptionError, match=r"kafka\.transactional\.id is not for it; take subscribe"):
+        Options.parse(by_hand | {"kafka.transactional.id": "sink"})
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ INSIDE = {
     "kafka.net.connection.SaslReauthenticator": "_do_reauth",
     "kafka.net.manager.KafkaConnectionManager": "_auth_failures _build_transport _connect _conns _do_bootstrap _net",
     "kafka.net.sasl.msk.SaslMechanismAwsMskIam": "_build_client",
-    "kafka.net.selector.NetworkSelector": "_poll_once",
+    "kafka.net.selector.NetworkSelector": "_poll_once _ready _selector",
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",
     "kafka.net.transport.KafkaTCPTransport": "_net _read_task _sock _sock_recv _write_task",
     "kafka.producer.record_accumulator.RecordAccumulator": "_flushes_in_progress",
@@ -82,9 +82,21 @@ def defined(tree):
                 yield name
 
 
+def inherited(tree):
+    """Private names of classes of this package that a module's classes have as bases."""
+    bases = {
+        ast.unparse(base).partition("[")[0] for n in ast.walk(tree) if isinstance(n, ast.ClassDef) for base in n.bases
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and bases & {alias.name for alias in node.names}:
+            file = ROOT / Path(*node.module.split(".")).with_suffix(".py")
+            if file in MODULES:
+                yield from (*defined(MODULES[file]), *inherited(MODULES[file]))
+
+
 def foreign(tree):
     """Private names that a module uses on objects that are not its own, with their lines."""
-    own = set(defined(tree))
+    own = {*defined(tree), *inherited(tree)}
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in own:
@@ -102,7 +114,8 @@ def overriding(tree):
     for kind in ast.walk(tree):
         if isinstance(kind, ast.ClassDef) and imported & {ast.unparse(base) for base in kind.bases}:
             methods = [m for m in kind.body if isinstance(m, ast.FunctionDef | ast.AsyncFunctionDef)]
-            yield from ((m.name, m.lineno) for m in methods if private(m.name) and m.name not in called)
+            theirs = {m for m in methods if private(m.name)} - {m for m in methods if m.name in {*inherited(tree)}}
+            yield from ((m.name, m.lineno) for m in theirs if m.name not in called)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_source_readers_and_tasks_pickle(dumps):
 
 def test_nothing_of_the_options_values_is_in_a_repr():
     source = GroupKafkaDataSource(SETTINGS)
-    shown = [repr(source), repr(source.streamReader(None)), repr(source.reader(None)), repr(source._parsed)]
+    shown = [repr(source), repr(source.streamReader(None)), repr(source.reader(None)), repr(source._options())]
     assert "s3cret" not in "".join(shown)
 
 

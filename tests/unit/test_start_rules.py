@@ -8,6 +8,7 @@ from spark_kafka_group.commit_metadata import (
     adopting_note,
     commit_note,
     correcting_note,
+    is_of_batch,
     is_own,
     left_out_of,
     writer_of,
@@ -18,6 +19,7 @@ from spark_kafka_group.driver.positions.rules import (
     StartRules,
     new_partitions,
     recreated,
+    refuse_older_checkpoint,
     replaced_in,
     restarted,
     without_offset,
@@ -80,6 +82,38 @@ def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopt
     group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
     assert [replaced_in(group, "me", held) for held in (7, 8)] == [8, None]
     assert replaced_in(group, "other", 8) == 9
+
+
+def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
+    note = commit_note("me", 3, 7)
+    assert [is_of_batch(note, "me", batch) for batch in (6, 7, 8)] == [False, True, False]
+    assert is_of_batch(adopting_note("other", 4, 2, note), "me", 7)
+    assert not is_of_batch(adopting_note("me", 4, 7, ""), "other", 7)
+    # An offset that the query itself has adopted, and not committed.
+    assert not is_of_batch(adopting_note("other", 5, 2, adopting_note("me", 4, 6, "")), "me", 7)
+    assert not is_of_batch("", "me", 7)
+
+
+def test_where_the_sink_commits_offsets_with_rows_the_groups_offset_says_what_is_written():
+    def starts(note, offset, policy="auto"):
+        checkpoint = Checkpoint({A: 5}, "me", 4, 2, False, in_transaction=True)
+        return restarted(checkpoint, {A: Committed(offset, note)}, policy)[A]
+
+    for policy in ("auto", "group", "fail"):
+        start = starts(commit_note("me", 3, 1), 2, policy)
+        assert (start.offset, start.commit, start.conflict) == (2, False, None)
+    assert starts(commit_note("me", 3, 1), 2, "checkpoint").offset == 5
+    assert starts(commit_note("me", 4, 2), 5).offset == 5
+    assert starts("", 3).offset == 3
+    assert restarted(Checkpoint({A: 5}, "me", 4, 2, False, in_transaction=True), {}, "auto")[A].offset == 5
+
+
+def test_a_checkpoint_is_older_where_the_group_has_a_later_batch_of_the_query():
+    for batch in (None, 1, 2):
+        refuse_older_checkpoint({A: Committed(5, commit_note("me", 3, batch)), B: Committed(5, "")}, "me", 2)
+    refuse_older_checkpoint({A: Committed(5, commit_note("other", 3, 9))}, "me", 2)
+    with pytest.raises(OffsetConflictError, match=r"batch 2 .* batch 3"):
+        refuse_older_checkpoint({A: Committed(5, commit_note("me", 3, 3))}, "me", 2)
 
 
 def test_of_many_who_had_it_the_note_names_the_last():

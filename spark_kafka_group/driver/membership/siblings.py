@@ -8,11 +8,8 @@ they share, and holds a lock on it as long as it lives.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,6 +17,7 @@ from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
+from spark_kafka_group.shared_files import file_name, make_folder, put, read_if_locked, remove
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +40,10 @@ class Siblings:
         self._subscription = subscription
         if directory is None or subscription.manual:
             return
-        self._folder = directory / READERS_FOLDER / _file_name(group_id)
-        self._path = self._folder / f"{_file_name(reader)}.json"
+        self._folder = directory / READERS_FOLDER / file_name(group_id)
+        self._path = self._folder / f"{file_name(reader)}.json"
         try:
+            make_folder(self._folder, directory)
             self._enter(subscription)
         except OSError as error:
             log.warning("group %s: other sources of this application cannot be detected: %s", group_id, error)
@@ -62,23 +61,11 @@ class Siblings:
         """Remove this source's file. Harmless when repeated."""
         file, self._file = self._file, None
         if file is not None:
-            with contextlib.suppress(OSError):
-                if _same(file, self._path):  # or a source with the same reader id has come since
-                    self._path.unlink()
-            file.close()
+            remove(file, self._path)
 
     def _enter(self, subscription: Subscription) -> None:
-        self._folder.parent.mkdir(exist_ok=True)  # never the directory itself: without it the application is over
-        self._folder.mkdir(exist_ok=True)
-        # 1. This source makes its file. 2. Another one lists the directory, and takes a file without a lock for one
-        #    that a dead process left behind. So the file is locked before it gets the name that is listed.
-        new = self._path.with_suffix(f".{id(self)}.new")
-        self._file = new.open("w", encoding="utf-8")
-        fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         own = {"reader": self._reader, "topics": sorted(subscription.topics), "pattern": subscription.pattern}
-        self._file.write(json.dumps(own))
-        self._file.flush()
-        new.rename(self._path)
+        self._file = put(self._path, json.dumps(own))
         for other in self._others():
             shared = _shared(subscription, other)
             if shared:
@@ -97,27 +84,11 @@ class Siblings:
         for path in sorted(self._folder.glob("*.json")):
             if path == self._path:
                 continue
-            with contextlib.suppress(OSError, ValueError), path.open(encoding="utf-8") as file:
-                if _is_locked(file):
-                    others.append(parsed(file.read()))
+            with contextlib.suppress(OSError, ValueError):
+                text = read_if_locked(path)
+                if text is not None:
+                    others.append(parsed(text))
         return others
-
-
-def _file_name(name: str) -> str:
-    """A file's name for any name: a checkpoint may hold a reader id that is a path."""
-    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:32]
-
-
-def _is_locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    return False
-
-
-def _same(file: IO[str], path: Path) -> bool:
-    return os.path.samestat(os.fstat(file.fileno()), path.stat())
 
 
 def _shared(subscription: Subscription, other: dict[str, Any]) -> list[str]:

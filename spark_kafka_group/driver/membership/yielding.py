@@ -20,7 +20,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.commit_metadata import left_out_of
-from spark_kafka_group.driver.committer import Batch, Committer
+from spark_kafka_group.driver.committer import Committer
+from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
@@ -112,6 +113,11 @@ class YieldedBatch:
             left_out = self.learn(self._client.committed(unsure), batch.end.batch)
             return self._reduced(batch, left_out & unsure.keys(), batch.generation)
         return batch
+
+    def dropped(self, batch: Batch) -> Batch:
+        """`batch` without all that it would commit. No note is needed where the sink commits offsets together with
+        rows: then the group's offsets are right, and not the checkpoint."""
+        return self._reduced(batch, batch.ends.keys(), batch.generation)
 
     def learn(self, committed: Mapping[TopicPartition, Committed], batch: int, *planned: int) -> set[TopicPartition]:
         """Remember, and return, the partitions that `batch` has not read, by notes in the group.

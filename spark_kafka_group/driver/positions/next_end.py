@@ -31,6 +31,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
         moved=moved,
         epochs=standing.epochs.of({*begin, *left}),
         left=left,
+        in_transaction=query.options.group.transactional_id is not None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from spark_kafka_group.commit_metadata import is_of_batch
 from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.positions.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.driver.query import Query
@@ -45,6 +46,58 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
                 query.group_id, " ".join(map(str, sorted(tps))), why,
             )  # fmt: skip
     return frozenset(unowned | moved)
+
+
+def written_and_left(
+    query: Query, ranges: Collection[OffsetRange], end: GroupOffset, joined: bool
+) -> tuple[frozenset[TopicPartition], dict[TopicPartition, int]]:
+    """What the group says of a batch whose sink commits its offsets in the transaction of its rows.
+
+    The sink has decided the batch before the crash, or never will. Its offsets are in the group in the first case, and
+    in no other. So, without a decision, partitions that others own or have read on in are left to them: they write
+    these rows. With one, all that was decided is read again, whoever owns it now: the sink writes no row twice, and
+    what Spark aggregates needs the same rows as before.
+
+    Parameters
+    ----------
+    joined
+        Whether this is a member of the group; else it owns nothing.
+
+    Returns
+    -------
+    tuple
+        Partitions to be read again whose offsets are in the group already, and positions of those not to be read.
+
+    Raises
+    ------
+    OffsetConflictError, BrokerError
+    """
+    committed = query.client.committed([r.tp for r in ranges])
+    rules.refuse_older_checkpoint(committed, query.reader, end.batch)
+    written = {
+        tp
+        for tp, group in committed.items()
+        if group.offset == end.positions[tp] and is_of_batch(group.metadata, query.reader, end.batch)
+    }
+    foreign = by_others(committed, query.reader, end.batch)
+    if written:
+        # Others have gone on from the decided offsets. (From the start of the batch, if an earlier run of it went
+        # without the partition. Then nothing of it is lost, or written twice, either.)
+        written |= {tp for tp, group in foreign.items() if group.offset >= end.positions[tp]}
+        left = {r.tp for r in ranges} - written
+    else:
+        owned = query.generation.assignment if joined else frozenset()
+        alone = joined and query.generation.alone
+        moved = {r.tp for r in ranges if r.tp in foreign and foreign[r.tp].offset != r.start}
+        left = moved if alone else moved | {r.tp for r in ranges if r.tp not in owned}
+    if left:
+        log.warning(
+            "group %s: batch %d is read again without %s: they belong to other members, or were left out before. "
+            "Reading goes on there at the group's offsets",
+            query.group_id, end.batch, " ".join(map(str, sorted(left))),
+        )  # fmt: skip
+    starts = {r.tp: r.start for r in ranges if r.tp in left}
+    return frozenset(written), starts | {tp: committed[tp].offset for tp in left & committed.keys()}
 
 
 def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -> list[OffsetRange]:

@@ -17,6 +17,7 @@ from spark_kafka_group.retry_topics import delay_of
 from spark_kafka_group.wire import Committed
 
 BY_GROUP, BY_CHECKPOINT, NEW = "the group's committed offset", "the checkpoint", "new partition"
+NOT_WRITTEN = "not in the sink's transaction"
 RETRIED, BY_RESET = "retry topic", "kafka.auto.offset.reset"
 
 
@@ -38,6 +39,26 @@ def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held
     """
     generations = (generation_of(group.metadata, reader) for group in committed.values())
     return max((generation for generation in generations if generation is not None and generation > held), default=None)
+
+
+def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reader: str, batch: int) -> None:
+    """See that the group has no later batch of the query `reader` than the checkpoint, which ends with `batch`.
+
+    A sink that writes each batch once takes the batches of an older checkpoint for those that it has written.
+
+    Raises
+    ------
+    OffsetConflictError
+    """
+    writers = (writer_of(group.metadata) for group in committed.values())
+    later = [writer.batch for writer in writers if writer is not None and writer.reader == reader and writer.batch]
+    if max(later, default=batch) > batch:
+        raise OffsetConflictError(
+            f"the checkpoint ends with batch {batch} and the group has offsets of this query's batch {max(later)}, so "
+            f"the checkpoint is an older one, and the sink, which has written that batch, would drop rows: take the "
+            f"query's newest checkpoint, or start it with a new checkpoint, at the group's offsets, and with another "
+            f"kafka.transactional.id"
+        )
 
 
 @dataclass(frozen=True)
@@ -169,6 +190,9 @@ class Checkpoint:
     untouched
         Partitions whose offset in the group is the one of when this process last looked or committed: this process
         has read on since, so its position is newer, also than an offset of others.
+    in_transaction
+        Whether the sink of the last batch commits offsets together with rows: then this query has written no more than
+        its own offset in the group says.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -177,6 +201,7 @@ class Checkpoint:
     batch: int
     foreign: bool
     untouched: frozenset[TopicPartition] = frozenset()
+    in_transaction: bool = False
 
 
 def restarted(
@@ -197,6 +222,9 @@ def restarted(
             starts[tp] = Start(offset, BY_CHECKPOINT, commit=group is None or group.offset != offset)
             continue
         own = is_own(group.metadata, checkpoint.reader, checkpoint.batch)
+        if checkpoint.in_transaction and own and group.offset < offset and policy != "checkpoint":
+            starts[tp] = Start(group.offset, NOT_WRITTEN)
+            continue
         if not (own and group.offset < offset):
             conflicts.append(_disagreement(checkpoint, tp, group))
         starts[tp] = _resolved(checkpoint, tp, group, policy, own)

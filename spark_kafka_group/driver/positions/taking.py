@@ -53,6 +53,7 @@ class Taking:
         committed = self._committed_at_start(missing) if self._standing.is_restart else self._committed(missing)
         if missing:
             self._refuse_if_replaced(committed)
+            self._refuse_older_checkpoint(committed)
             self._note_left_out(committed)
             starts = self._starts(missing, committed)
             self._warn_of(starts, committed)
@@ -95,7 +96,10 @@ class Taking:
             # partitions that others own as yet; later ones are newer.
             query.committer.in_group |= {tp: group.offset for tp, group in others.items()}
         else:
-            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven.batch)
+            proven = standing.proven
+            standing.left_to_group = unowned.settled(
+                elsewhere, others, query.reader, proven.batch, proven.in_transaction
+            )
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
@@ -115,6 +119,11 @@ class Taking:
                     f"This query stops: run one query for each checkpoint"
                 )
         self._standing.held_generation = self._query.generation.id
+
+    def _refuse_older_checkpoint(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        proven, by_sink = self._standing.proven, self._query.options.group.transactional_id
+        if self._standing.is_restart and proven.in_transaction and by_sink is not None:
+            rules.refuse_older_checkpoint(committed, self._query.reader, proven.batch)
 
     def _note_left_out(self, committed: Mapping[TopicPartition, Committed]) -> None:
         batch = self._standing.proven.batch
@@ -138,6 +147,7 @@ class Taking:
             proven.batch,
             foreign=standing.from_spark_source and standing.is_restart,
             untouched=frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset),
+            in_transaction=proven.in_transaction,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
         starts = rules.restarted(checkpoint, committed, policy)

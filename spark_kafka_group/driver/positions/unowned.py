@@ -16,19 +16,24 @@ from spark_kafka_group.wire import Committed
 
 
 def settled(
-    unowned: Positions, committed: Mapping[TopicPartition, Committed], reader: str, batch: int
+    unowned: Positions,
+    committed: Mapping[TopicPartition, Committed],
+    reader: str,
+    batch: int,
+    in_transaction: bool = False,
 ) -> set[TopicPartition]:
     """Partitions of `unowned` for which the group is right, as a query starts after its `batch`.
 
     The group has the very position, another program has committed since, or this query's note in the group says that
-    the batch went without the partition.
+    the batch went without the partition. Or the sink of the batch has committed its offsets `in_transaction`.
     """
     return {
         tp
         for tp, group in committed.items()
         if tp in unowned
         and (
-            group.offset == unowned[tp]
+            in_transaction
+            or group.offset == unowned[tp]
             or not is_own(group.metadata, reader, batch)
             or left_out_of(group.metadata, reader) in (batch, batch + 1)
         )

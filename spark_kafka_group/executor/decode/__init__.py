@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.executor.decode.contract import Buffer, Decoder, RecordBatchBuilder
@@ -10,6 +11,8 @@ from spark_kafka_group.executor.decode.contract import Buffer, Decoder, RecordBa
 __all__ = ["Buffer", "Decoder", "RecordBatchBuilder", "load"]
 
 log = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
 
 _warned = False
 
@@ -41,8 +44,8 @@ def _compiled() -> Decoder:
     except ImportError:
         from spark_kafka_group.executor.decode import shadowing
 
-        installed = shadowing.built_elsewhere()
-        if installed is None or not shadowing.is_same_code(installed):
+        installed = shadowing.built_elsewhere(HERE, "_decode_c")
+        if installed is None or not shadowing.is_same_code(HERE, installed):
             raise
         __path__.append(str(installed))
         from spark_kafka_group.executor.decode import _decode_c
@@ -69,4 +72,4 @@ def _warn_once(error: ImportError) -> None:
 def _what_to_change() -> str:
     from spark_kafka_group.executor.decode import shadowing
 
-    return shadowing.why_not_built()
+    return shadowing.why_not_built(HERE, "_decode_c")

@@ -1,4 +1,4 @@
-"""A source tree without a built decoder that Python finds before the installed package, which has one.
+"""A source tree without compiled twins that Python finds before the installed package, which has one.
 
 Spark starts workers in its working directory, and Python looks there first: so does a job that is started from a fresh
 clone.
@@ -10,37 +10,39 @@ import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
-HERE = Path(__file__).parent
-PARTS = HERE.parts[-3:]  # spark_kafka_group/executor/decode
+DEPTH = 3
+"""Folders from an entry of Python's path to a package of twins: spark_kafka_group/executor/decode."""
 
 
-def built_elsewhere() -> Path | None:
-    """The folder of the first compiled decoder behind this one on Python's path."""
-    for place in dict.fromkeys(Path(entry, *PARTS).resolve() for entry in sys.path):
-        if place != HERE.resolve() and any((place / f"_decode_c{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
+def built_elsewhere(package: Path, module: str) -> Path | None:
+    """The first folder behind `package` on Python's path that is the same package, and has the compiled `module`."""
+    parts = package.parts[-DEPTH:]
+    for place in dict.fromkeys(Path(entry, *parts).resolve() for entry in sys.path):
+        if place != package.resolve() and any((place / f"{module}{suffix}").is_file() for suffix in EXTENSION_SUFFIXES):
             return place
     return None
 
 
-def is_same_code(other: Path) -> bool:
+def is_same_code(package: Path, other: Path) -> bool:
     """Whether the Python twin, and all that both twins use, are the same there: then the compiled twins are, too."""
-    return _sources(HERE) == _sources(other)
+    return _sources(package) == _sources(other)
 
 
 def _sources(folder: Path) -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.glob("*.py")}
 
 
-def why_not_built() -> str:
-    """Advice for an error or a warning, so that records are not decoded in Python."""
-    tree, elsewhere = HERE.parents[2], built_elsewhere()
+def why_not_built(package: Path, module: str) -> str:
+    """Advice for an error or a warning, so that records are not read or written in Python."""
+    tree, elsewhere = package.parents[DEPTH - 1], built_elsewhere(package, module)
     if not (tree / "setup.py").is_file():
         return "install spark-kafka-group where there is a C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION"
+    installed = elsewhere and elsewhere.parents[DEPTH - 1]
     here = f"you are in a source tree, {tree}"
     build = "run `python setup.py build_ext --inplace` there"
     if elsewhere is None:
         return f"{here}: {build}"
     return (
-        f"{here}, which Python takes before the package installed in {elsewhere.parents[2]}, of another version: start "
-        f"the job in another directory, or {build}"
+        f"{here}, which Python takes before the package installed in {installed}, of another version: start the "
+        f"job in another directory, or {build}"
     )

@@ -1,7 +1,8 @@
 """Moves kafka-python's lines about failed connections to DEBUG: `reachability` warns once instead.
 
 It logs several lines for each attempt: ten a second in an outage. It also warns for each connection about unencrypted
-credentials, of which `security_configs` warns once. Other clients in the same process keep their lines.
+credentials, of which `security_configs` warns once, and calls offsets of a transaction that is not over an unknown
+error, of which they are none: they are asked for again. Other clients in the same process keep their lines.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ ABOUT_CONNECTIONS = {
     "kafka.net.inet": ("DNS lookup failed",),
     "kafka.cluster": ("No node available for metadata refresh", "Metadata refresh: failed"),
     "kafka.coordinator": ("Error sending", "Marking the coordinator dead"),
+    "kafka.coordinator.consumer": ("Unknown error fetching offsets",),
     "kafka.producer.sender": ("%s: Error sending produce request", "%s: Got error produce response"),
     "kafka.net.sasl.plain": ("Sending username and password in the clear",),
     "kafka.net.sasl.scram": ("Exchanging credentials in the clear",),
@@ -32,9 +34,10 @@ ABOUT_CONNECTIONS = {
 
 PASSING = (
     kafka_errors.KafkaConnectionError, kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError,
-    kafka_errors.NodeNotReadyError, kafka_errors.Cancelled, OSError,
+    kafka_errors.NodeNotReadyError, kafka_errors.Cancelled, kafka_errors.UnstableOffsetCommitError, OSError,
 )  # fmt: skip
-"""Errors of lost connections. A line with another error, for example a wrong password, keeps its level."""
+"""Errors of lost connections, and of a transaction that is not over. A line with another error, for example a wrong
+password, keeps its level."""
 
 _running = threading.local()
 

@@ -14,6 +14,7 @@ import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.wire.broker_connection import BrokerConnection
 from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import AnswerError
 from spark_kafka_group.wire.deadline import Deadline
@@ -26,28 +27,18 @@ SHORTEST_S = 0.001
 """The shortest time limit: sockets take less than a microsecond for 0, which means no limit."""
 KEPT = 1 << 20
 """The bytes of a connection's buffer that are kept, however small responses become."""
-USED_OF_LIFETIME = 0.85
-"""Part of an authentication's lifetime after which a connection is replaced, as Kafka's Java client authenticates."""
 
 
-class FetchConnection:
+class FetchConnection(BrokerConnection):
     """A blocking connection to one broker that speaks Fetch; requests may be sent ahead of reading responses.
-
-    Errors of the connection are OSError: the caller drops it and makes another.
 
     Parameters
     ----------
-    sock
-        Connected and authenticated; an SSLSocket is used like any other.
-    lifetime_s
-        How long the broker takes requests before it wants to see credentials again (KIP-368); None for ever.
     patience_s
         How long a response may take to begin, where it is known to take longer than usual.
 
     Attributes
     ----------
-    made_to
-        The broker's address in the metadata that the connection was made by.
     patience_s
         How long a response may take to begin, or pause, before TimeoutError. Of a broker that has been slow more is
         expected only as long as it is.
@@ -63,8 +54,7 @@ class FetchConnection:
         patience_s: float = 0.0,
         made_to: tuple[str, int] | None = None,
     ) -> None:
-        self._sock = sock
-        self.made_to = made_to
+        super().__init__(sock, lifetime_s, made_to)
         self._options = options
         client_id = f"{options.connection.client_id}-{role}"
         self._by_ids = FetchRequests(options.fetching, client_id, version) if version >= IDS_FROM else None
@@ -77,13 +67,10 @@ class FetchConnection:
         self.patience_s = max(patience_s, usual_patience_s(options))
         self._limit_s = 0.0
         self._limit(self.patience_s)
-        self._correlation_id = 0
         # Correlation id, version, and the names of topics by ids, of each request.
         self._in_flight: list[tuple[int, int, Mapping[bytes, str]]] = []
         self._topic_ids: Mapping[str, str] = {}
         self._names: Mapping[bytes, str] = {}  # by those ids
-        self._not_before = 0.0
-        self._stale_at = None if lifetime_s is None else time.monotonic() + lifetime_s * USED_OF_LIFETIME
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
         self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
@@ -94,23 +81,9 @@ class FetchConnection:
         return not self._in_flight
 
     @property
-    def stale(self) -> bool:
-        """Whether another connection should take its place, as the broker is about to close this one."""
-        return self._stale_at is not None and self.idle and time.monotonic() >= self._stale_at
-
-    @property
     def throttled_s(self) -> float:
         """How long the broker wants the next request to wait (KIP-219): at most kafkaConsumer.pollTimeoutMs."""
-        return min(max(0.0, self._not_before - time.monotonic()), self._options.fetching.poll_timeout_ms / 1000)
-
-    def fileno(self) -> int:
-        """Of the socket, for selectors."""
-        return self._sock.fileno()
-
-    @property
-    def decrypted(self) -> int:
-        """Decrypted bytes that are not read yet. The socket has them no longer, so a selector does not show them."""
-        return self._sock.pending() if isinstance(self._sock, ssl.SSLSocket) else 0
+        return self._throttled_s(self._options.fetching.poll_timeout_ms / 1000)
 
     def send(
         self,
@@ -133,15 +106,15 @@ class FetchConnection:
         """
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        correlation_id = self._next_correlation_id()
         if topic_ids and self._by_ids is not None:
             requests = self._by_ids
             if topic_ids is not self._topic_ids:
                 self._topic_ids, self._names = topic_ids, names_by_id(topic_ids)
         else:
             requests = self._of_any_replica if rack else self._of_leaders
-        self._send_all(memoryview(requests.encoded(positions, self._correlation_id, epochs, rack, topic_ids)))
-        self._in_flight.append((self._correlation_id, requests.version, self._names))
+        self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack, topic_ids)))
+        self._in_flight.append((correlation_id, requests.version, self._names))
 
     def receive(self) -> list[FetchedPartition]:
         """The response to the oldest request not yet answered; its records stay valid until the next one is received.
@@ -176,8 +149,7 @@ class FetchConnection:
             throttle_ms, error_code, partitions = fetched(frame[4:], version, committed_only, names)
         except (ValueError, struct.error) as error:
             raise AnswerError(f"not a fetch response: {error}") from error
-        if throttle_ms:
-            self._not_before = time.monotonic() + throttle_ms / 1000
+        self._throttle(throttle_ms)
         if error_code:
             raise AnswerError(f"fetch refused: {kafka_errors.for_code(error_code).__name__}")
         return partitions
@@ -236,10 +208,6 @@ class FetchConnection:
             f"({self._options.connection.request_timeout_ms}): if the network is slow, raise it, or lower "
             f"kafka.fetch.max.bytes ({self._options.fetching.max_bytes}) and kafka.max.partition.fetch.bytes"
         )
-
-    def close(self) -> None:
-        """Close the socket; responses still to come are lost."""
-        self._sock.close()
 
 
 def usual_patience_s(options: ClientOptions) -> float:

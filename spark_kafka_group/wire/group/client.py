@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
+from kafka.protocol.consumer import IsolationLevel
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -100,6 +101,9 @@ class GroupClient(LogClient):
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
+        if options.group.transactional_id is not None:
+            # Whatever level records are read at: offsets of a transaction that is not over are waited for.
+            self._coordinator._isolation_level = IsolationLevel.READ_COMMITTED
 
     def reach(self, timeout_ms: float) -> None:
         """As without a group, and ask for the coordinator."""
@@ -385,9 +389,8 @@ class GroupClient(LogClient):
             When the time is over: it may have been committed.
         FencedError, CommitError
         """
-        current = self._coordinator.generation_if_stable()
-        if not self._manual and (current is None or current.generation_id != self._rounds.number_of(generation)):
-            raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
+        if not self._manual:
+            self.member_in(generation)
         try:
             for part in in_parts(offsets, len(self._group_id) + len(metadata)):
                 self._commit_part({tp: (at, metadata, epochs.get(tp, NO_EPOCH)) for tp, at in part}, timeout_ms)
@@ -399,6 +402,19 @@ class GroupClient(LogClient):
             raise CommitTimeoutError(str(error), error.answer) from error
         except BrokerError as error:
             raise CommitError(str(error)) from error
+
+    def member_in(self, generation: int) -> tuple[str, int, str | None]:
+        """This member's id, the number by which the coordinator knows `generation`, and the member's group.instance.id.
+
+        Raises
+        ------
+        MembershipLostError
+            When this driver is no longer in that generation.
+        """
+        current = self._coordinator.generation_if_stable()
+        if current is None or current.generation_id != self._rounds.number_of(generation):
+            raise MembershipLostError(f"generation {generation} of group {self._group_id} is over")
+        return current.member_id, current.generation_id, self._coordinator.group_instance_id
 
     def _commit_part(self, part: Mapping[TopicPartition, tuple[int, str, int]], timeout_ms: float | None) -> None:
         wanted = {KafkaTopicPartition(*tp): OffsetAndMetadata(*committed) for tp, committed in part.items()}

@@ -1,0 +1,91 @@
+"""Writing to a topic: groupkafka against Spark's own kafka sink, in turns, on one broker, of the same cached rows.
+
+python benchmarks/writing.py --jars folder-of-jars      # or without --jars where --packages can download
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from functools import partial
+
+from common import Goal, Report, in_turns, parser, percentiles, session
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_kafka_group.testing import KafkaCluster
+
+PARTITIONS = 4
+SINKS = ("kafka", "groupkafka")
+CASES = (
+    # size, codec, rows, least ratio wanted
+    (100, "none", 2_000_000, 2.0),
+    (100, "lz4", 2_000_000, 2.0),
+    (1_000, "none", 400_000, 2.0),
+    (1_000, "lz4", 400_000, 2.0),
+)
+"""With Java's defaults of everything else: acks=all, idempotence, record batches of 16 KiB."""
+BATCHES, ROWS = 60, 1_000
+
+
+def rows(spark: SparkSession, count: int, size: int) -> DataFrame:
+    """Cached rows: a key of a few bytes and a value of so many, which lz4 makes about half as long."""
+    pieces = ", ".join(f"md5(cast(id * 31 + {n} as string))" for n in range(-(-size // 32)))
+    df = spark.range(0, count, 1, PARTITIONS).selectExpr(
+        "cast(cast(id as string) as binary) key", f"cast(substring(concat({pieces}), 1, {size}) as binary) value"
+    )
+    df.cache().count()
+    return df
+
+
+def write(df: DataFrame, sink: str, **options: str) -> None:
+    df.write.format(sink).options(**options).mode("append").save()
+
+
+def in_micro_batches(spark: SparkSession, sink: str, **options: str) -> list[float]:
+    """Milliseconds of each trigger with rows."""
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1).load()
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = stream.selectExpr("cast(value as string) value").writeStream.format(sink).options(**options)
+        query = writer.option("checkpointLocation", checkpoint).start()
+        while len(query.recentProgress) < BATCHES and query.isActive:
+            time.sleep(0.1)
+        query.stop()
+        return [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress][1:]
+
+
+def main() -> None:
+    arguments = parser(__doc__ or "")
+    arguments.add_argument("--scale", type=float, default=1.0, help="times the rows of each case")
+    args = arguments.parse_args()
+    spark = session(args.jars)
+    report = Report("writing", "How fast is writing to a topic (4 partitions, 2 cores, acks=all, idempotence)?")
+    with KafkaCluster() as cluster:
+        for size, codec, whole, goal in CASES:
+            count = max(1000, int(whole * args.scale))
+            df, topic = rows(spark, count, size), f"w{size}-{codec}"
+            cluster.create_topic(topic, partitions=PARTITIONS)
+            options = {
+                "kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": topic, "kafka.compression.type": codec,
+            }  # fmt: skip
+            for case, columns in (("keyed", ["key", "value"]), ("no key", ["value"])):
+                sides = {sink: partial(write, df.select(*columns), sink, **options) for sink in SINKS}
+                report.compare(f"{size:,} B, {codec}, {case}", sides, args.rounds, goal=goal, per=("rows", count))
+            df.unpersist()
+            cluster.admin.delete_topics([topic])
+        topic = cluster.create_topic("small", partitions=PARTITIONS)
+        options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": topic}
+        runs = {sink: partial(in_micro_batches, spark, sink, **options) for sink in SINKS}
+        triggers = {
+            sink: [ms for run in measured for ms in run] for sink, measured in in_turns(runs, args.rounds).items()
+        }
+        cells: dict[str, float | str] = {}
+        for sink, each in triggers.items():
+            cells[f"{sink} p50 ms"], cells[f"{sink} p99 ms"] = percentiles(each)
+        kafka, groupkafka = (percentiles(triggers[sink])[0] for sink in SINKS)
+        cells["ratio"] = kafka / groupkafka
+        report.row(f"micro-batches of {ROWS:,}", cells, Goal("ratio", at_least=1.0), triggers_ms=triggers)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""Before a batch write moves any row: brokers can be reached, the topic exists, and the user may write there."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.wire.broker_connection import BrokerConnection
+from spark_kafka_group.wire.leaders import Leaders
+from spark_kafka_group.wire.writable_topics import WritableTopics
+
+REACHED_WITHIN_MS = 10_000
+"""A batch write is not begun if no broker has answered by then. Its tasks would wait for kafka.max.block.ms each."""
+
+
+def check(options: SinkOptions) -> None:
+    """Look the topic of the option up. Topics of a column are looked up by the tasks that have rows for them.
+
+    Raises
+    ------
+    BrokerError
+    """
+    topic = options.writing.topic
+    if topic is None:
+        return
+    within_ms = min(REACHED_WITHIN_MS, options.producing.max_block_ms, options.connection.request_timeout_ms)
+    client = options.client
+    connection = dataclasses.replace(client.connection, request_timeout_ms=max(1, within_ms))
+    leaders: Leaders[BrokerConnection] = Leaders(dataclasses.replace(client, connection=connection), "driver")
+    try:
+        WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms).leaders(topic)
+    finally:
+        leaders.close()

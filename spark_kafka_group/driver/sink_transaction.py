@@ -1,0 +1,181 @@
+"""The transaction of a query's sink, as far as it commits the source's offsets: option kafka.transactional.id.
+
+The races between the processes, and what ends them:
+
+- *An earlier batch.* 1. Batch 7 runs, and its offsets are published. 2. Spark plans batch 8, which reads nothing from
+  this source, so Spark does not ask it for tasks. 3. The sink of batch 8 would commit the offsets of batch 7 with other
+  rows. So what is published is taken back whenever Spark asks for the latest offset: then no batch runs.
+- *A process that died.* 1. Batch 7 is published, and the process is killed. 2. The query is started again in the same
+  JVM, and batch 7, which is run again, needs nothing from this source. The file of the dead process has no lock, so the
+  sink does not see it.
+- *A driver that was replaced.* 1. Driver A publishes batch 7 and is suspended. 2. Driver B starts from the same
+  checkpoint, in another application, and is the member now. 3. A wakes up, and its sink commits: brokers refuse A's
+  member id and generation.
+- *Two queries with one id.* The sink of one would commit the other's offsets. Spark asks all sources of a query in each
+  round, one after the other. So no two are asked at once, all have been asked equally often when a batch begins, and
+  none has been at work before another one begins. A source that finds another one with the same id of which that is not
+  true stops its query; it waits for the other to go first, which may be a source of the same query's last run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.driver.planned_batch import Batch
+from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.json_text import listed
+from spark_kafka_group.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
+
+GOES_WITHIN_S = 10.0
+"""How long a source of the same query's last run may take to end."""
+PAUSE_S = 0.05
+TIMEOUT_MS = 60_000
+"""Of a transaction that is never begun: the sink takes the id again, with its own timeout."""
+
+
+class SinkTransaction:
+    """Publishes the offsets of the batch that runs.
+
+    Parameters
+    ----------
+    directory
+        Shared by the processes of this application.
+
+    Raises
+    ------
+    MembershipError
+        By everything below, where the directory cannot be written, or another query has the same id.
+    """
+
+    def __init__(self, query: Query, transactional_id: str, directory: Path | None) -> None:
+        self.transactional_id = transactional_id
+        self._query = query
+        self._directory = directory
+        self._own = LiveSource(query.reader, 0)
+        self._file: IO[str] | None = None
+
+    @classmethod
+    def of(cls, query: Query, directory: Path | None) -> SinkTransaction | None:
+        """None where the sink commits no offsets."""
+        transactional_id = query.options.group.transactional_id
+        return None if transactional_id is None else cls(query, transactional_id, directory)
+
+    @contextlib.contextmanager
+    def asked(self) -> Iterator[None]:
+        """Spark asks for the latest offset until the block ends: no batch runs."""
+        own = self._own
+        is_first = own.round == 0
+        self._own = replace(own, round=own.round + 1, is_asked=True, running=None)
+        if own.running is not None or self._file is None:
+            self._put(self._own)
+        else:
+            self._put_first_line()
+        try:
+            self._refuse(lambda other: other.is_asked or (is_first and (other.has_begun or other.round > 1)))
+            yield
+        finally:
+            self._own = replace(self._own, is_asked=False)
+            self._put_first_line()
+
+    def abort_undecided(self) -> None:
+        """Have the sink of an earlier run decide nothing any more.
+
+        1. The sink commits the source's offsets in its transaction, and its process is killed before it ends that.
+        2. The query is started again. The coordinator answers no lookup of these offsets until the transaction has
+        ended. 3. The next write of the sink would abort it, but Spark asks the source first, which would wait for the
+        transaction's timeout.
+
+        Raises
+        ------
+        BrokerError
+        """
+        from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+        last_batch.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
+        options = self._query.options
+        with TransactionClient(options.client, "driver", options.connection.default_api_timeout_ms) as client:
+            client.take(self.transactional_id, TIMEOUT_MS)
+
+    def begins(self, batch: Batch) -> None:
+        """Publish the offsets of `batch`, of which Spark wants the tasks.
+
+        Raises
+        ------
+        MembershipLostError
+            When its generation is over.
+        """
+        own, query = self._own, self._query
+        if not batch.replayed:
+            self._refuse(lambda other: other.round != own.round)
+        running = None
+        if batch.ends:
+            member_id, generation, instance_id = query.client.member_in(batch.generation)
+            running = SourceOffsets(
+                query.group_id, generation, member_id, instance_id, own.reader, batch.end.batch,
+                commit_note(own.reader, batch.generation, batch.end.batch), batch.ends,
+                query.standing.epochs.of(batch.ends),
+            )  # fmt: skip
+        self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
+        self._put(self._own)
+
+    def close(self) -> None:
+        """Remove the file. Harmless when repeated."""
+        file, self._file = self._file, None
+        if file is not None:
+            remove(file, self._path)
+
+    def _put_first_line(self) -> None:
+        if self._file is not None:  # or the query was stopped meanwhile
+            os.pwrite(self._file.fileno(), self._own.first_line.encode(), 0)
+
+    @property
+    def _shared(self) -> Path:
+        if self._directory is None:
+            raise MembershipError(
+                f"kafka.transactional.id ({self.transactional_id}): the sink hears of the source's offsets by Spark's "
+                f"temporary directory, and there is none: leave the option out, or run the query in Spark"
+            )
+        return self._directory
+
+    @property
+    def _path(self) -> Path:
+        return folder_of(self._shared, self.transactional_id) / f"{file_name(self._own.reader)}.json"
+
+    def _put(self, source: LiveSource) -> None:
+        before = self._file
+        try:
+            make_folder(self._path.parent, self._shared)
+            self._file = put(self._path, source.to_text())
+        except OSError as error:
+            raise MembershipError(
+                f"kafka.transactional.id ({self.transactional_id}): the offsets of the source cannot be handed to the "
+                f"sink: {self._path}: {error.strerror}. Make room there, or let this user write"
+            ) from error
+        if before is not None:
+            before.close()
+
+    def _refuse(self, of_another_query: Callable[[LiveSource], bool]) -> None:
+        """Stop this query if a source with the same id is another query's, and does not end soon."""
+        until = time.monotonic() + GOES_WITHIN_S
+        while others := [other for other in self._others() if of_another_query(other)]:
+            if time.monotonic() > until:
+                raise MembershipError(
+                    f"kafka.transactional.id ({self.transactional_id}) is also that of another query of this "
+                    f"application, with the sources {listed([other.reader for other in others])}: the sink of one "
+                    f"would commit the other's offsets. Give each query an id of its own"
+                )
+            time.sleep(PAUSE_S)
+
+    def _others(self) -> list[LiveSource]:
+        found = live_sources(self._shared, self.transactional_id)
+        return [other for other in found if other.reader != self._own.reader]

@@ -1,0 +1,195 @@
+"""The end of an exactly-once batch: one durable decision, then the end of every transaction."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spark_kafka_group.driver.transactions import last_batch, resolution
+from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
+from spark_kafka_group.driver.transactions.planning import digest, of_sources
+from spark_kafka_group.driver.transactions.resolution import Kind
+from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
+from spark_kafka_group.exactly_once import (
+    Decision,
+    PlannedTransactions,
+    Producer,
+    State,
+    TaskTransactionWritten,
+    TaskWrite,
+)
+from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+log = logging.getLogger(__name__)
+
+ROLE = "driver"
+
+
+def decide_and_end(
+    options: TransactionOptions, messages: Sequence[TaskWrite | None], shared: Path | None = None
+) -> None:
+    """Publish a batch: all of it, or nothing.
+
+    1. All transactions are seen to be open, and to have time. 2. The decision is written, which is refused where
+    another driver has taken the prefix; offsets of sources are committed in the same transaction, which is refused
+    where a group has gone on without their member. 3. Each transaction is committed. Whatever happens after step 2,
+    the next start goes on with step 3, and the batch's tasks write nothing. Before it, the next start aborts all of
+    them.
+
+    Transactions of attempts that Spark did not need are looked up before step 2, when no newer driver can have tasks,
+    and aborted after step 3, so that readers of committed records need not wait for their timeout.
+
+    Parameters
+    ----------
+    messages
+        Of the batch's tasks.
+    shared
+        As of :func:`planned`.
+
+    Raises
+    ------
+    TransactionError
+        When the batch was not published, or not as a whole; the text says which of the two, and what to do.
+    BrokerError
+        When brokers did not say in time what was published. The next start finds out.
+    """
+    told = [message for message in messages if message is not None]
+    if not told:
+        return
+    planned, batch = told[0].planned, told[0].batch
+    written = [message.transaction for message in told if message.transaction is not None]
+    with kept_client(options, ROLE) as client:
+        decision, offset = planned.last, planned.last_offset
+        unneeded = _unneeded(client, planned, written)
+        if (written or planned.sources) and not planned.is_written(batch):
+            _check(client, planned, written)
+            sources = _sources(options, planned, shared)
+            decisions = DecisionLog(client, options.transacting.decision_topic)
+            decision = Decision(batch, State.DECIDED, planned.parity, tuple(written))
+            offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+            _end(client, decisions, planned, decision)
+        _abort_unneeded(client, planned, unneeded)
+    left = None if decision is None else replace(decision, transactions=())
+    ended = LastBatch(planned.driver, planned.timeout_ms, planned.described, left, offset, ended=True)
+    last_batch.leave(options, shared, ended)
+
+
+def _unneeded(
+    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]
+) -> dict[str, Producer]:
+    """Open transactions of attempts that Spark did not need; none where brokers do not tell."""
+    try:
+        return leftovers(client.open_of(planned.prefix), written) if planned.described else {}
+    except BrokerError as error:
+        log.warning("kafka.transactional.id %s: open transactions cannot be listed: %s", planned.prefix, error)
+        return {}
+
+
+def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]) -> None:
+    """Abort them. The batch is published, so a failure is no reason to stop."""
+    try:
+        abort(client, planned.prefix, unneeded, planned.timeout_ms)
+    except BrokerError as error:
+        log.warning(
+            "kafka.transactional.id %s: transactions of attempts that were not needed stay open, until the next batch "
+            "or their timeout: %s",
+            planned.prefix, error,
+        )  # fmt: skip
+
+
+def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> None:
+    if not planned.described:
+        return
+    found = client.describe([one.transactional_id for one in written])
+    now_ms = int(time.time() * 1000)
+    problem = resolution.why_not_decided(written, found, now_ms)
+    if problem is not None:
+        raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
+    slow = resolution.slowest(found.values(), now_ms)
+    if slow is not None:
+        log.warning(
+            "kafka.transactional.id %s: the batch took %d s of the %d s that kafka.transaction.timeout.ms allows; one "
+            "that takes longer cannot be published: raise it, or let batches be smaller",
+            planned.prefix, (now_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
+        )  # fmt: skip
+
+
+def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: Path | None) -> list[SourceOffsets]:
+    """The offsets of sources that the decision commits.
+
+    1. A batch is planned, and its source ends. 2. The query is started again in the same application. 3. Its source
+    publishes the offsets of another batch, or none.
+    """
+    found = of_sources(options, shared)
+    if digest(found) != planned.sources:
+        raise TransactionError(
+            f"kafka.transactional.id {planned.prefix}: the batch is not published: its source has ended, or was "
+            f"started again, since the batch was planned"
+        )
+    return found
+
+
+def _end(client: TransactionClient, decisions: DecisionLog, planned: PlannedTransactions, decision: Decision) -> None:
+    found = finish(client, decisions, decision)
+    match found.kind:
+        case Kind.REVOKE:
+            revoke(decisions, planned.prefix, decision, planned.driver, sequence=1)
+            raise TransactionError(
+                resolution.again(
+                    planned.prefix, decision.batch, "its transactions ended before they could be committed"
+                )
+            )
+        case Kind.LOST:
+            raise TransactionLostError(resolution.lost(planned.prefix, decision, found.because_of))
+        case Kind.DOUBTFUL:
+            raise TransactionError(resolution.doubtful(planned.prefix, decision, found.because_of))
+        case Kind.FINISHED:
+            pass
+
+
+def abort_undecided(
+    options: TransactionOptions, messages: Sequence[TaskWrite | None], shared: Path | None = None
+) -> None:
+    """Abort a batch's transactions after a failure, unless the batch was decided.
+
+    Spark calls for it also when the commit has failed, and that may be after the decision, or without an answer about
+    it. So the prefix is taken first, as at a start, and the last decision read. Without a message of any task there was
+    no commit; then the application knows the plan, or the next start aborts what tasks have left.
+
+    Raises
+    ------
+    BrokerError
+    """
+    told = [message for message in messages if message is not None]
+    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
+    if planned is None:
+        return
+    prefix = options.prefix
+    with kept_client(options, ROLE) as client:
+        client.give_up(prefix, planned.driver)
+        try:
+            client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
+        except ProducerFencedError:
+            log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
+            return
+        found = last_decision(DecisionLog(client, options.transacting.decision_topic), prefix, planned.offset)
+        if told and found is not None and found[1].batch == told[0].batch and found[1].state is not State.REVOKED:
+            log.info("kafka.transactional.id %s: %s was decided: the next start ends it", prefix, told[0].batch)
+            return
+        belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
+        decided = () if found is None else found[1].transactions
+        others = leftovers(client.open_of(prefix), decided) if planned.described else {}
+        abort(client, prefix, others | belonging, planned.timeout_ms)
+
+
+def _as_planned(planned: PlannedTransactions) -> LastBatch:
+    last = planned.last
+    return LastBatch(planned.driver, planned.timeout_ms, planned.described, last, planned.last_offset, ended=False)

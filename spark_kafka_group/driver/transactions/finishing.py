@@ -1,0 +1,71 @@
+"""The end of what was decided: its transactions are committed, and those that nobody decided on are aborted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from spark_kafka_group.driver.transactions.resolution import Resolution, resolved
+from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten
+from spark_kafka_group.json_text import listed
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
+from spark_kafka_group.wire.transactions.transaction_requests import Described
+
+log = logging.getLogger(__name__)
+
+LOOKED_UP_WITHIN_S = 10.0
+
+
+def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[int, Decision] | None:
+    """The last decision of a prefix, and its offset; None where there is none.
+
+    Raises
+    ------
+    TransactionError
+        When this version cannot read it.
+    """
+    found = decisions.last(prefix, start)
+    if found is None:
+        return None
+    offset, value = found
+    try:
+        return offset, Decision.from_json(value)
+    except ValueError as error:
+        raise TransactionError(
+            f"kafka.transactional.id {prefix}: the last decision, at offset {offset} of the decision topic, {error}"
+        ) from error
+
+
+def finish(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> Resolution:
+    """Commit all transactions of a decision, perhaps again, and say what it has come to.
+
+    A coordinator that refuses may have committed the transaction before: 1. it was committed. 2. The answer was lost
+    with the driver. 3. The id was used again, or expired. So the partitions are asked then.
+    """
+    committed = client.commit_all({one.transactional_id: one.producer for one in decision.transactions})
+    unclear = [one for one in decision.transactions if not committed[one.transactional_id]]
+    ends = dict.fromkeys(committed, End.COMMITTED) | looked_up(decisions.partitions, unclear, LOOKED_UP_WITHIN_S)
+    return resolved(decision.transactions, ends)
+
+
+def revoke(decisions: DecisionLog, prefix: str, decision: Decision, driver: Producer, sequence: int) -> int:
+    """Decide that a batch is to be written again; the offset of the decision."""
+    revoked = replace(decision, state=State.REVOKED, transactions=())
+    return decisions.append(prefix, revoked.to_json(), driver, sequence)
+
+
+def leftovers(found: Mapping[str, Described], belonging: Iterable[TaskTransactionWritten]) -> dict[str, Producer]:
+    """Open transactions that belong to no batch: of attempts that were killed, or that Spark did not need."""
+    known = {(one.transactional_id, one.producer) for one in belonging}
+    return {one: seen.producer for one, seen in found.items() if (one, seen.producer) not in known}
+
+
+def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, Producer], timeout_ms: int) -> None:
+    """Abort open transactions of just these producers."""
+    if transactions:
+        log.info("kafka.transactional.id %s: aborting %s", prefix, listed(sorted(transactions)))
+        client.abort_all(transactions, timeout_ms)

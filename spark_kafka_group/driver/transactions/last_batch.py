@@ -1,0 +1,105 @@
+"""What this Spark application knows of the last batch of a prefix: a file in its temporary directory, as Spark plans,
+commits and aborts in processes of its own.
+
+A batch that was ended as a whole lets the next one be planned with one request: the one who plans takes the file away,
+so it says, too, that nothing has begun since. A batch that was planned can be aborted by it though no task has said
+anything. Without the file nothing is wrong, and the next start asks brokers for more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from spark_kafka_group.exactly_once import Decision, Producer
+from spark_kafka_group.options.transacting import TransactionOptions
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """The driver's producer then, the last decision of its prefix, and its offset in the decision topic.
+
+    Attributes
+    ----------
+    ended
+        Whether the batch was ended as a whole; else it was planned.
+    """
+
+    driver: Producer
+    timeout_ms: int
+    described: bool
+    decision: Decision | None
+    offset: int
+    ended: bool
+
+
+def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
+    """The last batch, if it was ended as a whole, once; None where it was not, or more has happened since."""
+    last = _read(options, directory)
+    if last is None or not last.ended or directory is None:
+        return None
+    _path(directory, options.prefix).unlink()
+    return last
+
+
+def planned_last(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
+    """The last batch, if it was planned, and has not ended."""
+    last = _read(options, directory)
+    return None if last is None or last.ended else last
+
+
+def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) -> None:
+    """Say that a batch was planned, or ended."""
+    if directory is None:
+        return
+    value = {
+        "where": _where(options),
+        "driver": list(last.driver),
+        "timeout_ms": last.timeout_ms,
+        "described": last.described,
+        "decision": None if last.decision is None else last.decision.to_json().decode(),
+        "offset": last.offset,
+        "ended": last.ended,
+    }
+    path = _path(directory, options.prefix)
+    written = path.with_suffix(".new")
+    try:
+        written.write_text(json.dumps(value))
+        written.replace(path)
+    except OSError as error:  # the next batch is planned like a restart
+        log.warning("kafka.transactional.id %s: cannot write %s: %s", options.prefix, path, error.strerror)
+        path.unlink(missing_ok=True)
+
+
+def forget(directory: Path | None, prefix: str) -> None:
+    """Have the next batch be planned like a restart, as the prefix was taken meanwhile."""
+    if directory is not None:
+        _path(directory, prefix).unlink(missing_ok=True)
+
+
+def _read(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
+    if directory is None:
+        return None
+    try:
+        value = json.loads(_path(directory, options.prefix).read_bytes())
+        if value["where"] != _where(options):
+            return None
+        decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
+        driver = Producer(*value["driver"])
+        return LastBatch(driver, value["timeout_ms"], value["described"], decision, value["offset"], value["ended"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _path(directory: Path, prefix: str) -> Path:
+    return directory / f"groupkafka-transactions-{hashlib.sha256(prefix.encode()).hexdigest()[:20]}.json"
+
+
+def _where(options: TransactionOptions) -> list[str]:
+    """The cluster, and the decision topic in it."""
+    return [options.client.connection.bootstrap_servers, options.transacting.decision_topic]

@@ -1,0 +1,154 @@
+"""The transactions of a prefix, looked at from outside, and ended by a person's choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.resolution import Kind
+from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
+from spark_kafka_group.wire.transactions.transaction_requests import OPEN, Described
+
+LOOKED_UP_WITHIN_S = 5.0
+COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
+ENDING_TIMEOUT_MS = 60_000
+"""Of transactions that begin when an id is taken: there are none but the decision's own."""
+
+
+class Choice(Enum):
+    """What is to become of a batch that was published in part; all else is ended in the same way."""
+
+    COMMIT = "commit"
+    """It counts as published."""
+    ABORT = "abort"
+    """It is written again."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The transactions of a prefix.
+
+    Attributes
+    ----------
+    ends
+        How the decision's transactions have ended, by their ids; None for one that is open.
+    others
+        Open transactions that belong to no decision.
+    """
+
+    prefix: str
+    decision: Decision | None
+    ends: Mapping[str, End | None]
+    open: tuple[Described, ...]
+
+    @property
+    def others(self) -> dict[str, Producer]:
+        """Open transactions that belong to no decision."""
+        belonging = () if self.decision is None else self.decision.transactions
+        return leftovers({one.transactional_id: one for one in self.open}, belonging)
+
+    def of_decision(self, *ends: End | None) -> list[TaskTransactionWritten]:
+        """The decision's transactions that have ended so."""
+        every = () if self.decision is None else self.decision.transactions
+        return [one for one in every if self.ends[one.transactional_id] in ends]
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether some of the decision's transactions cannot be committed, or nobody knows whether they were."""
+        return bool(self.of_decision(End.ABORTED, End.UNKNOWN))
+
+
+def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> Seen:
+    """Look, and change nothing.
+
+    Raises
+    ------
+    BrokerError
+    TransactionError
+        When the last decision cannot be read.
+    """
+    found = last_decision(decisions, prefix) if decisions.exists() else None
+    decision = None if found is None else found[1]
+    open_now = tuple(seen for _, seen in sorted(client.open_of(prefix).items()))
+    if decision is None or decision.state is not State.DECIDED:
+        return Seen(prefix, decision, {}, open_now)
+    ends: dict[str, End | None] = {}
+    described = client.describe([one.transactional_id for one in decision.transactions]) if client.describes else {}
+    for one in decision.transactions:
+        known = described.get(one.transactional_id)
+        if known is not None and known.producer == one.producer:
+            if known.state == OPEN:
+                ends[one.transactional_id] = None
+            elif known.state in COMMITTED_STATES:
+                ends[one.transactional_id] = End.COMMITTED
+    unclear = [one for one in decision.transactions if one.transactional_id not in ends]
+    return Seen(prefix, decision, ends | looked_up(decisions.partitions, unclear, LOOKED_UP_WITHIN_S), open_now)
+
+
+def steps(seen: Seen, choice: Choice) -> list[str]:
+    """What :func:`end` does, a sentence each."""
+    found = []
+    decision = seen.decision
+    if decision is not None and decision.state is State.DECIDED:
+        found += _of_decision(seen, decision, choice)
+    others = seen.others
+    if others:
+        found.append(f"abort {len(others)} open transactions that belong to no decision: {', '.join(sorted(others))}")
+    return found
+
+
+def _of_decision(seen: Seen, decision: Decision, choice: Choice) -> list[str]:
+    left, published = seen.of_decision(None), seen.of_decision(End.COMMITTED)
+    broken = seen.of_decision(End.ABORTED, End.UNKNOWN)
+    if not broken:
+        return [f"commit {len(left)} open transactions of {decision.batch}"] if left else []
+    if choice is Choice.COMMIT and (left or published or seen.of_decision(End.UNKNOWN)):
+        committed = [f"commit {len(left)} open transactions of {decision.batch}"] if left else []
+        settled = (
+            f"have {decision.batch} count as published, though what it wrote in {len(broken)} transactions to "
+            f"{named(broken)} is lost, or may be"
+        )
+        return [*committed, settled]
+    aborted = [f"abort {len(left)} open transactions of {decision.batch}"] if left else []
+    twice = [*published, *seen.of_decision(End.UNKNOWN)]
+    where = f"; rows that it published to {named(twice)} are there twice then, or may be" if twice else ""
+    return [*aborted, f"have {decision.batch} be written again at the next start{where}"]
+
+
+def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: Choice) -> None:
+    """End all transactions of a prefix. A query that has it is fenced, and stops.
+
+    Raises
+    ------
+    BrokerError, TransactionError
+    """
+    if decisions.exists():
+        driver = client.take(prefix, ENDING_TIMEOUT_MS)
+        seen = look(client, decisions, prefix)
+        if seen.decision is not None and seen.decision.state is State.DECIDED:
+            _end_decision(client, decisions, seen, seen.decision, driver, choice)
+    seen = look(client, decisions, prefix)
+    abort(client, prefix, seen.others, ENDING_TIMEOUT_MS)
+
+
+def _end_decision(
+    client: TransactionClient, decisions: DecisionLog, seen: Seen, decision: Decision, driver: Producer, choice: Choice
+) -> None:
+    if choice is Choice.ABORT and seen.is_broken:
+        left = {one.transactional_id: one.producer for one in seen.of_decision(None)}
+        abort(client, seen.prefix, left, ENDING_TIMEOUT_MS)
+        revoke(decisions, seen.prefix, decision, driver, sequence=0)
+        return
+    match finish(client, decisions, decision).kind:
+        case Kind.REVOKE:
+            revoke(decisions, seen.prefix, decision, driver, sequence=0)
+        case Kind.LOST | Kind.DOUBTFUL if choice is Choice.COMMIT:
+            settled = replace(decision, state=State.SETTLED, transactions=())
+            decisions.append(seen.prefix, settled.to_json(), driver, sequence=0)
+        case _:
+            pass

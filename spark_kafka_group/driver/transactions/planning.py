@@ -1,0 +1,133 @@
+"""The start of an exactly-once batch: what the last one has left is ended, before any task writes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
+from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
+from spark_kafka_group.errors import TransactionLostError
+from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
+from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.source_offsets import SourceOffsets, published
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+log = logging.getLogger(__name__)
+
+ROLE = "driver"
+USUAL_LONGEST_MS, USUAL_MS = 900_000, 60_000
+"""Defaults of brokers' transaction.max.timeout.ms, and of Kafka's producer."""
+
+
+def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedTransactions:
+    """Fence older drivers, end what the last batch has left, and plan the transactions of the next.
+
+    1. The prefix's own transactional id is taken: a decision that is under way is there or not from now on, and no
+    older driver can make one. 2. The last decision is looked up. 3. Its transactions are committed. 4. All others of
+    the prefix are aborted, each only if it is still of the producer that was seen: tasks of a yet newer driver, which
+    may have begun by now, are not touched.
+
+    In the same application, after a batch that was ended as a whole, only the first step is needed. It then fails for
+    a driver that was replaced meanwhile, instead of replacing the other.
+
+    Parameters
+    ----------
+    shared
+        A directory that lives as long as the Spark application.
+
+    Raises
+    ------
+    ProducerFencedError
+        When another driver has taken the prefix since this application's last batch.
+    TransactionLostError
+        When a part of the last batch was published, and the other part cannot be any more.
+    BrokerError
+    """
+    known = last_batch.take_ended(options, shared)
+    with kept_client(options, ROLE) as client:
+        if known is not None and client.takes_expected:
+            driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
+            plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
+        else:
+            plan = _restarted(options, client)
+    planned_now = LastBatch(plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False)
+    last_batch.leave(options, shared, planned_now)
+    return replace(plan, sources=digest(of_sources(options, shared)))
+
+
+def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
+    """The offsets of the batch that runs, of the sources that leave them to this write."""
+    return [] if shared is None else published(shared, options.prefix)
+
+
+def digest(sources: Sequence[SourceOffsets]) -> str:
+    """Equal for equal offsets, and empty for none: tasks carry it, as the offsets may be many."""
+    if not sources:
+        return ""
+    return hashlib.sha256(json.dumps([source.to_json() for source in sources], sort_keys=True).encode()).hexdigest()
+
+
+def _restarted(options: TransactionOptions, client: TransactionClient) -> PlannedTransactions:
+    prefix = options.prefix
+    decisions = DecisionLog(client, options.transacting.decision_topic)
+    decisions.prepare()
+    driver, timeout_ms = client.take_with(prefix, _timeouts(options, decisions))
+    offset, decision = last_decision(decisions, prefix) or (0, None)
+    doubt: str | None = None
+    belonging = () if decision is None else decision.transactions
+    if decision is not None and decision.state is State.DECIDED:
+        resolution = finish(client, decisions, decision)
+        log.info("kafka.transactional.id %s: %s was decided: %s", prefix, decision.batch, resolution.kind.value)
+        match resolution.kind:
+            case Kind.LOST:
+                raise TransactionLostError(lost(prefix, decision, resolution.because_of))
+            case Kind.DOUBTFUL:
+                doubt = doubtful(prefix, decision, resolution.because_of)
+            case Kind.REVOKE:
+                offset = revoke(decisions, prefix, decision, driver, sequence=0)
+                decision = replace(decision, state=State.REVOKED)
+                # Another epoch counts its records from 0 again.
+                driver = client.take(prefix, timeout_ms, driver if client.takes_expected else None)
+            case Kind.FINISHED:
+                pass
+    abort(client, prefix, leftovers(client.open_of(prefix), belonging), timeout_ms)
+    return _plan(options, driver, timeout_ms, decision, offset, doubt, client.describes)
+
+
+def _timeouts(options: TransactionOptions, decisions: DecisionLog) -> list[int]:
+    """Timeouts of transactions to try, in this order."""
+    if options.transacting.transaction_timeout_ms is not None:
+        return [options.transacting.transaction_timeout_ms]
+    longest_ms = decisions.longest_timeout_ms()
+    return [USUAL_LONGEST_MS, USUAL_MS] if longest_ms is None else [longest_ms]
+
+
+def _plan(
+    options: TransactionOptions,
+    driver: Producer,
+    timeout_ms: int,
+    decision: Decision | None,
+    offset: int,
+    doubt: str | None,
+    described: bool,
+) -> PlannedTransactions:
+    return PlannedTransactions(
+        prefix=options.prefix,
+        driver=driver,
+        timeout_ms=timeout_ms,
+        last=None if decision is None else replace(decision, transactions=()),
+        last_offset=offset,
+        doubt=doubt,
+        described=described,
+        write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
+    )

@@ -1,0 +1,76 @@
+"""Arrow columns to Kafka's record batches, by one of two twins that give the same bytes or the same error."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.encode.encoded_batch import CODECS, Compression, EncodedBatch
+from spark_kafka_group.executor.encode.encoder_contract import BatchBuilder, Encoder, Rows
+
+__all__ = ["CODECS", "BatchBuilder", "Compression", "EncodedBatch", "Encoder", "Rows", "load"]
+
+log = logging.getLogger(__name__)
+
+HERE = Path(__file__).parent
+
+_warned = False
+
+
+def load(name: str) -> Encoder:
+    """The twin that option ``encoder`` names.
+
+    Raises
+    ------
+    OptionError
+        When the compiled twin is asked for by name and was not built.
+    """
+    if name == "python":
+        return _python()
+    try:
+        return _compiled()
+    except ImportError as error:
+        if name == "c":
+            raise OptionError(
+                f"encoder=c: the compiled encoder was not built ({error}): {_what_to_change()}, or set encoder=auto"
+            ) from error
+        _warn_once(error)
+        return _python()
+
+
+def _compiled() -> Encoder:
+    try:
+        from spark_kafka_group.executor.encode import _encode_c
+    except ImportError:
+        from spark_kafka_group.executor.decode import shadowing
+
+        installed = shadowing.built_elsewhere(HERE, "_encode_c")
+        if installed is None or not shadowing.is_same_code(HERE, installed):
+            raise
+        __path__.append(str(installed))
+        from spark_kafka_group.executor.encode import _encode_c
+    return _encode_c
+
+
+def _python() -> Encoder:
+    from spark_kafka_group.executor.encode import _encode_py
+
+    return _encode_py
+
+
+def _warn_once(error: ImportError) -> None:
+    global _warned
+    if not _warned:
+        log.warning(
+            "the compiled encoder was not built (%s), so records are encoded slowly in Python: %s",
+            error,
+            _what_to_change(),
+        )
+        _warned = True
+
+
+def _what_to_change() -> str:
+    from spark_kafka_group.executor.decode import shadowing
+
+    return shadowing.why_not_built(HERE, "_encode_c")

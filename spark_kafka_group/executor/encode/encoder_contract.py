@@ -1,0 +1,261 @@
+"""The interface of both twins of the encoder, and the values they share.
+
+``_encode_py`` is the readable twin, ``_encode_c`` the quick one. For the same columns they give the same bytes or the
+same error; a property test feeds both the same generated and damaged buffers. Record batches are written by each twin
+for itself; compression (``compressing``), the halving of a batch (``splitting``) and the wording of errors
+(``refused_rows``) are shared.
+
+How a task writes rows::
+
+    rows = encoder.Rows(len(batch), binary_column(keys), binary_column(values), headers_column(headers))
+    partitions = encoder.partitions_of_keys(rows, None, partition_count)
+    for partition, indices in encoder.rows_by_partition(partitions, partition_count).items():
+        builder = open_batches[partition]
+        position = 0
+        while (position := builder.append(rows, indices, position, now_ms)) < len(indices):
+            send(partition, builder.seal())
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from spark_kafka_group.executor.encode.encoded_batch import UNCOMPRESSED, Compression, EncodedBatch
+
+Buffer = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+"""Bytes of a record batch before its records."""
+
+BATCH_LIMIT = 2**31 - 1
+"""Most bytes of a record batch: its length is an int32."""
+
+NO_PARTITION = -1
+"""The partition of a row without a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryColumn:
+    """A column of strings or bytes as Arrow holds it. Nothing about the buffers is taken for granted.
+
+    Attributes
+    ----------
+    first
+        Place of the column's first row in the buffers, as a sliced array has it.
+    validity
+        A bit for each row that is not null, least significant first; None when no row is null.
+    ends
+        int32, of this machine's byte order: row `i` is ``data[ends[first + i] : ends[first + i + 1]]``. Empty, or None,
+        only for a column without rows.
+    data
+        The bytes of all rows; None stands for no bytes.
+    """
+
+    first: int
+    validity: Buffer | None
+    ends: Buffer | None
+    data: Buffer | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersColumn:
+    """A column of lists of (key, value) as Arrow holds it: row `i` has the headers ``ends[first + i]`` up to
+    ``ends[first + i + 1]`` of keys and values.
+
+    Attributes
+    ----------
+    first, validity, ends
+        As those of BinaryColumn. A row that is null has no headers.
+    count
+        Headers that `keys` and `values` have.
+    struct_first, struct_validity
+        A bit for each header that is not null, from bit `struct_first` on; None when no header is null.
+    keys, values
+        Of all rows' headers.
+    """
+
+    first: int
+    validity: Buffer | None
+    ends: Buffer | None
+    count: int
+    struct_first: int
+    struct_validity: Buffer | None
+    keys: BinaryColumn
+    values: BinaryColumn
+
+
+class Rows(Protocol):
+    """The rows of an Arrow batch that are written: the sizes of all buffers are checked when this is made, what is
+    inside them when it is read.
+
+    Parameters
+    ----------
+    count
+        How many.
+    key, value
+        A null key is no key, a null value a tombstone. None stands for nulls only.
+    headers
+        None stands for no headers. A header that is null, or has a null key, is refused.
+
+    Raises
+    ------
+    ValueError
+        When a buffer is shorter than the rows need.
+    """
+
+    def __init__(
+        self, count: int, key: BinaryColumn | None, value: BinaryColumn | None, headers: HeadersColumn | None = None
+    ) -> None: ...
+
+    @property
+    def count(self) -> int:
+        """As given."""
+
+
+class BatchBuilder(Protocol):
+    """The open record batch of a partition.
+
+    Not thread-safe. A row is there as a whole or not at all, whatever error ends an :meth:`append`.
+
+    Parameters
+    ----------
+    topic, partition
+        For errors.
+    batch_size
+        Java's ``batch.size``: most bytes of a record batch before compression, its header included. A record that is
+        larger gets a record batch of its own.
+    max_request_size
+        Java's ``max.request.size``: a record whose batch would be larger, before compression, is refused.
+    compression
+        What :meth:`seal` compresses with.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        partition: int,
+        batch_size: int,
+        max_request_size: int,
+        compression: Compression = UNCOMPRESSED,
+    ) -> None: ...
+
+    @property
+    def records(self) -> int:
+        """Records held."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the record batch before compression; 0 when it has no record."""
+
+    @property
+    def full(self) -> bool:
+        """Whether :attr:`nbytes` has come to `batch_size`. A batch that is not may still have no room for a row."""
+
+    def append(self, rows: Rows, indices: Buffer, position: int, timestamp_ms: int) -> int:
+        """Append rows until one does not fit.
+
+        An empty builder takes any row that is not refused, so every append after a :meth:`seal` moves on.
+
+        Parameters
+        ----------
+        indices
+            int32, of this machine's byte order: places of rows in `rows`, in the order in which they are written.
+        position
+            The first of `indices` to append: 0, or the result of an earlier call.
+        timestamp_ms
+            The create time of the records.
+
+        Returns
+        -------
+        int
+            Position of the first index that was not appended; the number of indices when all were.
+
+        Raises
+        ------
+        ValueError
+            When `position`, or an index, is out of range, or the buffers of `rows` contradict themselves. Rows before
+            it stay in the builder.
+        RecordTooLargeError
+            When a row's record is larger than `max_request_size`. Rows before it stay in the builder.
+        WriteError
+            When a header, or its key, is null. Rows before it stay in the builder.
+        """
+
+    def seal(self) -> EncodedBatch:
+        """The record batch, compressed and not yet stamped; the builder is empty afterwards.
+
+        Raises
+        ------
+        ValueError
+            When there is no record.
+        """
+
+
+class Encoder(Protocol):
+    """A twin: the module."""
+
+    def stamp(
+        self, data: bytearray, producer_id: int, producer_epoch: int, base_sequence: int, transactional: bool
+    ) -> None:
+        """Write, in place, who sends a record batch, and its CRC. Stamping again replaces what was there.
+
+        Raises
+        ------
+        ValueError
+            When `data` is shorter than a header.
+        """
+
+    def split(self, batch: EncodedBatch) -> list[EncodedBatch]:
+        """The two halves of a batch of two or more records, in order, not stamped; a batch of one record alone.
+
+        The halves are of equal bytes rather than of equal numbers of records, as far as that goes.
+        """
+
+    def partitions_of_keys(self, rows: Rows, indices: Buffer | None, partition_count: int) -> bytearray:
+        """The partition that Java's producer chooses for each key: murmur2 of it, without its sign, modulo the count.
+
+        Parameters
+        ----------
+        indices
+            int32 places in `rows`; None for all of them.
+
+        Returns
+        -------
+        bytearray
+            An int32 of this machine's byte order for each; NO_PARTITION where the key is null.
+
+        Raises
+        ------
+        ValueError
+            When `partition_count` is not positive, an index is out of range, or the buffers contradict themselves.
+        """
+
+    def rows_by_partition(self, partitions: Buffer, partition_count: int) -> dict[int, memoryview]:
+        """The rows of each partition, in their order.
+
+        Parameters
+        ----------
+        partitions
+            int32, for each row, its partition, or NO_PARTITION.
+
+        Returns
+        -------
+        dict of int to memoryview
+            For each partition that has rows, in ascending order (NO_PARTITION first), the rows' places: a memoryview of
+            int32 (format ``i``), for :meth:`BatchBuilder.append`.
+
+        Raises
+        ------
+        ValueError
+            When `partition_count` is not positive, or a partition is neither NO_PARTITION nor below it.
+        """
+
+    @property
+    def Rows(self) -> type[Rows]:  # noqa: N802
+        """The rows."""
+
+    @property
+    def BatchBuilder(self) -> type[BatchBuilder]:  # noqa: N802
+        """The builder."""

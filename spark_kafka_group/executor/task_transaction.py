@@ -1,0 +1,115 @@
+"""A task's transaction: begun before its first row is sent, and left open for the driver to end."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from spark_kafka_group.errors import ProducerFencedError
+from spark_kafka_group.exactly_once import PlannedTransactions, Producer, TaskTransactionWritten
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.transactional_ids import TaskId
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import UNDER_WAY
+
+LOOKED_AT_ONCE = 4
+"""Ids that are looked up with one request each, at the same time."""
+
+
+class TaskTransaction:
+    """The transaction of one attempt of one task.
+
+    Spark may run several attempts of a task at a time, and of two attempts of a stage the numbers of attempts are the
+    same. So an attempt takes an id that has nothing open: it would abort what another one may have told the driver of.
+
+    Parameters
+    ----------
+    slot, attempt
+        Spark's partition id, and its number of the attempt.
+
+    Attributes
+    ----------
+    transactional_id
+        Empty until it has begun.
+    """
+
+    def __init__(self, client: TransactionClient, planned: PlannedTransactions, slot: int, attempt: int) -> None:
+        self._client = client
+        self._planned = planned
+        self._slot = slot
+        self._attempt = attempt
+        self._producer: Producer | None = None
+        self._partitions: set[TopicPartition] = set()
+        self.transactional_id = ""
+
+    def begin(self) -> Producer:
+        """Take an id, just before the first row is sent; tasks without rows need none.
+
+        A task of a driver that was replaced ends here: it might take an id that a task of the other driver has.
+
+        Raises
+        ------
+        ProducerFencedError
+        BrokerError
+        """
+        self.transactional_id = self._free_id() if self._planned.described else self._id(self._attempt)
+        self._producer = self._client.take(self.transactional_id, self._planned.timeout_ms)
+        return self._producer
+
+    def add_partitions(self, tps: Collection[TopicPartition]) -> None:
+        """Have the transaction cover partitions, before the first record of each is sent.
+
+        Raises
+        ------
+        ProducerFencedError
+            When another attempt, or driver, has taken the id.
+        BrokerError
+        """
+        if self._producer is None:
+            raise RuntimeError("begin first")
+        new = set(tps) - self._partitions
+        if new:
+            self._client.add(self.transactional_id, self._producer, new)
+            self._partitions |= new
+
+    def written(self, last_offsets: Mapping[TopicPartition, int]) -> TaskTransactionWritten | None:
+        """What the driver is told, once all records are acknowledged; None where nothing was written.
+
+        Parameters
+        ----------
+        last_offsets
+            Of the last record in each partition, as brokers have acknowledged it.
+        """
+        if self._producer is None or not self._partitions:
+            return None
+        offsets = {tp: last_offsets.get(tp, -1) for tp in sorted(self._partitions)}
+        return TaskTransactionWritten(self.transactional_id, self._producer, offsets)
+
+    def abort(self) -> None:
+        """Abort what is open, on the way out of a task that fails. Harmless when repeated.
+
+        Raises
+        ------
+        BrokerError
+            When brokers do not answer; the next start aborts it then.
+        """
+        if self._producer is not None and self._partitions:
+            self._client.abort_all({self.transactional_id: self._producer}, self._planned.timeout_ms)
+        self._producer = None
+
+    def _id(self, number: int) -> str:
+        return TaskId(self._slot, number, self._planned.parity).of(self._planned.prefix)
+
+    def _free_id(self) -> str:
+        prefix, first = self._planned.prefix, self._attempt
+        while True:
+            ids = [self._id(number) for number in range(first, first + LOOKED_AT_ONCE)]
+            found = self._client.describe([prefix, *ids])
+            driver = found.get(prefix)
+            if driver is None or driver.producer != self._planned.driver:
+                raise ProducerFencedError(
+                    f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned"
+                )
+            free = [one for one in ids if one not in found or found[one].state not in UNDER_WAY]
+            if free:
+                return free[0]
+            first += LOOKED_AT_ONCE

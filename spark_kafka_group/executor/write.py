@@ -1,0 +1,234 @@
+"""Writes a task's rows: Arrow, record batches, brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+from spark_kafka_group.executor import encode
+from spark_kafka_group.executor.destinations import TopicDestinations, by_key, rows_of_topics
+from spark_kafka_group.executor.encode import CODECS, BatchBuilder, Compression, EncodedBatch, Encoder, Rows
+from spark_kafka_group.executor.encode.arrow_columns import binary_column, headers_column
+from spark_kafka_group.executor.encode.encoder_contract import NO_PARTITION, Buffer
+from spark_kafka_group.executor.producers import sender_for, topics_of
+from spark_kafka_group.executor.rows_written import RowsWritten
+from spark_kafka_group.executor.sender import Written
+from spark_kafka_group.executor.sending.stamping import Transaction
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options.producing import SYSTEMS_LEVEL
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_kafka_group.executor.sink_columns import SinkColumns
+    from spark_kafka_group.options.producing import Producing
+    from spark_kafka_group.options.sink_options import SinkOptions
+
+
+def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> RowsWritten:
+    """Write a task's rows; returns when brokers have acknowledged all of them.
+
+    Raises
+    ------
+    WriteError, UnwritableRowError, BrokerError
+        Rows that were handed over before may be written, or not. Spark then runs the task again.
+    """
+    return RowsWritten({tp: of_tp.records for tp, of_tp in written(batches, options, columns).items()})
+
+
+def written(
+    batches: Iterable[pa.RecordBatch],
+    options: SinkOptions,
+    columns: SinkColumns,
+    transaction: Transaction | None = None,
+) -> dict[TopicPartition, Written]:
+    """Write rows, in a transaction if one is given; what brokers have acknowledged. Errors as of :func:`write`."""
+    encoder = encode.load(options.writing.encoder)
+    with sender_for(options, encoder, transaction) as sender:
+        open_batches = OpenBatches(options, columns, encoder, topics_of(sender, options), sender)
+        open_batches.prepare()
+        for batch in batches:
+            open_batches.add(batch, time.monotonic(), int(time.time() * 1000))
+            open_batches.seal_old(time.monotonic())
+        open_batches.seal_all()
+        return sender.flush() if open_batches.sent else {}  # a task without rows needs no broker
+
+
+class Sends(Protocol):
+    """Where sealed record batches go."""
+
+    def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
+        """Hand a record batch over; waits while kafka.buffer.memory is taken."""
+
+
+class Topics(Protocol):
+    """What is known of topics."""
+
+    def leaders(self, topic: str, refresh: bool) -> tuple[int | None, ...]:
+        """Leader of each partition; None for one without.
+
+        Raises
+        ------
+        BrokerError
+        """
+
+
+class OpenBatches:
+    """Rows become record batches, which are sealed when they are full or old, and sent.
+
+    Record batches that are open, and those that are sent, have kafka.buffer.memory bytes each at most.
+
+    Parameters
+    ----------
+    topics
+        Asked once for each topic, and again for a partition that a row names and that is not known.
+
+    Attributes
+    ----------
+    sent
+        Whether there was a record batch.
+    """
+
+    def __init__(
+        self, options: SinkOptions, columns: SinkColumns, encoder: Encoder, topics: Topics, sends: Sends
+    ) -> None:
+        self._options = options.producing
+        self._option_topic = options.writing.topic
+        self._columns = columns
+        self._topics = topics
+        self._sends = sends
+        self._encoder = encoder
+        self._by_key = by_key(columns, options.producing.ignore_keys)
+        self._compression = compression_of(options.producing)
+        self._destinations: dict[str, TopicDestinations] = {}
+        self._builders: dict[TopicPartition, BatchBuilder] = {}
+        self._opened_s: dict[TopicPartition, float] = {}  # those that have rows, and since when
+        self._open_bytes = 0
+        self.sent = False
+
+    def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
+        """Add the rows of one of the task's Arrow batches.
+
+        Parameters
+        ----------
+        now_s
+            By time.monotonic().
+        now_ms
+            The create time of the records, since the epoch.
+
+        Raises
+        ------
+        WriteError, UnwritableRowError, BrokerError
+        """
+        if not batch.num_rows:
+            return
+        column = {name: self._columns.column(batch, name) for name in ("key", "value", "headers", "topic", "partition")}
+        headers = None if column["headers"] is None else headers_column(column["headers"])
+        key, value = (None if column[name] is None else binary_column(column[name]) for name in ("key", "value"))
+        rows = self._encoder.Rows(batch.num_rows, key, value, headers)
+        if self._option_topic is not None:
+            of_topics: Iterable[tuple[str, Buffer | None]] = [(self._option_topic, None)]
+        else:
+            of_topics = rows_of_topics(self._encoder, column["topic"])
+        for topic, indices in of_topics:
+            destinations = self._destinations_in(topic, column["partition"], indices)
+            each = destinations.partitions(self._encoder, rows, indices, column["partition"], self._by_key)
+            for partition, places in each:
+                if partition == NO_PARTITION:
+                    self._append_shared(topic, destinations, rows, places, now_s, now_ms)
+                else:
+                    self._append(TopicPartition(topic, partition), rows, places, now_s, now_ms)
+
+    def prepare(self) -> None:
+        """Look up the topic of the option before there are rows.
+
+        Raises
+        ------
+        BrokerError
+        """
+        if self._option_topic is not None:
+            self._destinations_in(self._option_topic, None, None)
+
+    def _destinations_in(self, topic: str, given: pa.Array | None, indices: Buffer | None) -> TopicDestinations:
+        destinations = self._destinations.get(topic)
+        if destinations is None:
+            leaders = self._topics.leaders(topic, refresh=False)
+            destinations = self._destinations[topic] = TopicDestinations(topic, leaders, self._options.batch_size)
+        if destinations.outside(given, indices) is not None:
+            destinations.update(self._topics.leaders(topic, refresh=True))  # it may have got partitions
+            outside = destinations.outside(given, indices)
+            if outside is not None:
+                raise destinations.refuse(outside)
+        return destinations
+
+    def _append(self, tp: TopicPartition, rows: Rows, places: Buffer, now_s: float, now_ms: int) -> None:
+        position, end = 0, _count(places)
+        while position < end:
+            position, _ = self._append_some(tp, rows, places, position, now_s, now_ms)
+            if position < end:
+                self._seal(tp)
+
+    def _append_shared(
+        self, topic: str, destinations: TopicDestinations, rows: Rows, places: Buffer, now_s: float, now_ms: int
+    ) -> None:
+        position, end = 0, _count(places)
+        while position < end:
+            tp = TopicPartition(topic, destinations.shared)
+            position, added = self._append_some(tp, rows, places, position, now_s, now_ms)
+            if position < end:
+                self._seal(tp)
+                destinations.change_shared()
+            else:
+                destinations.add_shared(added)
+
+    def _append_some(
+        self, tp: TopicPartition, rows: Rows, places: Buffer, position: int, now_s: float, now_ms: int
+    ) -> tuple[int, int]:
+        """As many rows as the open record batch of a partition takes: the position that follows them, and bytes."""
+        builder = self._builders.get(tp)
+        if builder is None:
+            builder = self._builders[tp] = self._encoder.BatchBuilder(
+                topic=tp.topic, partition=tp.partition, batch_size=self._options.batch_size,
+                max_request_size=self._options.max_request_size, compression=self._compression,
+            )  # fmt: skip
+        before = builder.nbytes
+        position = builder.append(rows, places, position, now_ms)
+        added = builder.nbytes - before
+        if added:
+            self._opened_s.setdefault(tp, now_s)
+        self._open_bytes += added
+        if builder.full:
+            self._seal(tp)
+        elif self._open_bytes > self._options.buffer_memory:
+            self.seal_all()
+        return position, added
+
+    def _seal(self, tp: TopicPartition) -> None:
+        if self._opened_s.pop(tp, None) is not None:
+            builder = self._builders[tp]
+            self._open_bytes -= builder.nbytes
+            self.sent = True
+            self._sends.send(tp, builder.seal())
+
+    def seal_old(self, now_s: float) -> None:
+        """Send record batches that have been open for kafka.linger.ms."""
+        before = now_s - self._options.linger_ms / 1000
+        for tp in [tp for tp, since in self._opened_s.items() if since <= before]:
+            self._seal(tp)
+
+    def seal_all(self) -> None:
+        """Send what is open."""
+        for tp in list(self._opened_s):
+            self._seal(tp)
+
+
+def compression_of(producing: Producing) -> Compression:
+    """The codec, with its level."""
+    kind = producing.compression_type
+    level: int | None = getattr(producing, f"compression_{kind}_level", None)
+    return Compression(CODECS[kind], None if kind == "gzip" and level == SYSTEMS_LEVEL else level)
+
+
+def _count(places: Buffer) -> int:
+    return memoryview(places).nbytes // 4

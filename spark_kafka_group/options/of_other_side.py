@@ -1,0 +1,30 @@
+"""Options of reading that were given to the sink, and options of writing that were given to the source."""
+
+from __future__ import annotations
+
+from spark_kafka_group.options.sections import DECLARED
+from spark_kafka_group.options.sink_sections import SINK_DECLARED
+
+_INSTEAD_OF_READING = {
+    "subscribe": "take topic",
+    "subscribepattern": "take topic, or a column topic",
+    "assign": "take topic and a column partition",
+    "decoder": "take encoder",
+    "kafka.default.api.timeout.ms": "take kafka.max.block.ms",
+    "maxbrokeroutage": "take kafka.delivery.timeout.ms",
+}
+_INSTEAD_OF_WRITING = {"topic": "take subscribe", "encoder": "take decoder"}
+
+
+def why_of_writing(name: str) -> str | None:
+    """Why the source does not take an option of the sink; None if it is none."""
+    if name.lower() not in SINK_DECLARED:
+        return None
+    return f"it is for writing, and this query reads: {_INSTEAD_OF_WRITING.get(name.lower(), 'leave it out')}"
+
+
+def why_of_reading(name: str) -> str | None:
+    """Why the sink does not take an option of the source; None if it is none."""
+    if name.lower() not in DECLARED:
+        return None
+    return f"it is for reading, and this query writes: {_INSTEAD_OF_READING.get(name.lower(), 'leave it out')}"

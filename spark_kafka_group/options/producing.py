@@ -1,0 +1,101 @@
+"""How records are sent to brokers: acknowledgements, batches and limits, by the names of Kafka's producer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_group.offsets import INT64_MAX
+from spark_kafka_group.option import Section, boolean, choice, integer, option
+
+MOST_IN_FLIGHT = 5
+"""The most record batches of a partition that brokers recognise when they are sent again."""
+SYSTEMS_LEVEL = -1
+"""A level of gzip that leaves the choice to zlib."""
+
+
+def acks(raw: str) -> str:
+    """`all`, which Kafka also writes as -1, `1` or `0`."""
+    return choice("all", "1", "0")("all" if raw.strip() == "-1" else raw)
+
+
+def gzip_level(raw: str) -> int:
+    """A level of zlib's; -1 is its own choice."""
+    return SYSTEMS_LEVEL if raw.strip() == str(SYSTEMS_LEVEL) else integer(1, 9)(raw)
+
+
+@dataclass(frozen=True, repr=False)
+class Producing(Section):
+    """Settings of a task's producer."""
+
+    acks: str = option(
+        "kafka.acks", acks,
+        "Which replicas have a record before it counts as written: `all` that are in sync (also `-1`), `1`, the leader "
+        "alone, or `0`, none that is asked: then rows may be lost without an error.",
+        default="all",
+    )  # fmt: skip
+    batch_size: int = option(
+        "kafka.batch.size", integer(0),
+        "Bytes of records, before they are compressed, after which a record batch is sent. A larger record gets a "
+        "record batch of its own.",
+        default=16_384,
+    )  # fmt: skip
+    buffer_memory: int = option(
+        "kafka.buffer.memory", integer(0, INT64_MAX),
+        "Bytes of record batches that a task keeps until they are acknowledged. Then it waits for brokers.",
+        default=33_554_432,
+    )  # fmt: skip
+    compression_type: str = option(
+        "kafka.compression.type", choice("none", "gzip", "snappy", "lz4", "zstd"),
+        "How record batches are compressed: `none`, `gzip`, `snappy`, `lz4` or `zstd`.", default="none",
+    )  # fmt: skip
+    compression_gzip_level: int = option(
+        "kafka.compression.gzip.level", gzip_level, "1 to 9, or -1 for zlib's own choice.", default=SYSTEMS_LEVEL
+    )
+    compression_lz4_level: int = option(
+        "kafka.compression.lz4.level", integer(1, 17), "1 to 17, the smallest result.", default=9
+    )
+    compression_zstd_level: int = option(
+        "kafka.compression.zstd.level", integer(-131_072, 22), "-131072, the quickest, to 22.", default=3
+    )
+    delivery_timeout_ms: int = option(
+        "kafka.delivery.timeout.ms", integer(0),
+        "How long a record batch may take to be acknowledged, over all attempts. Must not be below "
+        "`kafka.linger.ms` and `kafka.request.timeout.ms` together; unless set, it is as much as these if they are "
+        "more. Brokers that are away for longer end the task, and Spark runs it again.",
+        default=120_000,
+    )  # fmt: skip
+    enable_idempotence: bool = option(
+        "kafka.enable.idempotence", boolean,
+        "Whether brokers recognise a record batch that a task sends again, and write it once. Unless set, it is "
+        "`false` with `kafka.acks` other than `all`, or more than 5 in "
+        "`kafka.max.in.flight.requests.per.connection`.",
+        default=True,
+    )  # fmt: skip
+    linger_ms: int = option(
+        "kafka.linger.ms", integer(0, INT64_MAX),
+        "How long a record batch that is not full waits for more records while Spark hands rows over. The last ones of "
+        "a task are sent at once.",
+        default=5,
+    )  # fmt: skip
+    max_block_ms: int = option(
+        "kafka.max.block.ms", integer(0, INT64_MAX),
+        "How long a task waits for what it must know of a topic, and for room in `kafka.buffer.memory` while brokers "
+        "acknowledge nothing; also how long the check before a batch write waits for brokers.",
+        default=60_000,
+    )  # fmt: skip
+    max_in_flight_requests_per_connection: int = option(
+        "kafka.max.in.flight.requests.per.connection", integer(1),
+        "Requests that a broker has not answered yet; at most 5 with `kafka.enable.idempotence`.",
+        default=5,
+    )  # fmt: skip
+    max_request_size: int = option(
+        "kafka.max.request.size", integer(0),
+        "Most bytes of one request, and so of one record that is not compressed.",
+        default=1_048_576,
+    )  # fmt: skip
+    ignore_keys: bool = option(
+        "kafka.partitioner.ignore.keys", boolean,
+        "Whether rows with a key are spread over partitions as rows without one are. `false` sends rows of one key to "
+        "one partition, the one that Java's producer chooses.",
+        default=False,
+    )  # fmt: skip

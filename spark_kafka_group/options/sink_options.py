@@ -1,0 +1,171 @@
+"""Every option of the sink: Spark's names where Spark's kafka sink has the option, ``kafka.`` plus the producer's name
+where Kafka has it.
+
+They are checked when Spark plans the write, before any network call and before any row is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options.client_options import ClientOptions
+from spark_kafka_group.options.connection import Connection
+from spark_kafka_group.options.fetching import Fetching
+from spark_kafka_group.options.given_values import check_required, values, why_unknown
+from spark_kafka_group.options.producing import MOST_IN_FLIGHT, Producing
+from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
+from spark_kafka_group.security import Security
+
+SPARKS_OWN = frozenset({"checkpointlocation", "path", "provider", "queryname"})
+"""Keys of Spark's own, in lower case, among the options that it hands to a sink."""
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class SinkOptions:
+    """The options of one write, checked. Built by :meth:`parse`."""
+
+    writing: Writing
+    producing: Producing
+    transacting: Transacting
+    connection: Connection
+    security: Security
+
+    @classmethod
+    def parse(cls, raw: Mapping[str, Any]) -> SinkOptions:
+        """Check `raw`, as given to ``option()``, and turn it into typed values. Spark's own keys are left out.
+
+        Raises
+        ------
+        OptionError
+            On the first option that is unknown, refused, malformed, missing, or contradicts another one.
+        """
+        from spark_kafka_group.security.contradictions import check as check_security
+
+        of_ours = {name: value for name, value in raw.items() if name.lower() not in SPARKS_OWN}
+        given = values(of_ours, SINK_DECLARED, SINK_SECTIONS, _unknown)
+        check_required(given, SINK_DECLARED)
+        sections: dict[str, Any] = {name: section(**given[name]) for name, section in SINK_SECTIONS.items()}
+        sections["producing"] = _as_java_adjusts(
+            sections["producing"], given["producing"].keys(), sections["connection"].request_timeout_ms
+        )
+        options = cls(**sections)
+        for check in CROSS_CHECKS:
+            problem = check(options)
+            if problem:
+                raise OptionError(problem)
+        check_security(options.security)
+        return options
+
+    @property
+    def client(self) -> ClientOptions:
+        """The options of clients: what connections are made with."""
+        return ClientOptions(self.connection, self.security, Fetching())
+
+    @property
+    def is_exactly_once(self) -> bool:
+        """Whether each row is published once."""
+        return self.writing.delivery_guarantee == EXACTLY_ONCE
+
+    @property
+    def transactions(self) -> TransactionOptions:
+        """What exactly-once takes of them."""
+        return TransactionOptions(self.client, self.transacting, self.producing.delivery_timeout_ms)
+
+    def given(self) -> list[str]:
+        """Names of the options that are not at their defaults."""
+        return [name for section in SINK_SECTIONS for name in getattr(self, section).given()]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self.given())})"
+
+
+def _unknown(name: str) -> str:
+    return why_unknown(name, SINK_DECLARED, _why_refused, "docs/writing.md")
+
+
+def _why_refused(name: str) -> str | None:
+    from spark_kafka_group.options.of_other_side import why_of_reading
+    from spark_kafka_group.options.unsupported_in_sinks import why_unsupported_in_sinks
+
+    return why_unsupported_in_sinks(name) or why_of_reading(name)
+
+
+def _as_java_adjusts(producing: Producing, given: Collection[str], request_timeout_ms: int) -> Producing:
+    """Defaults that follow other settings, where these leave no sense in them, as in Java's producer."""
+    changed: dict[str, Any] = {}
+    if "enable_idempotence" not in given and _against_idempotence(producing) is not None:
+        changed["enable_idempotence"] = False
+    if "delivery_timeout_ms" not in given:
+        changed["delivery_timeout_ms"] = max(producing.delivery_timeout_ms, producing.linger_ms + request_timeout_ms)
+    return dataclasses.replace(producing, **changed)
+
+
+def _against_idempotence(producing: Producing) -> str | None:
+    if producing.acks != "all":
+        return f"kafka.enable.idempotence needs kafka.acks=all, and it is {producing.acks}: change one of them"
+    in_flight = producing.max_in_flight_requests_per_connection
+    if in_flight > MOST_IN_FLIGHT:
+        return (
+            f"kafka.enable.idempotence needs kafka.max.in.flight.requests.per.connection ({in_flight}) to be at most "
+            f"{MOST_IN_FLIGHT}: change one of them"
+        )
+    return None
+
+
+def _idempotence_is_possible(options: SinkOptions) -> str | None:
+    return _against_idempotence(options.producing) if options.producing.enable_idempotence else None
+
+
+def _delivery_outlives_a_request(options: SinkOptions) -> str | None:
+    delivery_ms, linger_ms = options.producing.delivery_timeout_ms, options.producing.linger_ms
+    request_ms = options.connection.request_timeout_ms
+    if delivery_ms >= linger_ms + request_ms:
+        return None
+    return (
+        f"kafka.delivery.timeout.ms ({delivery_ms}) must not be below kafka.linger.ms ({linger_ms}) and "
+        f"kafka.request.timeout.ms ({request_ms}) together"
+    )
+
+
+def _a_batch_has_room(options: SinkOptions) -> str | None:
+    size, memory = options.producing.batch_size, options.producing.buffer_memory
+    if size <= memory:
+        return None
+    return f"kafka.batch.size ({size}) must not be above kafka.buffer.memory ({memory})"
+
+
+def _requests_end_before_connections(options: SinkOptions) -> str | None:
+    request_ms, idle_ms = options.connection.request_timeout_ms, options.connection.connections_max_idle_ms
+    if request_ms < idle_ms:
+        return None
+    return f"kafka.request.timeout.ms ({request_ms}) must be below kafka.connections.max.idle.ms ({idle_ms})"
+
+
+def _guarantee_can_be_given(options: SinkOptions) -> str | None:
+    if not options.is_exactly_once:
+        given = options.transacting.given()
+        return f"{given[0]} needs deliveryGuarantee={EXACTLY_ONCE}: set that, or leave it out" if given else None
+    if options.transacting.transactional_id is None:
+        return (
+            f"deliveryGuarantee ({EXACTLY_ONCE}) needs kafka.transactional.id: give this query a name that no other "
+            f"one has, and keep it over restarts"
+        )
+    if options.producing.acks != "all" or not options.producing.enable_idempotence:
+        return (
+            f"deliveryGuarantee ({EXACTLY_ONCE}) needs kafka.acks=all and kafka.enable.idempotence=true: leave both out"
+        )
+    return None
+
+
+CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (
+    _guarantee_can_be_given,
+    _idempotence_is_possible,
+    _delivery_outlives_a_request,
+    _a_batch_has_room,
+    _requests_end_before_connections,
+)

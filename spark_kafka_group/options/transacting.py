@@ -1,0 +1,55 @@
+"""How transactions of exactly-once writes are named, how long they may take, and where decisions are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_kafka_group.option import Section, integer, option
+from spark_kafka_group.options import parsing
+from spark_kafka_group.options.client_options import ClientOptions
+
+DECISION_TOPIC = "__groupkafka_decisions"
+
+
+@dataclass(frozen=True, repr=False)
+class Transacting(Section):
+    """Settings of exactly-once writes."""
+
+    transactional_id: str | None = option(
+        "kafka.transactional.id", parsing.name,
+        "The prefix of the transactional ids of this write. Required with `deliveryGuarantee=exactly-once`. No two "
+        "queries may have the same one, and a query must keep it over restarts.",
+        shown="none",
+    )  # fmt: skip
+    transaction_timeout_ms: int | None = option(
+        "kafka.transaction.timeout.ms", integer(1),
+        "How long a transaction may be open, from the first row of a task to the end of the micro-batch. Brokers abort "
+        "older ones.",
+        shown="the brokers' `transaction.max.timeout.ms`",
+    )  # fmt: skip
+    decision_topic: str = option(
+        "decisionTopic", parsing.topic,
+        "The compacted topic that keeps which micro-batch of each `kafka.transactional.id` was written last. It is "
+        "created where it does not exist.",
+        default=DECISION_TOPIC,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TransactionOptions:
+    """What exactly-once takes of a write's options.
+
+    Attributes
+    ----------
+    limit_ms
+        How long requests about transactions are repeated: kafka.delivery.timeout.ms.
+    """
+
+    client: ClientOptions
+    transacting: Transacting
+    limit_ms: int = 120_000
+
+    @property
+    def prefix(self) -> str:
+        """kafka.transactional.id; checks of options have seen to it that there is one."""
+        return self.transacting.transactional_id or ""

@@ -1,0 +1,151 @@
+"""Spark's API of a sink, and nothing else: each call goes to the driver's or the executors' part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.exactly_once import PlannedTransactions, TaskWrite
+from spark_kafka_group.executor.rows_written import RowsWritten
+from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.spark_processes import (
+    SentToTasks,
+    ends_micro_batches,
+    in_one_sentence,
+    keep_imports,
+    no_collection,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+NO_OVERWRITE = (
+    "records of a topic cannot be overwritten: write with mode append, or delete them first (kafka-delete-records)"
+)
+
+
+class GroupKafkaWriter(SentToTasks, DataSourceArrowWriter):
+    """A batch write.
+
+    With at-least-once, what tasks have written stays written: there is nothing to commit and nothing to take back.
+    """
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns, planned: PlannedTransactions | None = None) -> None:
+        self._options = options
+        self._columns = columns
+        self._planned = planned
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(iterator, self._options, self._columns, self._planned)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        _commit(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _abort(self._options, messages)
+
+
+class GroupKafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
+    """A micro-batch. As :class:`GroupKafkaWriter`.
+
+    Spark makes one to plan a micro-batch, which is pickled into its tasks, and another one to commit or abort it.
+    """
+
+    def __init__(self, options: SinkOptions, columns: SinkColumns, planned: PlannedTransactions | None = None) -> None:
+        self._options = options
+        self._columns = columns
+        self._planned = planned
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _write(iterator, self._options, self._columns, self._planned)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _commit(self._options, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        _abort(self._options, messages)
+
+
+def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> GroupKafkaWriter:
+    """A batch write that was checked, with its topic.
+
+    Raises
+    ------
+    OptionError, BrokerError
+    """
+    if overwrite:
+        raise OptionError(NO_OVERWRITE)
+    columns = SinkColumns.of(schema.fields, options)
+    with no_collection():
+        from spark_kafka_group.driver import sink_topic
+    sink_topic.check(options)
+    return GroupKafkaWriter(options, columns, _planned(options))
+
+
+def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamWriter:
+    """A micro-batch that was checked. Its tasks look for brokers, so that an outage does not end the query here.
+
+    All output modes append, as in Spark's kafka sink: with ``complete`` each micro-batch writes the whole result again.
+
+    Raises
+    ------
+    OptionError
+    """
+    columns = SinkColumns.of(schema.fields, options)
+    return GroupKafkaStreamWriter(options, columns, None if ends_micro_batches() else _planned(options))
+
+
+def _planned(options: SinkOptions) -> PlannedTransactions | None:
+    """The plan of an exactly-once write."""
+    if not options.is_exactly_once:
+        return None
+    with no_collection():
+        from spark_kafka_group.driver import process
+        from spark_kafka_group.driver.transactions.planning import planned
+    process.configure_logging()
+    return planned(options.transactions, process.shared_directory())
+
+
+def _write(
+    batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, planned: PlannedTransactions | None
+) -> WriterCommitMessage:
+    with no_collection():
+        from spark_kafka_group.executor.write import write
+    with in_one_sentence():
+        if planned is None:
+            written = write(batches, options, columns)
+        else:
+            from spark_kafka_group.executor.write_in_transaction import write_in_transaction
+
+            written = write_in_transaction(batches, options, columns, planned)
+    keep_imports()
+    return written
+
+
+def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if options.is_exactly_once:
+        with no_collection():
+            from spark_kafka_group.driver import process
+            from spark_kafka_group.driver.transactions.deciding import decide_and_end
+        process.configure_logging()
+        with in_one_sentence():
+            decide_and_end(options.transactions, _told(messages), process.shared_directory())
+
+
+def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if options.is_exactly_once:
+        with no_collection():
+            from spark_kafka_group.driver import process
+            from spark_kafka_group.driver.transactions.deciding import abort_undecided
+        process.configure_logging()
+        with in_one_sentence():
+            abort_undecided(options.transactions, _told(messages), process.shared_directory())
+
+
+def _told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrite | None]:
+    return [message.told if isinstance(message, RowsWritten) else None for message in messages]

@@ -1,0 +1,1 @@
+"""Produce over sockets that never block: leaders, a connection to each, requests and responses as bytes."""

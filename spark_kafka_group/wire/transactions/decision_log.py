@@ -1,0 +1,234 @@
+"""The decision topic: compacted, of one partition, with the last decision of each prefix under the prefix as key.
+
+A decision is one record in a transaction of the driver's own transactional id. So it is there as a whole or not at all,
+also when its request has to be repeated, and a driver that was fenced cannot decide.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+
+from spark_kafka_group.errors import BrokerError, ProducerFencedError
+from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.wire.broker_settings import integers_of
+from spark_kafka_group.wire.reactions import Reaction, name_of, reaction_to
+from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
+from spark_kafka_group.wire.transactions.partition_client import PartitionClient
+from spark_kafka_group.wire.transactions.transaction_client import STOLEN, TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import check
+
+log = logging.getLogger(__name__)
+
+TOPIC = 2  # the resource type
+CLEANUP_POLICY = "cleanup.policy"
+REPLICAS, IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
+LONGEST_TIMEOUT = "transaction.max.timeout.ms"
+BROKERS_CHOICE = -1
+CREATED_AS = {
+    CLEANUP_POLICY: "compact",
+    # The segment that is written is not compacted, and a start reads it.
+    "segment.bytes": str(8 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+OF_A_FENCED_PRODUCER = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
+
+
+class DecisionLog:
+    """The decisions of one cluster.
+
+    Raises
+    ------
+    BrokerError
+        By everything below.
+    """
+
+    def __init__(self, client: TransactionClient, topic: str) -> None:
+        self._client = client
+        self._partitions = PartitionClient(client)
+        self._topic = topic
+        self._tp = TopicPartition(topic, 0)
+
+    @property
+    def partitions(self) -> PartitionClient:
+        """A client of leaders, for other partitions, too."""
+        return self._partitions
+
+    def longest_timeout_ms(self) -> int | None:
+        """The brokers' limit for transactions; None where they do not say it to this user."""
+        found = self._settings(LONGEST_TIMEOUT)
+        return None if found is None else found[0]
+
+    def prepare(self) -> None:
+        """Create the topic, or check that it keeps decisions."""
+        if not self._partitions.exists(self._topic):
+            self._create()
+        policy = self._policy()
+        if policy is not None and policy != "compact":
+            raise BrokerError(
+                f"topic {self._topic} has {CLEANUP_POLICY}={policy}, so decisions in it would be deleted: set it to "
+                f"compact, or name another topic with decisionTopic"
+            )
+
+    def exists(self) -> bool:
+        """Whether there is the topic."""
+        return self._partitions.exists(self._topic)
+
+    def last(self, key: str, start: int = 0) -> tuple[int, bytes] | None:
+        """Offset and value of the last record of a key, from an offset on; the key's producer must have none open.
+
+        Isolation levels do not serve here: an open decision of any other prefix would hide this one. But every
+        transaction of this key is over, so the next marker of its producer says whether a record counts. Where a
+        record has none, the topic was compacted, which leaves no record of an aborted transaction.
+        """
+        end = self._partitions.end_offset(self._tp)
+        counting: tuple[int, bytes] | None = None
+        undecided: dict[int, tuple[int, bytes]] = {}
+        position = start
+        while position < end:
+            fetched = self._fetched(position)
+            before = position
+            for batch in fetched.batches():
+                position = max(position, batch.next_offset)
+                if batch.is_control_batch:
+                    marked = undecided.pop(batch.producer_id, None)
+                    if marked is not None and not next(iter(batch)).abort:
+                        counting = marked
+                else:
+                    for record in batch:
+                        if record.key == key.encode() and record.offset >= start and record.value is not None:
+                            counting = undecided.get(batch.producer_id, counting)
+                            undecided[batch.producer_id] = record.offset, bytes(record.value)
+            if position == before:
+                position = max(before, fetched.start) if fetched.start > before else end
+        return max([*undecided.values(), *([counting] if counting else [])], default=None)
+
+    def _fetched(self, position: int) -> Any:
+        try:
+            return self._partitions.fetch(self._tp, position, committed=False)
+        except BrokerError as error:
+            if not isinstance(error.__cause__, kafka_errors.OffsetOutOfRangeError):
+                raise
+            raise BrokerError(
+                f"reading {self._tp}: offset {position} is gone: the topic was made again, or records were deleted "
+                f"from it"
+            ) from error
+
+    def append(
+        self, key: str, value: bytes, producer: Producer, sequence: int, sources: Iterable[SourceOffsets] = ()
+    ) -> int:
+        """Write a record in a transaction of the transactional id `key`, and commit; its offset.
+
+        Parameters
+        ----------
+        sequence
+            How many records this producer, with this epoch, has written before.
+        sources
+            The offsets that the transaction commits, too.
+
+        Raises
+        ------
+        ProducerFencedError
+            When the producer was fenced: nothing is written, then.
+        TransactionError
+            When the group of a source refuses its member: nothing is written, then.
+        BrokerTimeoutError
+            When brokers did not say in time whether it is written.
+        """
+        for source in sources:
+            commit_offsets(self._client, key, producer, source)
+        self._client.add(key, producer, [self._tp])
+        doing = f"deciding in {self._tp}"
+        try:
+            offset = self._partitions.write(self._tp, key.encode(), value, key, producer, sequence)
+        except BrokerError as error:
+            if error.__cause__ is not None and name_of(type(error.__cause__)) in OF_A_FENCED_PRODUCER:
+                raise ProducerFencedError(f"{doing}: {STOLEN}") from error
+            raise
+        if not self._client.commit(key, producer):
+            raise ProducerFencedError(f"{doing}: {STOLEN}")
+        return offset
+
+    # The topic
+
+    def _create(self) -> None:
+        doing = f"creating topic {self._topic}"
+        found = self._settings(REPLICAS, IN_SYNC)
+        replicas, in_sync = (BROKERS_CHOICE, None) if found is None else found
+        configs = CREATED_AS | ({} if in_sync is None else {"min.insync.replicas": str(in_sync)})
+        topic_type = CreateTopicsRequest.CreatableTopic
+
+        def ask(left_ms: float) -> None:
+            request = CreateTopicsRequest(
+                topics=[topic_type(
+                    name=self._topic, num_partitions=1, replication_factor=replicas, assignments=[],
+                    configs=[topic_type.CreatableTopicConfig(name=n, value=v) for n, v in configs.items()],
+                )],
+                timeout_ms=int(left_ms), max_version=6,
+            )  # fmt: skip
+            response = self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=self._controller()))
+            for one in response.topics:
+                if kafka_errors.for_code(one.error_code) is not kafka_errors.TopicAlreadyExistsError:
+                    check(one.error_code, getattr(one, "error_message", None) or self._topic)
+            log.info("created topic %s, with replication factor %s", self._topic, replicas)
+
+        try:
+            self._client.retried(doing, ask)
+        except BrokerError as error:
+            raise BrokerError(
+                f"{error}. Create it yourself, with one partition and {CLEANUP_POLICY}=compact, or name another one "
+                f"with decisionTopic"
+            ) from error
+
+        def there(left_ms: float) -> None:
+            if not self._partitions.exists(self._topic):
+                raise kafka_errors.UnknownTopicOrPartitionError(self._topic)
+
+        self._client.retried(doing, there)
+
+    def _controller(self) -> Any:
+        """The broker that creates topics."""
+        cluster = self._client.manager.cluster
+        controller = cluster.controller
+        return None if controller is None else controller.node_id
+
+    def _policy(self) -> str | None:
+        """The topic's cleanup.policy; None where this user may not see it."""
+        resource = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=TOPIC, resource_name=self._topic, configuration_keys=[CLEANUP_POLICY]
+        )
+
+        def ask(left_ms: float) -> str | None:
+            request = DescribeConfigsRequest(resources=[resource])
+            (result,) = self._client.run(left_ms, lambda: self._client.manager.send(request)).results
+            check(result.error_code, self._topic)
+            return next((config.value for config in result.configs if config.name == CLEANUP_POLICY), None)
+
+        try:
+            return self._client.retried(f"looking at {self._topic}", ask)  # type: ignore[no-any-return]
+        except BrokerError as error:
+            if error.__cause__ is not None and reaction_to(error.__cause__) is Reaction.FATAL:
+                return None
+            raise
+
+    def _settings(self, *names: str) -> list[int] | None:
+        """Settings of a broker; None where this user may not see them."""
+        node = next((broker.node_id for broker in self._client.manager.cluster.brokers()), None)
+
+        def ask(request: Any) -> Any:
+            return self._client.retried(
+                "looking at a broker's settings",
+                lambda left_ms: self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=node)),
+            )
+
+        try:
+            return integers_of(node, names, ask)
+        except BrokerError as error:
+            log.info("transactions: settings of node %s are not known: %s", node, error)
+            return None

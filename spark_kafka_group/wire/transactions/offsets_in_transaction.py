@@ -1,0 +1,130 @@
+"""Commits offsets of a consumer group in a transaction, as the member that has read up to them (KIP-447)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer import TxnOffsetCommitRequest
+
+from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
+from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.wire.group.offset_requests import in_parts
+from spark_kafka_group.wire.leader_epochs import NO_EPOCH
+from spark_kafka_group.wire.reactions import Request, name_of
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+COMMIT_FROM, COMMIT = 3, 3
+"""The version that first names the member, and the last one that goes with EndTxn 3."""
+FIND_COORDINATOR = 3
+"""The last version that looks up one group."""
+
+
+def commit_offsets(client: TransactionClient, transactional_id: str, producer: Producer, source: SourceOffsets) -> None:
+    """Have the transaction commit the offsets of a source, if its member is still in that generation of the group.
+
+    Raises
+    ------
+    ProducerFencedError
+        When the transaction is another producer's by now.
+    TransactionError
+        When the group refuses the member: it was fenced, expelled, or has lost its partitions.
+    BrokerError
+    """
+    client.add_group(transactional_id, producer, source.group_id)
+    doing = f"committing offsets of group {source.group_id} in the transaction of {transactional_id}"
+    of_group = _Group(client, source.group_id)
+    for part in in_parts(source.offsets, len(source.group_id) + len(source.metadata.encode())):
+        try:
+            client.retried(
+                doing,
+                lambda left_ms, part=part: of_group.commit(transactional_id, producer, source, part, left_ms),  # type: ignore[misc]
+                Request.COMMIT_IN_TRANSACTION,
+            )
+        except (BrokerError, MembershipError) as error:
+            if error.__cause__ is not None and name_of(type(error.__cause__)) in NO_MEMBER:
+                raise TransactionError(
+                    f"{doing}: {name_of(type(error.__cause__))}: the source's member is not in generation "
+                    f"{source.generation} any more: another process has taken its place, or its partitions are others'"
+                ) from error
+            raise
+
+
+NO_MEMBER = frozenset(
+    {"ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "REBALANCE_IN_PROGRESS", "STALE_MEMBER_EPOCH"}
+)
+"""Errors by which a group refuses a member."""
+
+
+class _Group:
+    """The coordinator of a group."""
+
+    def __init__(self, client: TransactionClient, group_id: str) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._node: int | None = None
+
+    def commit(
+        self,
+        transactional_id: str,
+        producer: Producer,
+        source: SourceOffsets,
+        offsets: Sequence[tuple[TopicPartition, int]],
+        left_ms: float,
+    ) -> None:
+        """Send one request; raises kafka-python's errors."""
+        try:
+            if self._node is None:
+                self._node = self._found(left_ms)
+            node, request = self._node, _request(transactional_id, producer, source, offsets)
+            response = self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=node))
+            for topic in response.topics:
+                for partition in topic.partitions:
+                    _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+        except kafka_errors.KafkaError:
+            self._node = None  # the next attempt looks it up
+            raise
+
+    def _found(self, left_ms: float) -> int:
+        request = FindCoordinatorRequest(
+            key=self._group_id, key_type=int(CoordinatorType.GROUP), max_version=FIND_COORDINATOR
+        )
+        found = self._client.run(left_ms, lambda: self._client.manager.send(request))
+        _check(found.error_code, self._group_id)
+        return int(found.node_id)
+
+
+def _request(
+    transactional_id: str, producer: Producer, source: SourceOffsets, offsets: Sequence[tuple[TopicPartition, int]]
+) -> Any:
+    topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    partition_type = topic_type.TxnOffsetCommitRequestPartition
+    topics = [
+        topic_type(
+            name=topic,
+            partitions=[
+                partition_type(
+                    partition_index=int(number),
+                    committed_offset=offset,
+                    committed_leader_epoch=source.leader_epochs.get(TopicPartition(topic, int(number)), NO_EPOCH),
+                    committed_metadata=source.metadata,
+                )
+                for number, offset in numbers.items()
+            ],
+        )
+        for topic, numbers in positions_to_json(dict(offsets)).items()
+    ]
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id, group_id=source.group_id, producer_id=producer.producer_id,
+        producer_epoch=producer.epoch, generation_id=source.generation, member_id=source.member_id,
+        group_instance_id=source.instance_id, topics=topics, min_version=COMMIT_FROM, max_version=COMMIT,
+    )  # fmt: skip
+
+
+def _check(error_code: int, about: str) -> None:
+    if error_code:
+        raise kafka_errors.for_code(error_code)(about)

@@ -1,0 +1,413 @@
+"""A client of transaction coordinators: one request for each of many transactional ids, until all are answered."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.metadata import FindCoordinatorRequest
+from kafka.protocol.producer import InitProducerIdRequest
+
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, ProducerFencedError
+from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.transactional_ids import TaskId, pattern
+from spark_kafka_group.wire.client.connect import connection_configs, ms_until, run_within, translated
+from spark_kafka_group.wire.client.manager import net_client
+from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, advice, name_of, reaction_to
+from spark_kafka_group.wire.transactions import transaction_requests as requests
+from spark_kafka_group.wire.transactions.transaction_requests import Described
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
+"""Between two attempts; markers are written within milliseconds, coordinators move within seconds."""
+LISTED_WITHIN_S = 5.0
+"""How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
+AT_ONCE = 200
+"""Requests on their way to one broker."""
+LIMIT = "kafka.delivery.timeout.ms"
+LARGEST_RESPONSE = 64 * 1024 * 1024
+STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A response, or the broker's error, which another attempt would not change."""
+
+    response: Any = None
+    error: Any = None
+
+
+class TransactionClient:
+    """A context manager, for one thread. It starts none.
+
+    Parameters
+    ----------
+    role
+        Of the client's name.
+    limit_ms
+        How long requests are repeated.
+
+    Raises
+    ------
+    BrokerError
+        Here, when no broker can be reached, and by everything below.
+    """
+
+    def __init__(self, options: ClientOptions, role: str, limit_ms: int) -> None:
+        self._limit_s = limit_ms / 1000
+        configs = connection_configs(options, role)
+        configs |= {"max_in_flight_requests_per_connection": 2 * AT_ONCE, "receive_message_max_bytes": LARGEST_RESPONSE}
+        self._client = net_client(**configs)
+        self.manager = self._client._manager
+        self._coordinators: dict[str, int] = {}
+        try:
+            with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
+                self.manager.bootstrap(limit_ms)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close connections. Harmless when repeated."""
+        self._client.close()
+
+    # What brokers can
+
+    @property
+    def describes(self) -> bool:
+        """Whether brokers describe and list transactions: from Kafka 3.0 on."""
+        return self._version(DescribeTransactionsRequest) >= 0 and self._version(ListTransactionsRequest) >= 0
+
+    @property
+    def takes_expected(self) -> bool:
+        """Whether an id can be taken from an expected producer only: from Kafka 2.5 on."""
+        return self._version(InitProducerIdRequest) >= requests.RESUMED_FROM
+
+    def _version(self, kind: Any) -> int:
+        try:
+            return int(self.manager.broker_version_data.api_version(kind))
+        except kafka_errors.IncompatibleBrokerVersion:
+            return -1
+
+    # Of one id
+
+    def take(self, transactional_id: str, timeout_ms: int, expected: Producer | None = None) -> Producer:
+        """Take an id: abort what it has open, and fence its producer.
+
+        Parameters
+        ----------
+        expected
+            Take it from this producer only.
+
+        Raises
+        ------
+        ProducerFencedError
+            When another producer than the expected one has it.
+        """
+        answered = self._one(
+            Request.INIT_PRODUCER_ID,
+            f"taking transactional id {transactional_id}",
+            transactional_id,
+            lambda: requests.init_producer_id(transactional_id, timeout_ms, expected),
+        )
+        return Producer(answered.producer_id, answered.producer_epoch)
+
+    def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
+        """Take an id with the first timeout that brokers allow; the producer and that timeout."""
+        for timeout_ms in timeouts_ms[:-1]:
+            try:
+                return self.take(transactional_id, timeout_ms), timeout_ms
+            except BrokerError as error:
+                if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
+                    raise
+        return self.take(transactional_id, timeouts_ms[-1]), timeouts_ms[-1]
+
+    def give_up(self, transactional_id: str, producer: Producer) -> None:
+        """Abort what this producer, which writes no more, has open, without another epoch for it."""
+        doing = f"aborting the transaction of {transactional_id}"
+        request = Request.END_TRANSACTION
+        found = self._all(request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False))
+        self._ended(request, doing, transactional_id, found[transactional_id])
+
+    def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
+        """Add partitions to a transaction.
+
+        Raises
+        ------
+        ProducerFencedError
+        """
+        self._one(
+            Request.ADD_PARTITIONS,
+            f"adding {', '.join(map(str, sorted(tps)))} to the transaction of {transactional_id}",
+            transactional_id,
+            lambda: requests.add_partitions(transactional_id, producer, tps),
+        )
+
+    def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> None:
+        """Have a transaction cover offsets of a group.
+
+        Raises
+        ------
+        ProducerFencedError
+        """
+        self._one(
+            Request.ADD_GROUP,
+            f"adding offsets of group {group_id} to the transaction of {transactional_id}",
+            transactional_id,
+            lambda: requests.add_group(transactional_id, producer, group_id),
+        )
+
+    def commit(self, transactional_id: str, producer: Producer) -> bool:
+        """Commit a transaction, perhaps again; whether it is committed. If not, it had ended before, or was fenced."""
+        return self.commit_all({transactional_id: producer})[transactional_id]
+
+    # Of many
+
+    def commit_all(self, transactions: Mapping[str, Producer]) -> dict[str, bool]:
+        """Commit transactions, perhaps again. False for one that had ended before: perhaps it was committed."""
+        found = self._all(
+            Request.END_TRANSACTION, "committing transactions", transactions,
+            lambda one: requests.end(one, transactions[one], commit=True),
+        )  # fmt: skip
+        return {
+            one: not self._ended(Request.END_TRANSACTION, "committing transactions", one, answered)
+            for one, answered in found.items()
+        }
+
+    def abort_all(self, transactions: Mapping[str, Producer], timeout_ms: int) -> None:
+        """Abort transactions of just these producers, if they are open, and fence the producers.
+
+        EndTxn would leave a task that is still alive its epoch: 1. the transaction is aborted. 2. A record that the
+        task has sent arrives. 3. Brokers before Kafka 3.6 write it, outside of any transaction, and no marker follows:
+        readers of committed records wait for it for ever. A new epoch has brokers refuse the record. Brokers before
+        2.5 can be asked for that only without saying whose transaction is meant.
+        """
+        doing = "aborting transactions"
+        if self.takes_expected:
+            found = self._all(
+                Request.INIT_PRODUCER_ID, doing, transactions,
+                lambda one: requests.init_producer_id(one, timeout_ms, transactions[one]),
+            )  # fmt: skip
+            request = Request.INIT_PRODUCER_ID
+        else:
+            found = self._all(
+                Request.END_TRANSACTION, doing, transactions,
+                lambda one: requests.end(one, transactions[one], commit=False),
+            )  # fmt: skip
+            request = Request.END_TRANSACTION
+        for one, answered in found.items():
+            self._ended(request, doing, one, answered)
+
+    def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
+        """Those of the ids that coordinators know."""
+        doing = "describing transactions"
+        found = self._all(Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one]))
+        known = {}
+        for one, answered in found.items():
+            match reaction_to(answered.error, Request.DESCRIBE_TRANSACTION) if answered.error else None:
+                case None:
+                    known[one] = requests.described(answered.response.transaction_states[0])
+                case Reaction.NO_SUCH_TRANSACTION:
+                    pass
+                case _:
+                    raise self._refused(Request.DESCRIBE_TRANSACTION, doing, one, answered.error)
+        return known
+
+    def open_of(self, prefix: str) -> dict[str, Described]:
+        """The open transactions of tasks of a prefix, by their ids; those of brokers that do not answer are missing."""
+        if not self.describes:
+            return {}
+        listed: set[str] = set()
+        for node in [broker.node_id for broker in self.manager.cluster.brokers()]:
+            listed |= self._listed(node, prefix)
+        of_tasks = [one for one in listed if TaskId.parsed(one, prefix) is not None]
+        return {one: found for one, found in self.describe(of_tasks).items() if found.open}
+
+    def _listed(self, node: Any, prefix: str) -> set[str]:
+        deadline, pause = time.monotonic() + min(LISTED_WITHIN_S, self._limit_s), FIRST_PAUSE_S
+        while True:
+            try:
+                response = self.run(
+                    ms_until(deadline), lambda: self.manager.send(requests.list_open(pattern(prefix)), node_id=node)
+                )
+                requests.check(response.error_code, f"node {node}")
+                return {found.transactional_id for found in response.transaction_states}
+            except kafka_errors.KafkaError as error:
+                if reaction_to(error) not in RETRIED or time.monotonic() + pause > deadline:
+                    log.warning(
+                        "kafka.transactional.id %s: node %s does not list its open transactions: %s. Those that nobody "
+                        "ends stay open until their timeout",
+                        prefix, node, name_of(type(error)),
+                    )  # fmt: skip
+                    return set()
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+            if not self._is_there(node, deadline):
+                return set()  # others coordinate its transactions by now, or soon
+
+    def _is_there(self, node: Any, deadline: float) -> bool:
+        """Whether the cluster counts a broker among its own now."""
+        cluster = self.manager.cluster
+        with contextlib.suppress(kafka_errors.KafkaError):
+            self.run(ms_until(deadline), cluster.refresh_metadata)
+        return any(broker.node_id == node for broker in cluster.brokers())
+
+    # Requests
+
+    def run(self, timeout_ms: float, call: Callable[[], Any]) -> Any:
+        """A call of kafka-python's manager; raises kafka-python's errors."""
+        return run_within(self.manager, timeout_ms, call)
+
+    def retried(self, doing: str, call: Callable[[float], Any], request: Request | None = None) -> Any:
+        """Call with the milliseconds left until it works, at most until the limit."""
+        deadline, pause = time.monotonic() + self._limit_s, FIRST_PAUSE_S
+        while True:
+            try:
+                return call(ms_until(deadline))
+            except kafka_errors.KafkaError as error:
+                if reaction_to(error, request) not in RETRIED:
+                    with translated(doing):
+                        raise
+                if time.monotonic() + pause >= deadline:
+                    raise self._late(doing, error) from error
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _one(self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any]) -> Any:
+        answered = self._all(request, doing, [transactional_id], lambda _: make())[transactional_id]
+        if answered.error is not None:
+            raise self._refused(request, doing, transactional_id, answered.error)
+        return answered.response
+
+    def _ended(self, request: Request, doing: str, transactional_id: str, answered: Answered) -> bool:
+        """Whether the answer is that the transaction is not open, or not this producer's."""
+        if answered.error is None:
+            return False
+        if reaction_to(answered.error, request) in (Reaction.ENDED, Reaction.FENCED):
+            return True
+        raise self._refused(request, doing, transactional_id, answered.error)
+
+    def _refused(self, request: Request, doing: str, transactional_id: str, error: Any) -> Exception:
+        name = name_of(error)
+        text = advice(name, request, Facts(transactional_id=transactional_id), [])
+        refused: Exception = BrokerError(": ".join([doing, name, text] if text else [doing, name]))
+        if reaction_to(error, request) is Reaction.FENCED:
+            refused = ProducerFencedError(f"{doing}: {name}: {STOLEN}")
+        refused.__cause__ = error(transactional_id)
+        return refused
+
+    def _late(self, doing: str, last: Any) -> BrokerTimeoutError:
+        name = name_of(type(last)) if isinstance(last, BaseException) else name_of(last)
+        said = "" if self.manager.last_failure is None else f": {self.manager.last_failure}"
+        return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
+
+    def _all(
+        self, request: Request, doing: str, transactional_ids: Iterable[str], make: Callable[[str], Any]
+    ) -> dict[str, Answered]:
+        """The coordinators' answers, once each is one that another attempt would not change."""
+        done: dict[str, Answered] = {}
+        waiting = list(dict.fromkeys(transactional_ids))
+        deadline, pause = time.monotonic() + self._limit_s, FIRST_PAUSE_S
+        while waiting:
+            last: Any = None
+            for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
+                for one, found in self._attempt(request, part, make, deadline).items():
+                    if found.error is not None and reaction_to(found.error, request) in RETRIED:
+                        last = found.error
+                        if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
+                            self._coordinators.pop(one, None)
+                    else:
+                        done[one] = found
+            waiting = [one for one in waiting if one not in done]
+            if waiting:
+                if time.monotonic() + pause >= deadline:
+                    more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
+                    raise self._late(f"{doing} (of {waiting[0]}{more})", last)
+                time.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+        return done
+
+    def _attempt(
+        self, request: Request, transactional_ids: Collection[str], make: Callable[[str], Any], deadline: float
+    ) -> dict[str, Answered]:
+        found = self._find([one for one in transactional_ids if one not in self._coordinators], deadline)
+
+        async def sent() -> dict[str, Answered]:
+            under_way = {
+                one: self.manager.send(make(one), node_id=self._coordinators[one])
+                for one in transactional_ids
+                if one not in found
+            }
+            return {one: await _answer(future, request) for one, future in under_way.items()}
+
+        try:
+            answered: dict[str, Answered] = self.run(ms_until(deadline), sent)
+            return found | answered
+        except kafka_errors.KafkaError as error:
+            return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
+
+    def _find(self, transactional_ids: list[str], deadline: float) -> dict[str, Answered]:
+        """Look up coordinators; the errors of those that were not found."""
+        if not transactional_ids:
+            return {}
+        batched = self._version(FindCoordinatorRequest) >= requests.BATCHED_FROM
+        parts = [transactional_ids] if batched else [[one] for one in transactional_ids]
+
+        async def asked() -> list[Any]:
+            futures = [self.manager.send(requests.find_coordinators(part)) for part in parts]
+            return [await future for future in futures]
+
+        try:
+            responses = self.run(ms_until(deadline), asked)
+        except kafka_errors.KafkaError as error:
+            return {one: Answered(error=type(error)) for one in transactional_ids}
+        failed: dict[str, Answered] = {}
+        for part, response in zip(parts, responses, strict=True):
+            for one, found in zip(part, response.coordinators or [response], strict=True):
+                if found.error_code:
+                    failed[one] = Answered(error=kafka_errors.for_code(found.error_code))
+                else:
+                    self._know(found)
+                    self._coordinators[one] = found.node_id
+        return failed
+
+    def _know(self, found: Any) -> None:
+        """Have the manager know a broker that its metadata may not have yet."""
+        if self.manager.cluster.broker_metadata(found.node_id) is None:
+            with contextlib.suppress(kafka_errors.KafkaError):
+                self.manager.cluster.request_update()
+
+
+async def _answer(future: Any, request: Request) -> Answered:
+    try:
+        response = await future
+    except kafka_errors.KafkaError as error:
+        return Answered(error=type(error))
+    code = _code(response, request)
+    return Answered(response, kafka_errors.for_code(code)) if code else Answered(response)
+
+
+def _code(response: Any, request: Request) -> int:
+    """The error of a response about one id: the first that stays, where it has several."""
+    if request is Request.ADD_PARTITIONS:
+        codes = [code for _, code in requests.added(response) if code]
+        lasting = [code for code in codes if reaction_to(kafka_errors.for_code(code), request) not in RETRIED]
+        return (lasting or codes or [0])[0]
+    if request is Request.DESCRIBE_TRANSACTION:
+        return int(response.transaction_states[0].error_code)
+    return int(response.error_code)

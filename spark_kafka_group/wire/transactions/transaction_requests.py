@@ -1,0 +1,160 @@
+"""The requests about transactions, in versions that go together, and what their responses say.
+
+Brokers from Kafka 4.0 on have another way to end transactions (KIP-890, transaction.version 2), which begins with
+EndTxn 5: it raises the producer's epoch, so that a repeated request is told from the first one by its epoch. Here one
+process writes and others end, and repeat. So requests stay below the versions that mean that way, on all brokers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddPartitionsToTxnRequest,
+    EndTxnRequest,
+    InitProducerIdRequest,
+)
+
+from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.offsets import TopicPartition, positions_to_json
+
+FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3
+"""The latest versions that are sent."""
+BATCHED_FROM = 4
+"""The version of FindCoordinator that first looks several ids up (Kafka 3.0)."""
+RESUMED_FROM = 3
+"""The version of InitProducerId that first names the producer that is expected (KIP-360, Kafka 2.5)."""
+NO_PRODUCER = Producer(-1, -1)
+
+OPEN = "Ongoing"
+UNDER_WAY = frozenset({OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States in which a transaction is not over."""
+
+
+@dataclass(frozen=True)
+class Described:
+    """A transactional id as its coordinator describes it.
+
+    Attributes
+    ----------
+    state
+        In Kafka's word, ``Ongoing`` for one that is open.
+    started_ms
+        When the transaction began, by the coordinator's clock; -1 where none is open.
+    """
+
+    transactional_id: str
+    state: str
+    producer: Producer
+    timeout_ms: int
+    started_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+    @property
+    def open(self) -> bool:
+        """Whether records can be added, and it can end in either way."""
+        return self.state == OPEN
+
+
+def find_coordinators(transactional_ids: Collection[str]) -> Any:
+    """A lookup; of the first one only, where the broker's version takes no more."""
+    ids = list(transactional_ids)
+    return FindCoordinatorRequest(
+        key=ids[0], key_type=int(CoordinatorType.TRANSACTION), coordinator_keys=ids, max_version=FIND_COORDINATOR
+    )
+
+
+def init_producer_id(transactional_id: str, timeout_ms: int, expected: Producer | None) -> Any:
+    """Take an id: a transaction that is open is aborted, and its producer fenced.
+
+    Parameters
+    ----------
+    expected
+        Only if this producer has the id now. Needs version 3.
+    """
+    producer = expected or NO_PRODUCER
+    return InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        min_version=0 if expected is None else RESUMED_FROM,
+        max_version=INIT_PRODUCER_ID,
+    )
+
+
+def add_partitions(transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> Any:
+    """Add partitions to a transaction, which begins with the first ones."""
+    topic_type = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    topics = positions_to_json(dict.fromkeys(tps, 0))
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer.producer_id,
+        v3_and_below_producer_epoch=producer.epoch,
+        v3_and_below_topics=[topic_type(name=name, partitions=list(map(int, ps))) for name, ps in topics.items()],
+        max_version=ADD_PARTITIONS,
+    )
+
+
+def add_group(transactional_id: str, producer: Producer, group_id: str) -> Any:
+    """Have a transaction cover offsets of a group."""
+    return AddOffsetsToTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        group_id=group_id,
+        max_version=ADD_PARTITIONS,
+    )
+
+
+def added(response: Any) -> Iterator[tuple[TopicPartition, int]]:
+    """The error code of each partition that was to be added."""
+    for topic in response.results_by_topic_v3_and_below:
+        for partition in topic.results_by_partition:
+            yield TopicPartition(topic.name, partition.partition_index), partition.partition_error_code
+
+
+def end(transactional_id: str, producer: Producer, commit: bool) -> Any:
+    """Commit or abort. The same request may be sent again and again."""
+    return EndTxnRequest(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        committed=commit,
+        max_version=END,
+    )
+
+
+def describe(transactional_ids: Collection[str]) -> Any:
+    """Describe ids of one coordinator."""
+    return DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
+
+
+def described(found: Any) -> Described:
+    """An id in a response."""
+    tps = tuple(TopicPartition(topic.topic, number) for topic in found.topics for number in topic.partitions)
+    return Described(
+        found.transactional_id,
+        found.transaction_state,
+        Producer(found.producer_id, found.producer_epoch),
+        found.transaction_timeout_ms,
+        found.transaction_start_time_ms,
+        tuple(sorted(tps)),
+    )
+
+
+def list_open(pattern: str) -> Any:
+    """The open transactions of one broker. Versions before 2 ignore the pattern."""
+    return ListTransactionsRequest(state_filters=[OPEN], producer_id_filters=[], transactional_id_pattern=pattern)
+
+
+def check(error_code: int, about: str) -> None:
+    """Raise kafka-python's error for an error code."""
+    if error_code:
+        raise kafka_errors.for_code(error_code)(about)

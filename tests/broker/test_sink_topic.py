@@ -1,0 +1,78 @@
+"""The topic of a write is looked up before any row moves: errors of one sentence, within seconds."""
+
+import socket
+import time
+
+import pytest
+from support import name
+
+from spark_kafka_group.driver import sink_topic
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire.leaders import Leaders
+from spark_kafka_group.wire.writable_topics import WritableTopics
+
+
+def options(servers, topic=None, **more):
+    given = {"kafka.bootstrap.servers": servers} | ({} if topic is None else {"topic": topic})
+    return SinkOptions.parse(given | more)
+
+
+@pytest.fixture
+def topics(kafka):
+    leaders = Leaders(options(kafka.bootstrap_servers).client, "executor")
+    yield WritableTopics(leaders, 10_000, 30_000)
+    leaders.close()
+
+
+@pytest.fixture(scope="module")
+def making():
+    """A broker that makes topics that are asked for."""
+    with KafkaCluster(properties={"auto.create.topics.enable": "true", "num.partitions": "5"}) as cluster:
+        yield cluster
+
+
+def test_a_topic_that_exists_has_its_leaders(kafka, topics):
+    topic = kafka.create_topic(name("topic"), partitions=3)
+    found = topics.leaders(topic)
+    assert len(found) == 3
+    assert len(set(found)) == 1
+    assert found[0] is not None
+    sink_topic.check(options(kafka.bootstrap_servers, topic))
+
+
+def test_an_answer_is_kept_and_looked_up_again_where_that_is_asked_for(kafka, topics):
+    topic = kafka.create_topic(name("topic"), partitions=1)
+    assert len(topics.leaders(topic)) == 1
+    kafka.add_partitions(topic, 3)
+    assert len(topics.leaders(topic)) == 1
+    wait_until(lambda: len(topics.leaders(topic, refresh=True)) == 3, within=20)
+
+
+def test_a_topic_that_does_not_exist_is_an_error_within_seconds(kafka, topics):
+    topic, began = name("absent"), time.monotonic()
+    with pytest.raises(BrokerError, match=f"^topic {topic} does not exist: create it, or correct its name$"):
+        sink_topic.check(options(kafka.bootstrap_servers, topic))
+    assert time.monotonic() - began < 20
+    assert topic not in kafka.admin.list_topics()
+
+
+def test_a_topic_is_made_where_brokers_make_topics_that_are_written_to(making):
+    topic = name("made")
+    sink_topic.check(options(making.bootstrap_servers, topic))
+    assert len(making.admin.describe_topics([topic])[0]["partitions"]) == 5
+
+
+def test_brokers_that_cannot_be_reached_are_an_error_within_seconds():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{unused.getsockname()[1]}"
+        began = time.monotonic()
+        with pytest.raises(BrokerTimeoutError, match=rf"^looking up topic t: .*{servers}"):
+            sink_topic.check(options(servers, "t", **{"kafka.max.block.ms": "2000"}))
+        assert time.monotonic() - began < 20
+
+
+def test_without_the_option_topic_no_broker_is_asked():
+    sink_topic.check(options("127.0.0.1:1"))

@@ -1,0 +1,202 @@
+"""Exactly-once batches on real brokers: each row is published once, whatever dies, and whenever."""
+
+import pytest
+from exactly_once_runs import KILL_POINTS, Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from support import name
+
+from spark_kafka_group.errors import ProducerFencedError, TransactionError
+from spark_kafka_group.wire.transactions.kept_clients import close_all
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+
+@pytest.fixture
+def output(kafka):
+    return kafka.create_topic(name("output"), partitions=2)
+
+
+@pytest.fixture
+def run_of(kafka, output):
+    def make(prefix=None, query="q", shared=None, **more):
+        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
+        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
+
+    yield make
+    close_all()
+
+
+def test_batches_are_published_once_each(kafka, output, run_of):
+    run = run_of()
+    for batch in range(3):
+        run.batch(batch)
+    assert read(kafka, output) == all_rows(3)
+    assert unstable(kafka, output) == []
+
+
+def test_batches_of_one_application_are_planned_with_one_request(kafka, output, run_of, tmp_path):
+    run = run_of(shared=str(tmp_path))
+    epochs = []
+    for batch in range(3):
+        epochs.append(run.batch(batch)[0].planned.driver.epoch)
+        assert len(list(tmp_path.iterdir())) == 1
+    assert epochs == [epochs[0], epochs[0] + 1, epochs[0] + 2]
+    assert read(kafka, output) == all_rows(3)
+
+
+@pytest.mark.parametrize("where", KILL_POINTS)
+def test_a_driver_that_is_killed_at_any_step_publishes_each_row_once(kafka, output, run_of, where):
+    run = run_of()
+    run.batch(0)
+    assert killed(run.options, output, 1, where, {}) == -9
+    run.batch(1)
+    run.batch(2)
+    assert read(kafka, output) == all_rows(3)
+    assert unstable(kafka, output) == []
+
+
+@pytest.mark.parametrize("where", ["flushed", "deciding", "decided", "half ended"])
+def test_a_driver_that_is_killed_again_and_again_publishes_each_row_once(kafka, output, run_of, where):
+    run = run_of()
+    for _ in range(3):
+        killed(run.options, output, 0, where, {})
+    run.batch(0)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_tasks_of_a_batch_that_was_decided_write_nothing(kafka, output, run_of):
+    run = run_of()
+    killed(run.options, output, 0, "decided", {})
+    plan = run.plan()
+    assert read(kafka, output) == all_rows(1)
+    messages = run.tasks(plan, 0)
+    assert [message.transaction for message in messages] == [None, None]
+    run.commit(messages)
+    assert read(kafka, output, "read_uncommitted") == all_rows(1)
+
+
+def test_two_drivers_of_one_prefix_cannot_both_decide(kafka, output, run_of):
+    older, newer = run_of("two-drivers"), run_of("two-drivers")
+    messages = older.tasks(older.plan(), 0)
+    again = newer.tasks(newer.plan(), 0)
+    with pytest.raises((ProducerFencedError, TransactionError)):
+        older.commit(messages)
+    older.abort(messages)
+    newer.commit(again)
+    assert read(kafka, output) == all_rows(1)
+    assert unstable(kafka, output) == []
+
+
+def test_a_driver_that_was_replaced_between_its_batches_is_refused_and_the_other_goes_on(
+    kafka, output, run_of, tmp_path
+):
+    older, newer = run_of("replaced", shared=str(tmp_path)), run_of("replaced")
+    older.batch(0)
+    newer.batch(1)
+    messages = newer.tasks(newer.plan(), 2)
+    with pytest.raises(ProducerFencedError, match="another process"):
+        older.plan()
+    newer.commit(messages)
+    assert read(kafka, output) == all_rows(3)
+
+
+def test_a_late_task_of_a_driver_that_was_replaced_touches_no_task_of_the_other(kafka, output, run_of):
+    older, newer = run_of("late-task"), run_of("late-task")
+    plan = older.plan()
+    messages = newer.tasks(newer.plan(), 0)
+    with pytest.raises(ProducerFencedError, match="another driver"):
+        older.task(plan, 0, 0, rows_of(0, 0, 3))
+    newer.commit(messages)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_a_second_attempt_aborts_nothing_and_only_the_reported_one_is_published(kafka, output, run_of):
+    run = run_of()
+    plan = run.plan()
+    reported = run.task(plan, 0, 0, rows_of(0, 0, 3), attempt=0)
+    run.task(plan, 0, 0, rows_of(0, 0, 3), attempt=1)  # speculative: it flushed, and Spark denied its commit
+    other_stage = run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=0)
+    again = run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=0)  # an attempt of the stage made again has the same number
+    assert other_stage.transaction.transactional_id != again.transaction.transactional_id
+    run.commit([reported, again])
+    assert read(kafka, output) == all_rows(1)
+    assert unstable(kafka, output) == []
+
+
+def test_abort_after_a_failed_commit_leaves_a_batch_that_was_decided(kafka, output, run_of, monkeypatch):
+    from spark_kafka_group.driver.transactions import deciding
+
+    run = run_of()
+    messages = run.tasks(run.plan(), 0)
+
+    def lost(*_):
+        raise ConnectionError("the driver's network is gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deciding, "finish", lost)
+        with pytest.raises(ConnectionError):
+            run.commit(messages)
+    run.abort([*messages, None])
+    assert read(kafka, output) == []
+    run.batch(0)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_abort_of_a_batch_that_was_not_decided_aborts_all_of_it(kafka, output, run_of):
+    run = run_of()
+    messages = run.tasks(run.plan(), 0)
+    run.task(messages[0].planned, 0, 2, rows_of(0, 2, 3))  # a task that Spark says nothing about
+    run.abort([*messages, None])
+    assert unstable(kafka, output) == []
+    run.batch(0)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_another_query_with_the_same_prefix_writes_its_first_batches(kafka, output, run_of):
+    run_of("new-checkpoint", query="a").batch(5)
+    run = run_of("new-checkpoint", query="b")
+    run.commit([run.task(run.plan(), 0, 0, [b"of b"])])
+    assert b"of b" in read(kafka, output)
+
+
+def test_a_checkpoint_that_is_older_than_the_last_batch_is_refused(kafka, output, run_of):
+    run = run_of()
+    run.batch(7)
+    with pytest.raises(TransactionError, match="batch 5 comes after batch 7 was written"):
+        run.tasks(run.plan(), 5)
+
+
+def test_ids_are_used_again_by_later_batches(kafka, output, run_of):
+    run = run_of()
+    used = {m.transaction.transactional_id for batch in range(6) for m in run.batch(batch)}
+    prefix = run.options.prefix
+    assert used == {f"{prefix}-{slot}-0-{parity}" for slot in (0, 1) for parity in (0, 1)}
+
+
+@pytest.mark.parametrize("lacking", [["describes"], ["describes", "takes_expected"]])
+def test_rows_are_published_once_without_the_requests_that_older_brokers_lack(
+    kafka, output, run_of, tmp_path, monkeypatch, lacking
+):
+    for ability in lacking:
+        monkeypatch.setattr(TransactionClient, ability, property(lambda _: False))
+    run, other = run_of("older-brokers", shared=str(tmp_path)), run_of("older-brokers")
+    run.batch(0)
+    run.tasks(run.plan(), 1)
+    run.batch(1)
+    run.abort(run.tasks(run.plan(), 2))
+    messages = run.tasks(run.plan(), 2)
+    other.plan()
+    with pytest.raises(ProducerFencedError):
+        run.commit(messages)
+    other.batch(2)
+    assert read(kafka, output) == all_rows(3)
+    assert unstable(kafka, output) == []
+
+
+def test_a_batch_of_which_no_task_has_said_anything_is_aborted_in_the_same_application(kafka, output, run_of, tmp_path):
+    run = run_of(shared=str(tmp_path))
+    run.batch(0)
+    run.tasks(run.plan(), 1)
+    assert unstable(kafka, output) == [0, 1]
+    run.abort([None, None])
+    assert unstable(kafka, output) == []
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)

@@ -1,0 +1,141 @@
+"""Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
+
+import pytest
+from exactly_once_runs import Run, all_rows, killed, read, transaction_options, unstable
+from kafka.structs import TopicPartition as KafkaTopicPartition
+from support import name
+
+from spark_kafka_group.errors import BrokerError, TransactionError, TransactionLostError
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+
+SHORT_MS = 3_000
+
+
+@pytest.fixture(scope="module")
+def impatient():
+    """A broker that aborts transactions as soon as their time is over."""
+    with KafkaCluster(properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def forgetful():
+    """A broker that forgets transactional ids that are not used for some seconds."""
+    forgetting = {
+        "transactional.id.expiration.ms": "4000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "200",
+    }
+    with KafkaCluster(properties=forgetting) as kafka:
+        yield kafka
+
+
+def output_of(kafka):
+    return kafka.create_topic(name("output"), partitions=2)
+
+
+def run_on(kafka, output, timeout_ms=None):
+    return Run(transaction_options(kafka.bootstrap_servers, name("w"), timeout_ms), output)
+
+
+def wait_until_aborted(kafka, output):
+    wait_until(lambda: unstable(kafka, output) == [], within=30)
+
+
+def wait_until_forgotten(run):
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        ids = [f"{run.options.prefix}-{slot}-0-0" for slot in (0, 1)]
+        wait_until(lambda: not client.describe(ids), within=60)
+
+
+def test_a_batch_that_is_too_slow_is_not_published_and_is_written_again(impatient):
+    output = output_of(impatient)
+    run = run_on(impatient, output, SHORT_MS)
+    messages = run.tasks(run.plan(), 0)
+    wait_until_aborted(impatient, output)
+    with pytest.raises(TransactionError, match=f"is not published: .* wrote to {output}-0, {output}-1 have ended") as e:
+        run.commit(messages)
+    assert "Raise kafka.transaction.timeout.ms" in str(e.value)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
+def test_a_batch_of_which_all_was_aborted_after_the_decision_is_written_again(impatient):
+    output = output_of(impatient)
+    run = run_on(impatient, output, SHORT_MS)
+    assert killed(run.options, output, 0, "decided", {}) == -9
+    wait_until_aborted(impatient, output)
+    plan = run.plan()
+    assert read(impatient, output) == []
+    run.commit(run.tasks(plan, 0))
+    run.batch(1)
+    assert read(impatient, output) == all_rows(2)
+
+
+def test_a_commit_that_finds_all_aborted_after_its_decision_says_so_and_the_batch_is_written_again(
+    impatient, monkeypatch
+):
+    from spark_kafka_group.driver.transactions import deciding
+
+    output = output_of(impatient)
+    run = run_on(impatient, output, SHORT_MS)
+    messages = run.tasks(run.plan(), 0)
+    finish = deciding.finish
+
+    def late(client, decisions, decision):
+        wait_until_aborted(impatient, output)
+        return finish(client, decisions, decision)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(deciding, "finish", late)
+        with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
+            run.commit(messages)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
+def test_a_batch_of_which_a_part_was_aborted_after_the_decision_stops_the_query(impatient):
+    output = output_of(impatient)
+    run = run_on(impatient, output, SHORT_MS)
+    assert killed(run.options, output, 0, "half ended", {}) == -9
+    wait_until_aborted(impatient, output)
+    for _ in range(2):
+        with pytest.raises(TransactionLostError, match="was published in part") as error:
+            run.plan()
+    assert f"wrote to {output}-0, {output}-1 were aborted" in str(error.value)
+    assert f"transactions --transactional-id {run.options.prefix} commit" in str(error.value)
+
+
+def test_a_batch_that_was_published_is_known_to_be_when_brokers_have_forgotten_its_transactions(forgetful):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    assert killed(run.options, output, 0, "ended", {}) == -9
+    wait_until_forgotten(run)
+    plan = run.plan()
+    assert plan.doubt is None
+    run.commit(run.tasks(plan, 0))
+    assert read(forgetful, output, "read_uncommitted") == all_rows(1)
+
+
+def test_a_batch_of_which_nobody_knows_whether_it_was_published_stops_the_query_unless_spark_knows(forgetful):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    assert killed(run.options, output, 0, "ended", {}) == -9
+    wait_until_forgotten(run)
+    tps = [KafkaTopicPartition(output, number) for number in (0, 1)]
+    forgetful.admin.delete_records(dict.fromkeys(tps, -1))
+    plan = run.plan()
+    with pytest.raises(TransactionError, match="it is not known whether all of batch 0 of query q was published"):
+        run.tasks(plan, 0)
+    messages = run.tasks(plan, 1)
+    run.commit(messages)
+    assert read(forgetful, output) == sorted(set(all_rows(2)) - set(all_rows(1)))
+
+
+def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(impatient):
+    run = run_on(impatient, output_of(impatient), 2**31 - 1)
+    with pytest.raises(BrokerError, match="transaction.max.timeout.ms: lower it"):
+        run.plan()

@@ -1,0 +1,39 @@
+"""A query that writes exactly once what it reads, until it has read all there is: to be killed.
+
+python exactly_once_program.py SERVERS INPUT OUTPUT PREFIX CHECKPOINT
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from spark_kafka_group import GroupKafkaDataSource
+
+
+def main() -> None:
+    """Run the query."""
+    servers, source, output, prefix, checkpoint = sys.argv[1:]
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .getOrCreate()
+    )
+    spark.dataSource.register(GroupKafkaDataSource)
+    read_from = {"kafka.bootstrap.servers": servers, "subscribe": source, "startingOffsets": "earliest"}
+    rows = spark.readStream.format("groupkafka").options(maxOffsetsPerTrigger="100", **read_from).load()
+    # State, too: what a batch that was decided before does not write, it still counts.
+    counted = rows.selectExpr("value", "cast(cast(value as string) as int) % 7 as rest").groupBy("rest").count()
+    write_to = {"kafka.bootstrap.servers": servers, "topic": output, "deliveryGuarantee": "exactly-once"}
+    writer = counted.selectExpr("concat(rest, ':', count) as value").writeStream.format("groupkafka")
+    writer = writer.options(**write_to, **{"kafka.transactional.id": prefix}).outputMode("complete")
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

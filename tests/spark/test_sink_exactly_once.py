@@ -1,0 +1,109 @@
+"""deliveryGuarantee=exactly-once in real Spark: readers of committed records get each row once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+from support import committed, name
+
+PARTITIONS = 2
+
+
+@pytest.fixture
+def output(kafka):
+    return kafka.create_topic(name("output"), partitions=PARTITIONS)
+
+
+@pytest.fixture
+def written_to(kafka, output):
+    """Options of an exactly-once write."""
+    return {
+        "kafka.bootstrap.servers": kafka.bootstrap_servers,
+        "topic": output,
+        "deliveryGuarantee": "exactly-once",
+        "kafka.transactional.id": name("w"),
+    }
+
+
+def read(kafka, topic):
+    """Values that a consumer of committed records gets, sorted; partitions in which it would wait, too."""
+    tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    ends = {}
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
+        ends[isolation] = consumer.end_offsets(tps)
+        if isolation == "read_committed":
+            consumer.assign(tps)
+            consumer.seek_to_beginning(*tps)
+            found = []
+            while any(consumer.position(tp) < ends[isolation][tp] for tp in tps):
+                found += [int(r.value) for records in consumer.poll(200).values() for r in records]
+        consumer.close()
+    waits = [tp.partition for tp in tps if ends["read_uncommitted"][tp] != ends["read_committed"][tp]]
+    return sorted(found), waits
+
+
+def failing_once(file):
+    """Fails the first task that comes to row 25."""
+
+    def apply(batches):
+        for batch in batches:
+            if b"25" in batch.column("value").to_pylist() and not Path(file).exists():
+                Path(file).touch()
+                raise ValueError("once")
+            yield batch
+
+    return apply
+
+
+def test_a_query_that_fails_within_a_batch_publishes_each_row_once(spark, kafka, output, written_to, tmp_path):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(40)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "maxOffsetsPerTrigger": "20"}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from).load().select("value")
+    checked = rows.repartition(2).mapInArrow(failing_once(str(tmp_path / "failed")), "value binary")
+    writer = checked.writeStream.format("groupkafka").options(**written_to)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    with pytest.raises(Exception, match="once"):
+        writer.start().awaitTermination()
+    found, waits = read(kafka, output)
+    assert set(found) < set(range(40))
+    assert waits == []  # what the failed batch had written is aborted
+    query = writer.start()
+    query.awaitTermination()
+    assert read(kafka, output) == (list(range(40)), [])
+    assert sum(progress.numInputRows for progress in query.recentProgress) >= 20
+
+
+def test_offsets_of_the_source_are_committed_together_with_the_rows(spark, kafka, group, output, written_to, tmp_path):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "kafka.group.id": group}
+    prefix = {"kafka.transactional.id": written_to["kafka.transactional.id"]}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from, **prefix).load()
+    fails = rows.select("value").repartition(2).mapInArrow(failing_once(str(tmp_path / "failed")), "value binary")
+    writer = fails.writeStream.format("groupkafka").options(**written_to)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    writer.start().awaitTermination()
+    first = committed(kafka, group)
+    assert (sum(first.values()), read(kafka, output)) == (20, (list(range(20)), []))
+    kafka.produce(source, [b"%d" % number for number in range(20, 40)])
+    with pytest.raises(Exception, match="once"):
+        writer.start().awaitTermination()
+    assert (committed(kafka, group), read(kafka, output)) == (first, (list(range(20)), []))
+    writer.start().awaitTermination()
+    assert sum(committed(kafka, group).values()) == 40
+    assert read(kafka, output) == (list(range(40)), [])
+
+
+def test_a_batch_write_is_published_as_a_whole_or_not_at_all(spark, kafka, output, written_to, tmp_path):
+    rows = spark.range(40).selectExpr("cast(cast(id as string) as binary) as value").repartition(2)
+    fails = rows.mapInArrow(failing_once(str(tmp_path / "failed")), "value binary")
+    with pytest.raises(Exception, match="once"):
+        fails.write.format("groupkafka").mode("append").options(**written_to).save()
+    assert read(kafka, output) == ([], [])
+    fails.write.format("groupkafka").mode("append").options(**written_to).save()
+    assert read(kafka, output) == (list(range(40)), [])

@@ -1,0 +1,79 @@
+"""A query that is killed with its JVM at any time, again and again, publishes each row once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kafka import KafkaConsumer
+from kafka.structs import TopicPartition
+from support import WORKERS_PYTHON, name
+
+from spark_kafka_group.testing import wait_until
+
+PROGRAM = Path(__file__).with_name("exactly_once_program.py")
+NUMBERS, RESTS, KILLS = 7_000, 7, int(os.environ.get("KILLS", "8"))
+
+
+def ends(kafka, topic, isolation):
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
+    try:
+        return consumer.end_offsets([TopicPartition(topic, number) for number in (0, 1)])
+    finally:
+        consumer.close()
+
+
+def published(kafka, topic):
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=kafka.bootstrap_servers, isolation_level="read_committed",
+        auto_offset_reset="earliest", consumer_timeout_ms=5_000,
+    )  # fmt: skip
+    try:
+        return Counter(record.value.decode() for record in consumer)
+    finally:
+        consumer.close()
+
+
+def wait_until_it_writes(kafka, topic, query):
+    before = ends(kafka, topic, "read_uncommitted")
+    wait_until(lambda: query.poll() is not None or ends(kafka, topic, "read_uncommitted") != before, within=180)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, tmp_path):
+    source = kafka.create_topic(name("input"), partitions=2)
+    output = kafka.create_topic(name("output"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(NUMBERS)])
+    arguments = [kafka.bootstrap_servers, source, output, name("w"), str(tmp_path / "checkpoint")]
+    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+
+    def start():
+        with (tmp_path / "err").open("ab") as err:
+            return subprocess.Popen(
+                [sys.executable, str(PROGRAM), *arguments],
+                env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=err,
+            )  # fmt: skip
+
+    for _ in range(KILLS):
+        query = start()
+        wait_until_it_writes(kafka, output, query)
+        assert query.poll() is None, (tmp_path / "err").read_text()[-3000:]
+        time.sleep(random.uniform(0, 3))  # anywhere in a batch
+        os.killpg(query.pid, signal.SIGKILL)
+        query.wait()
+    assert start().wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+    found = published(kafka, output)
+    assert [row for row, times in found.items() if times > 1] == []
+    counts = {
+        rest: [int(row.partition(":")[2]) for row in found if row.startswith(f"{rest}:")] for rest in range(RESTS)
+    }
+    assert {rest: max(of_rest) for rest, of_rest in counts.items()} == dict.fromkeys(range(RESTS), NUMBERS // RESTS)
+    batches = [file for file in (tmp_path / "checkpoint" / "commits").iterdir() if file.name.isdecimal()]
+    assert len(found) == RESTS * len(batches)  # each batch has numbers with every rest
+    assert ends(kafka, output, "read_committed") == ends(kafka, output, "read_uncommitted")

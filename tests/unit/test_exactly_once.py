@@ -1,0 +1,210 @@
+"""Decisions of exactly-once writes, and what is made of them; nothing is started."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_kafka_group.driver.transactions import last_batch, resolution
+from spark_kafka_group.driver.transactions.finishing import leftovers
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
+from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
+from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
+from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.exactly_once import (
+    BatchId,
+    Decision,
+    PlannedTransactions,
+    Producer,
+    State,
+    TaskTransactionWritten,
+)
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.transactional_ids import TaskId, pattern
+from spark_kafka_group.wire.transactions.transaction_ends import End
+from spark_kafka_group.wire.transactions.transaction_requests import Described
+
+OF_3 = BatchId("q", 3)
+
+
+def written(number, epoch=0):
+    tp = TopicPartition("out", number)
+    return TaskTransactionWritten(f"w-{number}-0-0", Producer(100 + number, epoch), {tp: 7})
+
+
+def described(number, state="Ongoing", epoch=0, started_ms=0, timeout_ms=900_000):
+    tps = (TopicPartition("out", number),)
+    return Described(f"w-{number}-0-0", state, Producer(100 + number, epoch), timeout_ms, started_ms, tps)
+
+
+def plan(last=None, doubt=None):
+    return PlannedTransactions("w", Producer(1, 2), 900_000, last, 0, doubt, True, "write-1")
+
+
+def decided(batch=OF_3, state=State.DECIDED, transactions=()):
+    return Decision(batch, state, 1, tuple(transactions))
+
+
+@pytest.mark.parametrize(
+    ("ends", "kind", "because_of"),
+    [
+        ([], Kind.FINISHED, []),
+        ([End.COMMITTED, End.COMMITTED], Kind.FINISHED, []),
+        ([End.ABORTED, End.ABORTED], Kind.REVOKE, [0, 1]),
+        ([End.COMMITTED, End.ABORTED], Kind.LOST, [1]),
+        ([End.COMMITTED, End.UNKNOWN], Kind.DOUBTFUL, [1]),
+        ([End.ABORTED, End.UNKNOWN], Kind.DOUBTFUL, [1]),
+        ([End.ABORTED, End.UNKNOWN, End.COMMITTED], Kind.LOST, [0]),
+    ],
+)
+def test_a_decided_batch_comes_to_what_its_transactions_came_to(ends, kind, because_of):
+    every = [written(number) for number in range(len(ends))]
+    found = resolved(every, {one.transactional_id: end for one, end in zip(every, ends, strict=True)})
+    assert (found.kind, list(found.because_of)) == (kind, [every[number] for number in because_of])
+
+
+def test_a_batch_is_decided_if_all_of_its_transactions_are_open_and_have_time():
+    every = [written(0), written(1)]
+
+    def why(*found, now_ms=1000):
+        return why_not_decided(every, {one.transactional_id: one for one in found}, now_ms)
+
+    assert why(described(0), described(1)) is None
+    assert "wrote to out-1 have ended" in why(described(0))
+    assert "wrote to out-1 have ended" in why(described(0), described(1, state="CompleteAbort"))
+    assert "wrote to out-0 have ended" in why(described(0, epoch=1), described(1))
+    assert why(described(0), described(1), now_ms=890_000) is None
+    assert "wrote to out-0, out-1 is almost over" in why(described(0), described(1), now_ms=890_001)
+    assert why(described(0, timeout_ms=1000), described(1), now_ms=900) is None
+    assert "wrote to out-0 is almost over" in why(described(0, timeout_ms=1000), described(1), now_ms=901)
+
+
+def test_a_batch_that_used_half_of_its_time_is_warned_of():
+    found = [described(0), described(1, started_ms=400_000), described(2, state="Empty")]
+    assert resolution.slowest(found, 450_000) is None
+    assert resolution.slowest(found, 450_001) == found[0]
+
+
+def test_tasks_write_unless_their_batch_was_decided():
+    assert not plan().is_written(OF_3)
+    assert plan(decided()).is_written(OF_3)
+    assert plan(decided(state=State.SETTLED)).is_written(OF_3)
+    assert not plan(decided(state=State.REVOKED)).is_written(OF_3)
+    assert not plan(decided()).is_written(BatchId("q", 4))
+    assert not plan(decided()).is_written(BatchId("another", 0))
+    with pytest.raises(TransactionError, match="batch 2 comes after batch 3"):
+        plan(decided()).is_written(BatchId("q", 2))
+
+
+def test_a_doubt_stops_a_query_unless_spark_has_the_batch():
+    for batch in (OF_3, BatchId("another", 0)):
+        with pytest.raises(TransactionError, match="who knows"):
+            plan(decided(), "who knows").is_written(batch)
+    assert not plan(decided(), "who knows").is_written(BatchId("q", 4))
+
+
+def test_ids_of_the_last_decision_are_left_alone():
+    assert (plan().parity, plan(decided()).parity) == (0, 0)
+    assert plan(dataclasses.replace(decided(), parity=0)).parity == 1
+
+
+def test_leftovers_are_all_but_what_the_decision_names():
+    found = {one.transactional_id: one for one in (described(0), described(1, epoch=5), described(2))}
+    assert leftovers(found, [written(0), written(1)]) == {"w-1-0-0": Producer(101, 5), "w-2-0-0": Producer(102, 0)}
+
+
+PARTITIONS = st.builds(TopicPartition, st.sampled_from(["a", "b-1"]), st.integers(0, 99))
+PRODUCERS = st.builds(Producer, st.integers(0, 2**63 - 1), st.integers(0, 2**15))
+TRANSACTIONS = st.builds(
+    TaskTransactionWritten, st.text(max_size=9), PRODUCERS, st.dictionaries(PARTITIONS, st.integers(-1, 2**62))
+)
+
+
+@given(
+    st.text(min_size=1, max_size=20),
+    st.integers(0, 2**40),
+    st.sampled_from(State),
+    st.integers(0, 1),
+    st.lists(TRANSACTIONS, max_size=3),
+)
+def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions):
+    decision = Decision(BatchId(query, batch), state, parity, tuple(transactions))
+    assert Decision.from_json(decision.to_json()) == decision
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"[]", b"{}", b'{"version":2}', b'{"version":1}', b'{"version":1,"query":"q","batch":"x"}', b"\xff",
+            b'{"version":1,"query":"q","batch":1,"state":"decided","parity":0,"transactions":[{"id":"a","producer":[1]}]}',
+            b'{"version":1,"query":"q","batch":1,"state":"new","parity":0,"transactions":[]}'],
+)  # fmt: skip
+def test_a_decision_of_others_is_an_error(raw):
+    with pytest.raises(ValueError):  # noqa: PT011 - of several kinds; the text follows the record's place
+        Decision.from_json(raw)
+
+
+@given(st.text(max_size=12), st.integers(0, 10**9), st.integers(0, 10**9), st.integers(0, 1))
+def test_an_id_is_read_as_it_was_made(prefix, slot, number, parity):
+    made = TaskId(slot, number, parity)
+    assert TaskId.parsed(made.of(prefix), prefix) == made
+
+
+@pytest.mark.parametrize(
+    "other", ["w", "w-1", "w-1-2", "w-1-2-3-0", "w-1-2-2", "w-1-2-0 ", "v-1-2-0", "w-1--2-0", "w-a-2-0"]
+)
+def test_ids_of_others_are_not_taken_for_tasks(other):
+    assert TaskId.parsed(other, "w") is None
+
+
+def test_brokers_are_given_a_pattern_for_the_ids_of_a_prefix():
+    import re
+
+    assert re.fullmatch(pattern("a.b"), "a.b-1-0-1")
+    assert re.fullmatch(pattern("a.b"), "a.b")
+    assert not re.fullmatch(pattern("a.b"), "aXb")
+    assert not re.fullmatch(pattern("a.b"), "a.b-1-0-1-0")
+
+
+def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_and_cluster(tmp_path):
+    def options(prefix="w", servers="h:1"):
+        given = {"kafka.bootstrap.servers": servers, "subscribe": "t"}
+        return TransactionOptions(Options.parse(given).client, Transacting(prefix))
+
+    planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
+    last_batch.leave(options(), tmp_path, planned)
+    assert last_batch.take_ended(options(), tmp_path) is None
+    assert last_batch.planned_last(options(), tmp_path) == planned
+    last = dataclasses.replace(planned, ended=True)
+    last_batch.leave(options(), tmp_path, last)
+    assert last_batch.take_ended(options("v"), tmp_path) is None
+    assert last_batch.take_ended(options(servers="other:1"), tmp_path) is None
+    assert last_batch.take_ended(options(), tmp_path) == last
+    assert last_batch.take_ended(options(), tmp_path) is None
+    last_batch.leave(options(), None, last)
+    assert last_batch.take_ended(options(), None) is None
+
+
+OF_IT = "open transactions of batch 3 of query q"
+AGAIN = "have batch 3 of query q be written again at the next start"
+
+
+@pytest.mark.parametrize(
+    ("ends", "choice", "expected"),
+    [
+        ([None, None], Choice.COMMIT, [f"commit 2 {OF_IT}"]),
+        ([None, End.COMMITTED], Choice.ABORT, [f"commit 1 {OF_IT}"]),
+        ([End.COMMITTED, End.COMMITTED], Choice.ABORT, []),
+        ([End.ABORTED, End.ABORTED], Choice.COMMIT, [AGAIN]),
+        ([None, End.ABORTED], Choice.ABORT, [f"abort 1 {OF_IT}", AGAIN]),
+        ([End.COMMITTED, End.ABORTED], Choice.ABORT, [f"{AGAIN}; rows that it published to out-0 are there twice"]),
+        ([End.COMMITTED, End.UNKNOWN], Choice.COMMIT, ["have batch 3 of query q count as published, though what"]),
+    ],
+)
+def test_the_tool_says_what_it_does(ends, choice, expected):
+    every = [written(number) for number in range(len(ends))]
+    seen = Seen("w", decided(transactions=every), {o.transactional_id: e for o, e in zip(every, ends, strict=True)}, ())
+    said = steps(seen, choice)
+    assert len(said) == len(expected)
+    assert all(step.startswith(start) for step, start in zip(said, expected, strict=True))

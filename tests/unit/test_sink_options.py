@@ -1,0 +1,185 @@
+"""Options of the sink: what is taken, adjusted as Java's producer adjusts it, ignored, and refused with advice."""
+
+import ast
+import dataclasses
+import pickle
+from pathlib import Path
+
+import pytest
+
+import spark_kafka_group
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.options.sections import DECLARED
+from spark_kafka_group.options.sink_options import SPARKS_OWN, SinkOptions
+from spark_kafka_group.options.sink_sections import SINK_DECLARED, SINK_SECTIONS
+from spark_kafka_group.options.unsupported_in_sinks import UNSUPPORTED_IN_SINKS, why_unsupported_in_sinks
+from spark_kafka_group.options.writing import Writing
+
+REQUIRED = {"kafka.bootstrap.servers": "localhost:9092"}
+
+
+def parsed(**more):
+    return SinkOptions.parse(REQUIRED | more)
+
+
+def refusal(given):
+    with pytest.raises(OptionError) as raised:
+        SinkOptions.parse(REQUIRED | given)
+    return str(raised.value)
+
+
+def test_brokers_alone_are_enough_and_nothing_else_is_then_given():
+    options = parsed()
+    assert options.given() == ["kafka.bootstrap.servers"]
+    assert options.writing.topic is None
+    assert options.producing.enable_idempotence
+    assert refusal({"kafka.bootstrap.servers": None}).startswith("kafka.bootstrap.servers is None")
+    with pytest.raises(OptionError, match=r"^option kafka.bootstrap.servers is missing: "):
+        SinkOptions.parse({"topic": "t"})
+
+
+def test_names_are_taken_in_any_case_and_values_arrive_in_tasks():
+    options = SinkOptions.parse({
+        "KAFKA.BOOTSTRAP.SERVERS": "localhost:1", "TOPIC": "orders", "includeheaders": "false", "kafka.LINGER.ms": 7,
+        "kafka.compression.type": "LZ4", "kafka.acks": "-1", "kafka.compression.gzip.level": "-1",
+    })  # fmt: skip
+    arrived = pickle.loads(pickle.dumps(options))
+    assert arrived == options
+    assert (options.writing.topic, options.writing.include_headers) == ("orders", False)
+    assert (options.producing.linger_ms, options.producing.compression_type, options.producing.acks) == (
+        7,
+        "lz4",
+        "all",
+    )
+    assert options.client.connection is options.connection
+
+
+def test_sparks_own_keys_are_ignored():
+    own = dict.fromkeys(SPARKS_OWN, "x") | {"checkpointLocation": "/tmp/c", "queryName": "q"}
+    assert SinkOptions.parse(REQUIRED | own) == parsed()
+
+
+@pytest.mark.parametrize("name", [name for name in DECLARED if name not in SINK_DECLARED])
+def test_an_option_of_the_source_is_refused_by_the_sink(name):
+    assert refusal({name: "1"}).startswith(f"option {name} is not supported: ")
+
+
+@pytest.mark.parametrize("name", [name for name in SINK_DECLARED if name not in DECLARED])
+def test_an_option_of_the_sink_is_refused_by_the_source(name):
+    with pytest.raises(OptionError, match=rf"^option {name} is not supported: "):
+        Options.parse(REQUIRED | {"subscribe": "t", name: "1"})
+
+
+def test_the_other_sides_option_is_named_where_there_is_one():
+    assert refusal({"subscribe": "t"}) == (
+        "option subscribe is not supported: it is for reading, and this query writes: take topic"
+    )
+    with pytest.raises(OptionError, match=r"^option topic is .*: it is for writing, and this query reads: take subsc"):
+        Options.parse(REQUIRED | {"topic": "t"})
+
+
+def test_an_unknown_option_has_the_nearest_name():
+    assert refusal({"topik": "t"}) == "option topik is not known; the nearest is topic"
+    assert refusal({"acks": "all"}) == "option acks is not known; the nearest is kafka.acks"
+    assert refusal({"zzzzzzzz": "t"}).endswith("docs/writing.md has all options")
+
+
+def test_a_value_is_refused_with_its_bounds():
+    assert refusal({"topic": "a/b"}).startswith("topic (a/b) 'a/b' is not a topic name")
+    assert refusal({"kafka.acks": "2"}) == "kafka.acks (2) must be one of all, 1, 0"
+    assert refusal({"kafka.compression.lz4.level": "18"}) == "kafka.compression.lz4.level (18) must be between 1 and 17"
+    assert refusal({"kafka.batch.size": "-1"}) == "kafka.batch.size (-1) must be between 0 and 2147483647"
+
+
+def test_idempotence_is_off_where_other_settings_rule_it_out_and_an_error_where_it_was_asked_for():
+    assert not parsed(**{"kafka.acks": "1"}).producing.enable_idempotence
+    assert not parsed(**{"kafka.max.in.flight.requests.per.connection": "6"}).producing.enable_idempotence
+    asked = {"kafka.enable.idempotence": "true"}
+    assert refusal(asked | {"kafka.acks": "1"}) == (
+        "kafka.enable.idempotence needs kafka.acks=all, and it is 1: change one of them"
+    )
+    assert "per.connection (6) to be at most 5" in refusal(asked | {"kafka.max.in.flight.requests.per.connection": "6"})
+
+
+def test_the_default_time_of_delivery_grows_with_that_of_a_request_and_a_given_one_is_checked():
+    more = {"kafka.request.timeout.ms": "200000", "kafka.linger.ms": "10"}
+    assert parsed(**more).producing.delivery_timeout_ms == 200_010
+    assert parsed(**{"kafka.request.timeout.ms": "9"}).producing.delivery_timeout_ms == 120_000
+    assert refusal(more | {"kafka.delivery.timeout.ms": "200009"}) == (
+        "kafka.delivery.timeout.ms (200009) must not be below kafka.linger.ms (10) and kafka.request.timeout.ms "
+        "(200000) together"
+    )
+
+
+def test_settings_that_contradict_each_other_are_refused():
+    assert refusal({"kafka.buffer.memory": "16383"}) == (
+        "kafka.batch.size (16384) must not be above kafka.buffer.memory (16383)"
+    )
+    assert refusal({"kafka.request.timeout.ms": "540000"}).startswith("kafka.request.timeout.ms (540000) must be below")
+    assert refusal({"kafka.sasl.mechanism": "PLAIN"}).startswith("kafka.sasl.mechanism needs kafka.security.protocol")
+
+
+def test_exactly_once_needs_a_transactional_id_and_acknowledgements_of_all():
+    assert "needs kafka.transactional.id" in refusal({"deliveryGuarantee": "exactly-once"})
+    given = {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": "w"}
+    assert "needs kafka.acks=all" in refusal(given | {"kafka.acks": "1"})
+    assert "needs kafka.acks=all" in refusal(given | {"kafka.enable.idempotence": "false"})
+    assert parsed(**given).transactions.prefix == "w"
+    assert refusal({"kafka.transactional.id": "w"}).startswith("kafka.transactional.id needs deliveryGuarantee=exactly")
+    assert parsed(deliveryGuarantee="AT-LEAST-ONCE") == parsed()
+
+
+def test_nothing_is_both_known_and_refused_and_reasons_send_to_options_that_are_known():
+    assert not UNSUPPORTED_IN_SINKS.keys() & SINK_DECLARED.keys()
+    assert not [name for name in SINK_DECLARED if why_unsupported_in_sinks(name)]
+    words = {
+        word.rstrip(",;:.").split("=")[0]
+        for reason in UNSUPPORTED_IN_SINKS.values()
+        for word in reason.split()
+        if word.startswith("kafka.")
+    }
+    assert words - {"kafka.client.rack"} <= SINK_DECLARED.keys()
+
+
+@pytest.mark.parametrize("option", [field.metadata["name"] for _, field in SINK_DECLARED.values()])
+def test_every_option_takes_a_hostile_text_or_says_in_one_sentence_what_is_wrong_with_it(option):
+    for text in ("A" * 1_000_000, "9" * 1_000_000, "," * 100_000, "a\0b", "a\udc80b", "\x1b[2J\u202e", ""):
+        given = {} if not option.startswith("kafka.s") else {
+            "kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER",
+        }  # fmt: skip
+        problem = problem_with(REQUIRED | given | {option: text})
+        assert len(problem) < 5_000
+        assert problem.isprintable()
+
+
+def problem_with(given):
+    try:
+        SinkOptions.parse(given)
+    except OptionError as error:
+        return str(error)
+    return ""
+
+
+def test_every_option_of_writing_is_used_beyond_its_declaration():
+    package = Path(spark_kafka_group.__file__).parent
+    modules = [path for path in package.rglob("*.py") if path.name not in {"writing.py", "producing.py"}]
+    taken = {
+        node.attr
+        for path in modules
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    by_name = {"compression_gzip_level", "compression_lz4_level", "compression_zstd_level"}  # in executor/write
+    fields = [*dataclasses.fields(Writing), *dataclasses.fields(Producing)]
+    assert {field.name for field in fields} - taken == by_name
+
+
+def test_no_option_shows_its_value_in_the_repr():
+    assert repr(parsed(topic="orders")) == "SinkOptions(topic, kafka.bootstrap.servers)"
+
+
+def test_every_option_is_documented():
+    assert all(len(field.metadata["doc"]) > 20 for _, field in SINK_DECLARED.values())
+    assert set(SINK_SECTIONS) == {"writing", "producing", "transacting", "connection", "security"}
