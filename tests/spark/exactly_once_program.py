@@ -26,7 +26,7 @@ def main() -> None:
     )
     spark.dataSource.register(GroupKafkaDataSource)
     read_from = {"kafka.bootstrap.servers": servers, "subscribe": source, "startingOffsets": "earliest"}
-    rows = spark.readStream.format("groupkafka").options(maxOffsetsPerTrigger="200", **read_from).load()
+    rows = spark.readStream.format("groupkafka").options(maxOffsetsPerTrigger="100", **read_from).load()
     # State, too: what a batch that was decided before does not write, it still remembers.
     known = rows.select("value").dropDuplicates(["value"])
     write_to = {"kafka.bootstrap.servers": servers, "topic": output, "deliveryGuarantee": "exactly-once"}
