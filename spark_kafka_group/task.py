@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql.datasource import InputPartition
 
@@ -18,16 +18,22 @@ class ReadTask(InputPartition):
     ----------
     epochs
         For each range, the epoch of the leader in whose log it is, or -1; empty where none is known.
+    topic_ids
+        The ids of the ranges' topics, where they are known: one that was made again has another.
     """
 
     ranges: tuple[OffsetRange, ...]
     epochs: tuple[int, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
-    def under(cls, known: Mapping[TopicPartition, int], ranges: tuple[OffsetRange, ...]) -> ReadTask:
-        """A task for `ranges`, in logs of leaders with these epochs, where they are known."""
+    def under(
+        cls, known: Mapping[TopicPartition, int], topic_ids: Mapping[str, str], ranges: tuple[OffsetRange, ...]
+    ) -> ReadTask:
+        """A task for `ranges`, in logs of leaders with these epochs and of topics with these ids, as far as known."""
         epochs = tuple(known.get(r.tp, -1) for r in ranges)
-        return cls(ranges, epochs if max(epochs, default=-1) >= 0 else ())
+        ids = {topic: topic_ids[topic] for topic in sorted({r.tp.topic for r in ranges}) if topic in topic_ids}
+        return cls(ranges, epochs if max(epochs, default=-1) >= 0 else (), ids)
 
     @property
     def leader_epochs(self) -> dict[TopicPartition, int]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse, DescribeProducersRequest
 from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.consumer import (
     FetchRequest,
@@ -54,7 +54,7 @@ VERSIONS = {
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
     ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
     SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2, DescribeGroupsRequest: 5,
-    ConsumerGroupDescribeRequest: 1,
+    ConsumerGroupDescribeRequest: 1, DescribeProducersRequest: 0,
 }  # fmt: skip
 """Its requests, each with the highest version."""
 SPOKEN = {message.API_KEY: message for message in VERSIONS}

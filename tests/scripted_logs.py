@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from kafka.protocol.admin import DescribeProducersResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatch
 from scripted import CODES, ScriptedBroker
@@ -38,12 +39,15 @@ class ScriptedLogs(ScriptedBroker):
         By partition.
     faults
         What happens to the next requests: an error's name, as answer; ``written, NAME``: the same after writing;
-        ``lost``: written, and the connection ends; ``cut``: the connection ends; ``half``: written, and half of the
-        answer comes; ``garbage``: written, and the answer is none; ``throttle``: written, with a pause of 300 ms.
+        ``lost``: written, and the connection ends; ``mute``: written, without an answer; ``cut``: the connection ends;
+        ``half``: written, and half of the answer comes; ``garbage``: written, and the answer is none; ``throttle``:
+        written, with a pause of 300 ms.
     requests
         Partitions and sequence numbers of each request that came.
     most_bytes
         Of a record batch.
+    may_describe
+        Whether a user may ask what is known of producers.
     forgets
         Whether the producer of a batch that does not begin with sequence 0 is refused where it is not known, as before
         Kafka 2.5.
@@ -57,6 +61,7 @@ class ScriptedLogs(ScriptedBroker):
         self.transactional_ids: set[str | None] = set()
         self.most_bytes = 1 << 30
         self.forgets = False
+        self.may_describe = True
         self.topic_ids: dict[str, Any] = {}
         self.asked_for_ids = 0
         self.refuses_ids: str | None = None
@@ -121,11 +126,48 @@ class ScriptedLogs(ScriptedBroker):
 
     def on_the_wire(self, message: Any, response: bytes) -> tuple[bytes, bool]:
         fault = self._fault.pop(id(message), "") if isinstance(message, ProduceRequest) else ""
+        if fault == "mute":
+            return b"", False
         if fault == "half":
             return response[: len(response) // 2], True
         if fault == "garbage":
             return response[:4] + bytes([response[4] ^ 0xFF]) + response[5:], False
         return response, isinstance(message, ProduceRequest) and message.acks == 0 and bool(fault)
+
+    def forget_all_but_the_last(self) -> None:
+        """Of the batches that are known again, as a broker that was killed."""
+        for log in self.logs.values():
+            while len(log.batches) > 1:
+                log.batches.popleft()
+
+    def _DescribeProducers(self, message: Any) -> dict[str, Any]:
+        topic_type = DescribeProducersResponse.TopicResponse
+        partition_type = topic_type.PartitionResponse
+        if not self.may_describe:
+            refused = partition_type(
+                partition_index=message.topics[0].partition_indexes[0],
+                error_code=CODES["TOPIC_AUTHORIZATION_FAILED"],
+                active_producers=[],
+            )
+            return {"topics": [topic_type(name=message.topics[0].name, partitions=[refused])]}
+        return {
+            "topics": [
+                topic_type(
+                    name=topic.name,
+                    partitions=[
+                        partition_type(
+                            partition_index=index,
+                            active_producers=[
+                                partition_type.ProducerState(producer_id=known[0], last_sequence=known[2])
+                                for known in list(self.logs[TopicPartition(topic.name, index)].batches)[-1:]
+                            ],
+                        )
+                        for index in topic.partition_indexes
+                    ],
+                )
+                for topic in message.topics
+            ]
+        }
 
     def _append(self, log: Log, tp: TopicPartition, data: bytes) -> tuple[int, int]:
         if tp.topic not in self.topics:

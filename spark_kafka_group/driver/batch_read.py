@@ -53,6 +53,7 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
     client = group or LogClient(options)
     try:
         tps = client.partitions(options.reading.subscription)
+        topic_ids = client.topic_ids({tp.topic for tp in tps})
         check_named(options, tps)
         dead_letters.check(options)
         client_rack.check(options, client)
@@ -62,7 +63,7 @@ def read_tasks(options: Options, constraints: Constraints = Constraints()) -> li
         ranges = narrow(whole, constraints, client.offsets_at)
     finally:
         client.close()
-    return [ReadTask.under(epochs, ranges) for ranges in planner.tasks(ranges, options, {})[0]]
+    return [ReadTask.under(epochs, topic_ids, ranges) for ranges in planner.tasks(ranges, options, {})[0]]
 
 
 def check_named(options: Options, existing: set[TopicPartition]) -> None:

@@ -9,6 +9,15 @@ is interrupted. 2. The runner reads the end of its input, and calls stop(). 3. S
 
 SparkSession.stop() does not even send a signal: the query's thread lives on in the JVM and goes on asking for offsets.
 Here the only sign of it is that Spark has removed the driver's temporary directory.
+
+A JVM that is killed takes its sockets along, but for copies of them in processes that it was just about to start:
+
+1. Two threads of the JVM start a command each, as Hadoop does for the rights of each file. 2. Java's helper processes
+for them have copies of all that is open in the JVM, and of each other's pipes, from which they read what to do. 3. The
+JVM is killed before it has written that. 4. Each helper waits for ever, as the other one holds its pipe open.
+
+So a connection to the JVM need not end with it, and a member would stay whose query nobody runs. The sign is another
+parent.
 """
 
 from __future__ import annotations
@@ -67,8 +76,10 @@ def prepare(stop: Callable[[], None]) -> None:
     directory = _session_directory()
     if directory is not None:
         _find_shipped_modules(directory)
-        watch = threading.Thread(target=_end_without, args=(directory,), name="groupkafka-session", daemon=True)
-        watch.start()
+    watch = threading.Thread(
+        target=_end_without, args=(directory, os.getppid()), name="groupkafka-session", daemon=True
+    )
+    watch.start()
 
 
 def configure_logging() -> None:
@@ -109,18 +120,21 @@ def _find_shipped_modules(directory: str) -> None:
         sys.path += [path for path in shipped if path not in sys.path]
 
 
-def _end_without(directory: str) -> None:
-    """End this process, in order, when `directory` is gone; until then, keep it looking used.
+def _end_without(directory: str | None, parent: int) -> None:
+    """End this process, in order, when `directory` or its parent is gone; until then, keep the directory looking used.
 
     It asks until the process has ended, see :class:`_Ending`.
     """
     touched = float("-inf")
-    while os.path.isdir(directory):
-        if time.monotonic() - touched >= TOUCH_AGAIN_S:
+    while os.getppid() == parent and (directory is None or os.path.isdir(directory)):
+        if directory is not None and time.monotonic() - touched >= TOUCH_AGAIN_S:
             touched = time.monotonic()
             _touch(Path(directory))
         time.sleep(SESSION_CHECK_S)
-    log.info("the Spark session was stopped: ending")
+    if os.getppid() == parent:
+        log.info("the Spark session was stopped: ending")
+    else:
+        log.info("Spark's JVM has ended: ending")
     while True:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(AGAIN_AFTER_S + SESSION_CHECK_S)

@@ -133,7 +133,8 @@ class StreamDriver:
         with self._lock:
             tasks = self.plan(start_json, end_json)
             known = {} if self._session is None else self._session.standing.epochs.known
-            return [ReadTask.under(known, ranges) for ranges in tasks]
+            ids = self._parsed(end_json).topic_ids
+            return [ReadTask.under(known, ids, ranges) for ranges in tasks]
 
     def commit(self, end_json: dict[str, Any]) -> None:
         """Commit a batch of which Spark says that it succeeded; latest_offset() has usually done so before."""

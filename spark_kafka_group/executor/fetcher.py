@@ -61,6 +61,8 @@ class Fetcher:
         Most bytes that a record batch may have.
     epochs
         Epochs of the leaders in whose logs the ranges are; a partition without one is read from any leader.
+    topic_ids
+        Ids of the topics in whose logs the ranges are; one without an id is read whatever its id is now.
     nearest
         Replicas to read from instead of leaders; None to read from leaders only.
     """
@@ -75,6 +77,7 @@ class Fetcher:
         largest: int = LARGEST_BATCH,
         clock: Callable[[], float] = time.monotonic,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
         outage: Outage | None = None,
         nearest: NearestReplicas | None = None,
     ) -> None:
@@ -87,7 +90,9 @@ class Fetcher:
         self._starts: dict[TopicPartition, int] = {}  # first wanted offsets, where they are not the positions
         self._ends = {r.tp: r.end for r in ranges}
         self._epochs = dict(epochs)
+        self._topic_ids = topic_ids
         self._nodes: dict[TopicPartition, int] = {}  # who is asked for records: leaders, but for partitions followed
+        self._led: dict[TopicPartition, int | None] = {}  # the epochs for which the metadata names these leaders
         self._followed: set[TopicPartition] = set()
         # positions and rack of requests whose responses have not been read, by node; followers answer those with a rack
         self._asked: dict[int, tuple[dict[TopicPartition, int], str]] = {}
@@ -178,13 +183,14 @@ class Fetcher:
         """Look up leaders until each partition has one, is given up, or waits for its next attempt."""
         while lacking := self._lacking():
             try:
-                leaders = self._brokers.leaders(lacking, self._refresh)
+                leaders = self._brokers.leaders(lacking, self._refresh, self._topic_ids)
             except LASTING:
                 raise
             except BrokerError as error:
                 self._missed(lacking, error)
                 continue
             self._nodes |= leaders | self._followers(leaders)
+            self._led |= {tp: self._brokers.leader_epoch(tp) for tp in leaders} if self._topic_ids else {}
             if len(leaders) == len(lacking):
                 self._refresh = False
                 break
@@ -229,10 +235,10 @@ class Fetcher:
 
     def _give_up_deleted(self, lacking: Collection[TopicPartition]) -> bool:
         """Whether brokers lack partitions, but not for long enough to give them up."""
-        missing = self._brokers.missing(lacking)
+        missing = self._brokers.missing(lacking, self._topic_ids)
         if self._outage is not None:
             self._outage.answered(missing)
-        return self._gone.give_up_missing(missing)
+        return self._gone.give_up_missing(missing, self._brokers.made_again(self._topic_ids))
 
     def _send(self, node_id: int) -> None:
         wanted = {tp: position for tp, position in self._positions.items() if self._nodes.get(tp) == node_id}
@@ -242,13 +248,27 @@ class Fetcher:
         if self._nearest is not None:
             rack, wanted = self._nearest.request_to(node_id, wanted)
         try:
-            self._brokers.connection(node_id).send(wanted, self._epochs, rack)
+            ids = self._ids_for(wanted, bool(rack))
+            self._brokers.connection(node_id).send(wanted, self._epochs, rack, ids)
         except LASTING:
             raise
         except (OSError, BrokerError) as error:
             self._lose(node_id, list(wanted), error)
         else:
             self._asked[node_id] = wanted, rack
+
+    def _ids_for(self, wanted: Iterable[TopicPartition], by_rack: bool) -> Mapping[str, str]:
+        """Ids to name the topics by, so that a broker sends nothing of a topic that was made again; empty for names.
+
+        A request with ids is answered by followers, too. Without a rack only a leader is to answer: the node that the
+        metadata names for the epoch that is asked for. A node that it names for an earlier epoch may follow by now.
+        """
+        if not self._topic_ids or not all(
+            tp.topic in self._topic_ids and (by_rack or (tp in self._epochs and self._led.get(tp) == self._epochs[tp]))
+            for tp in wanted
+        ):
+            return {}
+        return self._topic_ids
 
     def _next_response(self) -> list[Chunk]:
         """Read one response, and ask its sender for more before the records are looked at."""

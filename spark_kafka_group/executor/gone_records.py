@@ -47,17 +47,19 @@ class GoneRecords:
         self._missing_since: dict[TopicPartition, float] = {}  # when a broker first lacked the partition
         self._ends_since: dict[TopicPartition, float] = {}  # when a leader first said that its log ends before a range
 
-    def give_up_missing(self, missing: Collection[TopicPartition]) -> bool:
+    def give_up_missing(self, missing: Collection[TopicPartition], made_again: Collection[str]) -> bool:
         """Give up the partitions that brokers have not known for a while: one that just started may not know them yet.
 
-        True if some are missing, but not for long enough.
+        True if some are missing, but not for long enough. `made_again` has topics that are there under another id.
         """
         now = self._clock()
         self._missing_since = {tp: self._missing_since.get(tp, now) for tp in missing}
         believed_after_s = min(BELIEVED_AFTER_S, self._stall.limit_s)
         gone = {tp for tp in missing if now - self._missing_since[tp] >= believed_after_s}
         for tp in sorted(gone):
-            self.skip(tp, self._ends[tp], "the cluster does not have this partition any more")
+            again = f"topic {tp.topic} was deleted and made again, and its records are others"
+            problem = again if tp.topic in made_again else "the cluster does not have this partition any more"
+            self.skip(tp, self._ends[tp], problem)
         return set(missing) != gone
 
     def ends_for_good(self, tp: TopicPartition, high_watermark: int) -> bool:

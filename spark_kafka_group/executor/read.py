@@ -71,8 +71,7 @@ def records(
     builder = _builder(twin, options, largest)
     fetcher = Fetcher(
         brokers, task.ranges, twin.scan, options.fetching.poll_timeout_ms / 1000, options.reading.fail_on_data_loss,
-        largest, epochs=task.leader_epochs, outage=outage,
-        nearest=brokers.nearest,
+        largest, epochs=task.leader_epochs, topic_ids=task.topic_ids, outage=outage, nearest=brokers.nearest,
     )  # fmt: skip
     with contextlib.ExitStack() as opened:
 

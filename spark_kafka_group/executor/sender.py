@@ -317,9 +317,10 @@ class Sender:
             case Reaction.TOO_LARGE:
                 self._split(box, sealed)
             case Reaction.OUT_OF_SEQUENCE:
-                if box.is_first(sealed):
-                    raise unwritten.out_of_sequence(box.tp, error.name)
+                alone = box.is_alone(sealed)
                 self._return(box, [sealed], error.name, now)
+                if alone:
+                    self._pass_over_written(box, error)
             case Reaction.PRODUCER_FORGOTTEN:
                 self._forgotten(box, sealed, answer, error, now)
             case Reaction.OUTDATED_PRODUCER:
@@ -335,6 +336,9 @@ class Sender:
         last_offset = box.last_offset
         if not box.acknowledged(sealed, base_offset):
             raise unwritten.cut_off(box.tp, base_offset, last_offset)
+        self._count(sealed)
+
+    def _count(self, sealed: Sealed) -> None:
         self.held_bytes -= sealed.size
         self.records += sealed.batch.records
         self.written_bytes += sealed.size
@@ -347,6 +351,26 @@ class Sender:
         self.held_bytes += sum(len(half.data) for half in halves) - sealed.size
         box.split(sealed, halves)
         self._routes.queue(box)
+
+    def _pass_over_written(self, box: Outbox, error: ProduceError) -> None:
+        """Go on with the last batch that the log has, where it has batches that had no answer.
+
+        1. Batches are written, and their leader is killed before it answers. 2. It comes back, and knows no more than
+        the last one. 3. The first one is sent again, and is out of order. The last one it knows, and acknowledges it,
+        and so all before it.
+        """
+        producer = self._stamping.producer
+        try:
+            last = None if producer is None else self.brokers.last_sequence(box.tp, producer.producer_id)
+        except BrokerError as unanswered:
+            self._problem = str(unanswered)
+            return  # it is sent again, with the same answer
+        before = [] if last is None else box.before(last)
+        if not before:
+            raise unwritten.out_of_sequence(box.tp, error.name)
+        for sealed in before:
+            box.pass_over(sealed)
+            self._count(sealed)
 
     def _forgotten(
         self, box: Outbox, sealed: Sealed, answer: ProducedPartition, error: ProduceError, now: float

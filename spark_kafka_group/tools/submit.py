@@ -25,6 +25,8 @@ from spark_kafka_group.live.batches import Batches, line, rows_and_lag
 from spark_kafka_group.live.row_counts import RowCounts
 from spark_kafka_group.live.watch import note
 from spark_kafka_group.options import OPTION_NAMES, parsed_each
+from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.arguments import Parser
 from spark_kafka_group.tools.jobs import settings
@@ -35,6 +37,8 @@ SOCKETS = "spark.python.unix.domain.socket.enabled"
 SOCKETS_FOLDER = "spark.python.unix.domain.socket.dir"
 LONGEST_FOLDER = 60
 """Bytes. The path of a socket has 43 more, and at most 103 in all on macOS, 107 on Linux."""
+OF_CONNECTIONS = ("connection", "security")
+"""Sections of options that source and sink share."""
 OF_EXECUTORS = ("spark.executor.defaultJavaOptions", "spark.executor.extraJavaOptions")
 LOG, SPARKS_LOG = "log4j2.properties", "log4j2-defaults.properties"
 
@@ -184,6 +188,44 @@ def options(args: argparse.Namespace, **more: str) -> dict[str, str]:
     return found
 
 
+def add_sink_option(parser: argparse.ArgumentParser) -> None:
+    """Add the argument with which users give options of a groupkafka sink."""
+    parser.add_argument(
+        "--sink-option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="any option of the sink; may be repeated. It connects as the source does unless it is given other options",
+    )
+
+
+def sink_options(args: argparse.Namespace, **more: str) -> dict[str, str]:
+    """The options of a groupkafka sink beside the source: the same brokers and security, with `more`, and with
+    ``--sink-option``, which takes precedence.
+
+    Parameters
+    ----------
+    args
+        With the ``options`` of the source.
+
+    Raises
+    ------
+    SystemExit
+        When an option is unknown or malformed, or a ``--sink-option`` is not NAME=VALUE.
+    """
+    shared = {n: v for n, v in args.options.items() if SINK_DECLARED.get(n.lower(), ("",))[0] in OF_CONNECTIONS}
+    found: dict[str, tuple[str, str]] = {}
+    own = [_pair(option, "--sink-option") for option in args.sink_option]
+    for name, value in (*shared.items(), *more.items(), *own):
+        found[name.lower()] = name, value
+    options = dict(found.values())
+    try:
+        SinkOptions.parse(options)
+    except OptionError as error:
+        raise SystemExit(f"the sink: {ending.as_given(str(error))}") from None
+    return options
+
+
 def _written(args: argparse.Namespace) -> dict[str, str]:
     """Arguments by the options that they stand for."""
     servers = getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers")
@@ -197,10 +239,10 @@ def _of_file(path: Path | None) -> dict[str, str]:
         raise SystemExit(f"--options-file: {error}") from None
 
 
-def _pair(option: str) -> tuple[str, str]:
+def _pair(option: str, argument: str = "--option") -> tuple[str, str]:
     name, equals, value = option.partition("=")
     if not equals:
-        raise SystemExit("--option takes NAME=VALUE")
+        raise SystemExit(f"{argument} takes NAME=VALUE")
     return name, value
 
 

@@ -9,7 +9,8 @@ import contextlib
 import selectors
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 import kafka.errors as kafka_errors
@@ -68,13 +69,20 @@ class Leaders(Generic[C]):
         """Why the last connection could not be made, or ended, with its address."""
         return None if self._client is None else self._client._manager.last_failure
 
-    def leaders(self, tps: Collection[TopicPartition], refresh: bool) -> dict[TopicPartition, int]:
+    def leaders(
+        self,
+        tps: Collection[TopicPartition],
+        refresh: bool,
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[TopicPartition, int]:
         """Node id of the leader of each partition that has one.
 
         Parameters
         ----------
         refresh
             Ask the cluster even where an answer is known: a leader may have moved.
+        topic_ids
+            Without partitions of topics that have other ids than these.
 
         Raises
         ------
@@ -84,7 +92,7 @@ class Leaders(Generic[C]):
         with translated(f"looking up leaders of {', '.join(sorted(topics))}"):
             manager = self._bootstrapped()._manager
             cluster = manager.cluster
-            known = self._known_leaders(cluster, tps)
+            known = self._known_leaders(cluster, tps, topic_ids)
             if refresh or len(known) < len(tps):
                 # The last answer does not do. The broker that gave it may be cut off from the others, and not know it;
                 # kafka-python would ask it again and again, as it has a connection to it.
@@ -94,19 +102,34 @@ class Leaders(Generic[C]):
                 denied = topics & set(cluster.unauthorized_topics)
                 if denied:
                     raise kafka_errors.TopicAuthorizationFailedError(denied)
-                known = self._known_leaders(cluster, tps)
+                known = self._known_leaders(cluster, tps, topic_ids)
         return known
 
-    @staticmethod
-    def _known_leaders(cluster: Any, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps)
+    def _known_leaders(
+        self, cluster: Any, tps: Collection[TopicPartition], topic_ids: Mapping[str, str]
+    ) -> dict[TopicPartition, int]:
+        others = self.made_again(topic_ids)
+        leaders = ((tp, cluster.leader_for_partition(KafkaTopicPartition(*tp))) for tp in tps if tp.topic not in others)
         return {tp: node for tp, node in leaders if node is not None and node >= 0}
 
-    def missing(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those of `tps` that the cluster, when last asked, did not have; no I/O."""
-        partitions_of = self._bootstrapped().cluster.partitions_for_topic
-        known = {topic: partitions_of(topic) or () for topic in {tp.topic for tp in tps}}
-        return {tp for tp in tps if tp.partition not in known[tp.topic]}
+    def missing(
+        self, tps: Collection[TopicPartition], topic_ids: Mapping[str, str] = MappingProxyType({})
+    ) -> set[TopicPartition]:
+        """Those of `tps` that the cluster, when last asked, did not have in topics of these ids; no I/O."""
+        partitions_of, others = self._bootstrapped().cluster.partitions_for_topic, self.made_again(topic_ids)
+        known = {topic: partitions_of(topic) or () for topic in {tp.topic for tp in tps} - others}
+        return {tp for tp in tps if tp.partition not in known.get(tp.topic, ())}
+
+    def made_again(self, topic_ids: Mapping[str, str]) -> set[str]:
+        """Topics that the cluster, when last asked, had under other ids than these; no I/O."""
+        id_of = self._bootstrapped().cluster.topic_id
+        now = {topic: id_of(topic) for topic in topic_ids}
+        return {topic for topic, topic_id in now.items() if topic_id is not None and str(topic_id) != topic_ids[topic]}
+
+    def leader_epoch(self, tp: TopicPartition) -> int | None:
+        """Of the leader that the cluster named when last asked, as far as it knows epochs; no I/O."""
+        epoch: int | None = self._bootstrapped().cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
+        return epoch
 
     def metadata_to_write(self, topic: str, within_ms: float) -> Any:
         """A broker's answer about a topic, with the operations that are allowed; raises kafka-python's errors.

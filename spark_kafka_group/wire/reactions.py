@@ -171,9 +171,6 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "INVALID_TXN_STATE": Reaction.FENCED,
     },
     Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
-    Request.COMMIT_IN_TRANSACTION: {
-        "REBALANCE_IN_PROGRESS": Reaction.FATAL,  # the member would come back in another generation
-    },
     Request.END_TRANSACTION: _OF_A_TRANSACTION | {
         "PRODUCER_FENCED": Reaction.ENDED,
         "INVALID_PRODUCER_EPOCH": Reaction.ENDED,

@@ -61,7 +61,8 @@ class Life:
                     while not self._end.is_set():
                         self._trigger()
                 if self._peace.is_set() or self._rng.random() < 0.7:
-                    self.query.stop()  # else the group has to find out, or the next process takes its place
+                    self.query.stop()  # else the next process takes its place
+                    self._peace.wait(self._rng.uniform(0, 2))  # meanwhile the other one takes its partitions over
         except Exception as error:  # noqa: BLE001 - reported to the test when it ends
             self.failure = error
         finally:

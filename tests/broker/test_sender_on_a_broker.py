@@ -14,7 +14,7 @@ from spark_kafka_group.executor.sender import Written
 from spark_kafka_group.executor.sending import receivers
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing import KafkaCluster, wait_until
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -190,3 +190,24 @@ def test_tasks_of_a_worker_share_connections_and_producer(kafka):
     assert numbers(log_of(kafka, tp)) == list(range(500))
     assert len(receivers._kept) == 1
     assert client_options(kafka.bootstrap_servers) in {options for _, options in receivers._kept}
+
+
+def test_the_only_broker_is_killed_under_load_again_and_again_and_nothing_is_lost_or_doubled():
+    with KafkaCluster() as kafka:
+        topic = kafka.create_topic(name("killed"), partitions=2)
+        tps = [TopicPartition(topic, partition) for partition in range(2)]
+        sent = 0
+        with sender(kafka.bootstrap_servers, **{"kafka.request.timeout.ms": 3000}) as sending:
+            for _ in range(4):
+                killed = threading.Timer(0.3, kafka.node(0).kill)
+                killed.start()
+                while killed.is_alive():
+                    for tp in tps:
+                        sending.send(tp, batch_of(tp, numbered(sent, sent + 20)))
+                    sent += 20
+                kafka.node(0).start()
+                kafka.wait_until_ready()
+            written = sending.flush()
+        for tp in tps:
+            assert differences(numbers(log_of(kafka, tp)), range(sent)) == ""
+            assert written[tp] == Written(sent, sent - 1)

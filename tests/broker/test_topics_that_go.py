@@ -4,9 +4,9 @@ import json
 
 import pytest
 from support import name
-from triggers import FIRST, fill, read, send
+from triggers import FIRST, batch, fill, read, send
 
-from spark_kafka_group.errors import DataLossError
+from spark_kafka_group.errors import DataLossError, OffsetOutOfRangeError
 from spark_kafka_group.testing import wait_until
 
 pytestmark = pytest.mark.usefixtures("patience")
@@ -90,3 +90,38 @@ def test_an_end_found_in_a_topic_does_not_hold_for_the_one_made_after_it(kafka, 
     fill(kafka, topic, {(0, FIRST): [100, 101], (0, FIRST + 20): [102, 103, 104, 105]})
     assert wait_until(stream.trigger, within=30) == [100, 101]
     assert stream.trigger() is None
+
+
+def make_again(kafka, topic, values):
+    """Delete a topic, and make it again with other records at the same offsets, and more."""
+    kafka.delete_topic(topic)
+    kafka.create_topic(topic)
+    send(kafka, topic, 0, values)
+
+
+def test_a_batch_that_runs_takes_no_records_of_the_topic_made_again(kafka, topic, stream_of):
+    fails, goes_on = (stream_of(kafka, {"subscribe": topic}, **EARLIEST, **more) for more in ({}, GOES_ON))
+    planned = [stream.plan() for stream in (fails, goes_on)]
+    make_again(kafka, topic, range(100, 110))
+    with pytest.raises(OffsetOutOfRangeError, match=f"{topic}-0.*COULD_NOT_READ_OFFSET_RANGE.*made again"):
+        read(fails.reader, planned[0][1])
+    goes_on.offset, tasks = planned[1]
+    assert read(goes_on.reader, tasks) == []
+    assert wait_until(goes_on.trigger, within=30) == list(range(100, 110))
+
+
+def test_a_task_on_connections_of_the_earlier_topic_takes_no_records_of_the_topic_made_again(kafka, topic, stream_of):
+    stream = stream_of(kafka, {"subscribe": topic}, **EARLIEST, **GOES_ON)
+    assert stream.trigger() == list(range(5))  # from now on this process knows the topic and its leader
+    send(kafka, topic, 0, [5, 6])
+    stream.offset, tasks = wait_until(stream.plan, within=30)
+    make_again(kafka, topic, range(100, 110))
+    assert read(stream.reader, tasks) == []
+    assert wait_until(stream.trigger, within=30) == list(range(100, 110))
+
+
+def test_a_batch_read_takes_no_records_of_the_topic_made_again(kafka, topic):
+    settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": topic} | GOES_ON
+    reader, tasks = batch(settings)
+    make_again(kafka, topic, range(100, 110))
+    assert read(reader, tasks) == []

@@ -1,4 +1,4 @@
-"""Which twin of the encoder the option ``decoder`` loads."""
+"""Which twin of the encoder the option ``encoder`` loads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_twin_is_loaded_by_its_name() -> None:
 
 @pytest.mark.usefixtures("without_compiled_twin")
 def test_the_compiled_twin_by_name_fails_where_it_was_not_built_and_says_how_to_get_it() -> None:
-    with pytest.raises(OptionError, match=r"decoder=c: .*encoder was not built.*(C compiler|build_ext)"):
+    with pytest.raises(OptionError, match=r"encoder=c: .*encoder was not built.*(C compiler|build_ext)"):
         encode.load("c")
 
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from processes import sockets_of
 from support import committed, members, numbered, options, produce, topic_with
 
 from spark_kafka_group.options import Options
@@ -160,6 +161,13 @@ def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path,
 def test_the_jvm_killed_alone_leaves(kafka, group, running):
     os.kill(running.jvm(), signal.SIGKILL)
     wait_until(gone(kafka, group), within=SOON_S)
+
+
+def test_the_jvm_killed_alone_leaves_also_where_its_sockets_outlive_it(kafka, group, running):
+    jvm = running.jvm()
+    with sockets_of(jvm):
+        os.kill(jvm, signal.SIGKILL)
+        wait_until(gone(kafka, group), within=SOON_S)
 
 
 def test_the_reader_process_leaves_when_it_gets_sigterm_even_twice(kafka, group, running):

@@ -117,7 +117,8 @@ def _fetch_response(data: bytes) -> None:
     version = fetch_response.VERSIONS[data[0] % len(fetch_response.VERSIONS)]
     response = memoryview(data)[1:]
     for committed_only in (False, True):
-        found = may_raise(fetch_response.fetched, ValueError, struct.error)(response, version, committed_only)
+        read = may_raise(fetch_response.fetched, ValueError, struct.error)
+        found = read(response, version, committed_only, {bytes(16): "t"})
         size = sum(len(partition.records) for partition in found[2]) if found else 0
         if size > len(response):
             raise DisagreementError(f"{size} bytes of records in a response of {len(response)}")

@@ -15,10 +15,10 @@ from kafka.structs import TopicPartition
 
 from matrix.checkpoint import Batch, positions
 from matrix.handling import DONE
-from matrix.observed import PROCESSOR, Call, Dead, Observed, Row, Shown, Stored
+from matrix.observed import PROCESSOR, TOPIC, TOPIC_ONCE, Call, Dead, Observed, Plan, Row, Shown, Stored
 from matrix.running import Query
 from matrix.scene import Range, Scene
-from matrix.sink import rows_in
+from matrix.sink import row_of, rows_in
 from spark_kafka_group import consumer_protocol, offsets_topic
 from spark_kafka_group.error_headers import ATTEMPTS
 from spark_kafka_group.json_text import parsed
@@ -38,7 +38,10 @@ def gathered(scene: Scene, sink: str) -> Observed:
     known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
     batches = [replace(batch, query=n) for n, query in enumerate(queries) for batch in query.checkpoint.batches()]
     calls = [call for query in queries for call in calls_in(query.directory / "handled", batches)]
-    rows = [row for n, query in enumerate(queries) for row in rows_in(query.directory / "out", n)]
+    if sink in (TOPIC, TOPIC_ONCE):
+        rows = rows_of_topic(scene, batches, "read_committed" if sink == TOPIC_ONCE else "read_uncommitted")
+    else:
+        rows = [row for n, query in enumerate(queries) for row in rows_in(query.directory / "out", n)]
     return Observed(
         source=scene.source,
         sink=sink,
@@ -47,7 +50,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         rows=rows if sink != PROCESSOR else [call.row for call in calls if call.outcome == DONE],
         batches=batches,
         events=events_in(scene.directory, scene.real_ms),
-        tasks=tasks_in(scene.directory) if len(queries) == len(scene.topics) == 1 else {},
+        plans=plans_in(scene.directory),
         stored=group_records(scene.kafka, scene.group) if ours else (),
         committed=scene.committed() if ours else {},
         ended=scene.ended(),
@@ -96,6 +99,17 @@ def calls_in(folder: Path, batches: Sequence[Batch]) -> list[Call]:
     return found
 
 
+def rows_of_topic(scene: Scene, batches: Sequence[Batch], isolation: str) -> list[Row]:
+    """The rows that queries wrote to the output topic, as a consumer with this isolation level reads them."""
+
+    def number_of(query: int, tp: tuple[str, int], offset: int) -> int:
+        return batch_of([batch for batch in batches if batch.query == query], tp, offset)
+
+    (output,) = scene.output.items()
+    found = whole(scene.kafka, dict([output]), isolation_level=isolation)
+    return [row_of(record.key.decode(), record.value.decode(), number_of) for record in found]
+
+
 def batch_of(batches: Sequence[Batch], tp: tuple[str, int], offset: int) -> int:
     """The number of the batch that has a record; -1 for none."""
     for batch in batches:
@@ -135,7 +149,7 @@ def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int,
     return {(r.topic, r.partition, r.offset): r.value.decode() for r in whole(kafka, topics)}
 
 
-def whole(kafka: KafkaCluster, topics: Mapping[str, int]) -> Iterator[Any]:
+def whole(kafka: KafkaCluster, topics: Mapping[str, int], **settings: Any) -> Iterator[Any]:
     """Each record of topics with so many partitions, as kafka-python's consumer reads it.
 
     Raises
@@ -143,7 +157,7 @@ def whole(kafka: KafkaCluster, topics: Mapping[str, int]) -> Iterator[Any]:
     TimeoutError
         Where the topics' ends are not reached.
     """
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, **settings)
     try:
         tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
         ends = consumer.end_offsets(tps)
@@ -178,11 +192,10 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
     return found
 
 
-def tasks_in(directory: Path) -> dict[int, list[list[list[object]]]]:
-    """The tasks of each batch; of a batch that was planned again, those of the last plan."""
-    found = {}
-    for path in sorted(directory.glob("*/tasks/*.jsonl"), key=lambda path: int(path.stem.rpartition("-")[2])):
-        for line in path.read_text().splitlines():
-            planned = json.loads(line)
-            found[planned["batch"]] = planned["tasks"]
+def plans_in(directory: Path) -> list[Plan]:
+    """What each process has planned, in its order."""
+    found = []
+    for path in sorted(directory.glob("*/tasks/*.jsonl")):
+        for line in map(json.loads, path.read_text().splitlines()):
+            found.append(Plan(path.stem, line["reader"], line["batch"], line["tasks"]))
     return found

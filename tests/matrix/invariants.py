@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from matrix.checkpoint import TP
-from matrix.observed import EXACTLY_ONCE, PROCESSOR, Observed
+from matrix.checkpoint import TP, Batch
+from matrix.observed import EXACTLY_ONCE, PROCESSOR, TOPIC_ONCE, Observed, Row
 from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.verify import verify
@@ -16,6 +18,8 @@ CLOCK_MS = 10.0
 """Two clocks of one machine: files' times are up to a tick of the kernel behind."""
 
 
+Place = tuple[str, int, int]
+"""Topic, partition and offset."""
 Reading = tuple[int, int]
 """A query, and one of its batches."""
 
@@ -37,20 +41,52 @@ def places(found: Iterable[object]) -> str:
     return " ".join(shown[:5]) + (" ..." if len(shown) > 5 else "")
 
 
+class Places:
+    """Where records are, or were: in the logs at the end, and where brokers have acknowledged them.
+
+    A topic that was made again has two records at a place. A record is at two places if its producer sent it twice.
+    """
+
+    def __init__(self, run: Observed) -> None:
+        self._values: dict[Place, set[str]] = defaultdict(set)
+        self._of: dict[str, set[Place]] = defaultdict(set)
+        acknowledged = (((a.topic, a.partition, a.offset), a.identity) for a in run.acknowledged if a.offset >= 0)
+        for place, value in (*run.log.items(), *acknowledged):
+            self._values[place].add(value)
+            self._of[value].add(place)
+
+    def of(self, value: str) -> set[Place]:
+        """The places of a record."""
+        return self._of.get(value, set())
+
+    def all(self) -> Iterator[tuple[str, set[Place]]]:
+        """All records, each with its places."""
+        yield from self._of.items()
+
+    def contradict(self, row: Row, removed: Container[str]) -> bool:
+        """Whether a row has another place than its record; of one without a known place, whether another is there.
+
+        That one's log may have lost it, if it is among those that were `removed`.
+        """
+        if row.value in self._of:
+            return row.place not in self._of[row.value]
+        return row.place in self._values and row.value not in removed
+
+
 def nothing_missing(run: Observed) -> Iterator[Finding]:
     """Each record that was acknowledged, or is in the logs, is in the sink, if it is below the committed offset."""
     known = {row.value for row in run.rows} | set(run.delivered) | run.in_doubt | run.removed | run.aborted
     known |= {dead.value for dead in run.dead}
-    written = dict(run.log) | {(a.topic, a.partition, a.offset): a.identity for a in run.acknowledged if a.offset >= 0}
     below = run.committed or run.ended
+    missing = {value: min(places) for value, places in Places(run).all() if value not in known}
     for kind, lost in (
         ("nothing missing", lambda tp, offset: offset < below.get(tp, 0)),
         ("read to the end", lambda tp, offset: offset >= below.get(tp, 0)),
     ):
-        missing = {value: place for place, value in written.items() if value not in known and lost(place[:2], place[2])}
-        if missing:
-            where = places(f"{t}-{p}@{o}" for t, p, o in missing.values())
-            yield Finding(kind, f"{len(missing)} records are not in the sink: {where}", len(missing))
+        found = [place for place in missing.values() if lost(place[:2], place[2])]
+        if found:
+            where = places(f"{t}-{p}@{o}" for t, p, o in found)
+            yield Finding(kind, f"{len(found)} records are not in the sink: {where}", len(found))
 
 
 class HandedOver:
@@ -95,8 +131,9 @@ def interrupted(events: Iterable[Event]) -> Iterator[tuple[str, int | None]]:
 def nothing_twice(run: Observed) -> Iterator[Finding]:
     """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted.
 
-    A RecordProcessor's record is in several batches, if it was tried again: one of them was interrupted then. Another
-    member may have one again of a batch that was interrupted before its commit, as it took its partition over.
+    One that its producer sent twice is in the logs twice, and each of the two is read once. A RecordProcessor's record
+    is in several batches, if it was tried again: one of them was interrupted then. Another member may have one again of
+    a batch that was interrupted before its commit, as it took its partition over.
     """
     seen: dict[str, list[Reading]] = defaultdict(list)
     for row in run.rows:
@@ -106,6 +143,9 @@ def nothing_twice(run: Observed) -> Iterator[Finding]:
     for dead in run.dead:
         seen[dead.value].append(OF_DEAD_LETTERS)
     twice = {value: readings for value, readings in seen.items() if len(readings) > 1 and value not in run.again}
+    if twice and run.sink != PROCESSOR:  # whose retry topics have a record again
+        sent_twice = read_once_each(run, twice)
+        twice = {value: readings for value, readings in twice.items() if value not in sent_twice}
     if run.sink == PROCESSOR:
         again = {call.row.value for call in run.calls if call.row.batch in run.interrupted}
         twice = {value: readings for value, readings in twice.items() if value not in again}
@@ -123,9 +163,26 @@ def nothing_twice(run: Observed) -> Iterator[Finding]:
         yield Finding("nothing twice", f"{len(twice)} records are in the sink more than once: {text}", len(twice))
 
 
+def read_once_each(run: Observed, twice: Mapping[str, Sequence[Reading]]) -> set[str]:
+    """Those of some records that the logs have as often as they were read, and whose rows are from different places."""
+    in_logs: Counter[str] = Counter(value for value in run.log.values() if value in twice)
+    rows: dict[str, list[Place]] = defaultdict(list)
+    for row in run.rows:
+        if row.value in twice:
+            rows[row.value].append(row.place)
+    return {
+        value
+        for value, readings in twice.items()
+        if len(readings) <= in_logs[value]
+        and len(set(rows[value])) == len(rows[value])
+        and all(run.log.get(place) == value for place in rows[value])
+    }
+
+
 def nothing_else(run: Observed) -> Iterator[Finding]:
     """Each row is the record at its place in the log."""
-    wrong = [row for row in run.rows if run.log.get(row.place, row.value) != row.value and row.value not in run.removed]
+    known = Places(run)
+    wrong = [row for row in run.rows if known.contradict(row, run.removed)]
     if wrong:
         yield Finding(
             "nothing else", f"{len(wrong)} rows are other records than those at {places(r.place for r in wrong)}"
@@ -164,22 +221,59 @@ def batches_follow(run: Observed) -> Iterator[Finding]:
 
 
 def tasks_cover(run: Observed) -> Iterator[Finding]:
-    """The tasks of a batch have its ranges, each offset in one task."""
-    planned: dict[int, Event] = {event.batch: event for event in run.events if event.ranges and event.batch is not None}
-    for batch, tasks in run.tasks.items():
-        event = planned.get(batch)
-        if event is None:
-            continue
-        whole = sorted((*r.tp, r.start, r.end) for r in event.ranges if r.size)
-        parts = sorted((topic, p, start, end) for task in tasks for topic, p, start, end in task)
-        merged: list[tuple[str, int, int, int]] = []
-        for topic, p, start, end in parts:
-            if merged and merged[-1][:2] == (topic, p) and merged[-1][3] == start:
-                merged[-1] = (*merged[-1][:3], end)
-            else:
-                merged.append((topic, p, start, end))
-        if merged != whole:
-            yield Finding("tasks cover", f"batch {batch}: its tasks have {merged}, it has {whole}")
+    """The tasks of a batch have the ranges that their process planned last, each offset in one task.
+
+    A process that loses the race for a batch plans ranges too, and no tasks: the checkpoint has those of the other one.
+    So no task has an offset beyond the checkpoint's ranges, and each batch with rows has had tasks.
+    """
+    planned: dict[tuple[str, str, int | None], Event] = {
+        (process_of(event), event.member, event.batch): event for event in run.events if event.kind == "planned"
+    }
+    logged: dict[tuple[str | None, int | None], Batch] = {}
+    for batch in run.batches:
+        logged.setdefault((batch.reader, batch.of_source), batch)  # later ones with this number have no data of it
+    for plan in run.plans:
+        parts = merged(part for task in plan.tasks for part in task)
+        event = planned.get((plan.process, plan.reader, plan.batch))
+        whole = [] if event is None else sorted((*r.tp, r.start, r.end) for r in event.ranges if r.size)
+        if parts != whole:
+            yield Finding(
+                "tasks cover",
+                f"batch {plan.batch} of {plan.process}: its tasks have {parts}, it was planned as {whole}",
+            )
+        of_log = logged.get((plan.reader, plan.batch))
+        beyond = [] if of_log is None else [part for part in parts if not within(of_log, *part)]
+        if beyond:
+            yield Finding("tasks cover", f"batch {plan.batch} of {plan.process}: {beyond} are not in the checkpoint's")
+    if len({plan.reader for plan in run.plans}) == len({batch.query for batch in run.batches}):  # one source each
+        with_rows = {(row.query, row.batch) for row in run.rows}
+        with_tasks = {(plan.reader, plan.batch) for plan in run.plans}
+        for batch in run.batches:
+            known = (batch.reader, batch.of_source) in with_tasks
+            if not known and (batch.query, batch.number) in with_rows:
+                yield Finding("tasks cover", f"batch {batch.number} of Spark's has rows, and had no tasks")
+
+
+def process_of(event: Event) -> str:
+    """The name of the process that wrote an event; one with two sources has a log for each."""
+    return Path(event.where.rpartition(":")[0]).stem.removesuffix("-also")
+
+
+def merged(parts: Iterable[Sequence[Any]]) -> list[tuple[str, int, int, int]]:
+    """Ranges of topics and partitions, those that follow each other as one."""
+    found: list[tuple[str, int, int, int]] = []
+    for topic, p, start, end in sorted(map(tuple, parts)):
+        if found and found[-1][:2] == (topic, p) and found[-1][3] == start:
+            found[-1] = (*found[-1][:3], end)
+        else:
+            found.append((topic, p, start, end))
+    return found
+
+
+def within(batch: Batch, topic: str, partition: int, start: int, end: int) -> bool:
+    """Whether a batch has a range."""
+    tp = topic, partition
+    return tp in batch.ends and batch.starts[tp] <= start and end <= batch.ends[tp]
 
 
 def commits_never_backward(run: Observed) -> Iterator[Finding]:
@@ -284,7 +378,8 @@ def numbers_recounted(run: Observed) -> Iterator[Finding]:
 def batches_recounted(run: Observed) -> Iterator[Finding]:
     """The progress of a batch has the ends that the checkpoint has, and as many input rows as the sink.
 
-    An interrupted batch that Spark's file sink has already got is not read again: its progress has no rows.
+    An interrupted batch that is in Spark's file sink, or decided in a sink with transactions, is not read again: its
+    progress has no rows.
     """
     rows = Counter(row.batch for row in run.rows)
     if run.sink == PROCESSOR:
@@ -296,7 +391,7 @@ def batches_recounted(run: Observed) -> Iterator[Finding]:
                 "batches recounted", f"batch {number} ends at {ends} in its progress, at {known.get(number)} by recount"
             )
         appended = run.sink not in (*EXACTLY_ONCE, PROCESSOR)
-        skipped = run.sink == "parquet" and not shown
+        skipped = run.sink in ("parquet", TOPIC_ONCE) and not shown
         if shown != rows[number] and not (number in run.interrupted and (appended or skipped)):
             yield Finding(
                 "batches recounted", f"batch {number} has {shown} input rows in its progress, {rows[number]} by recount"

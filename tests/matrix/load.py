@@ -101,8 +101,12 @@ class Load:
         self.acknowledged.extend(acknowledged)
 
     def spread(self, topic: str, partitions: int) -> None:
-        """From now on write to as many partitions of a topic; 0 for none."""
-        self._topics[topic] = partitions
+        """From now on write to as many partitions of a topic; 0 for none.
+
+        Once nothing is `pending`, nothing comes any more to partitions that were left out.
+        """
+        with self._counting:
+            self._topics[topic] = partitions
 
     @property
     def pending(self) -> int:
@@ -134,13 +138,13 @@ class Load:
 
     def _send(self, producer: KafkaProducer, name: str) -> Any:
         """Send one record; returns its name, and the future of its answer."""
-        places = [(topic, partition) for topic, count in self._topics.items() for partition in range(count)]
-        if not places:
-            return None
-        topic, partition = places[next(self._turns) % len(places)]
-        sequence = next(self._sequences.setdefault((name, topic, partition), itertools.count()))
         with self._counting:
+            places = [(topic, partition) for topic, count in self._topics.items() for partition in range(count)]
+            if not places:
+                return None
+            topic, partition = places[next(self._turns) % len(places)]
             self.sent += 1
+        sequence = next(self._sequences.setdefault((name, topic, partition), itertools.count()))
         record = identity(name, topic, partition, sequence)
         try:
             time_ms = round((time.time() + self.ahead_s) * 1000)

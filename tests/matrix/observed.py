@@ -11,7 +11,9 @@ from matrix.checkpoint import TP, Batch
 from matrix.load import Acknowledged
 from spark_kafka_group.tools.event_logs import Event
 
-EXACTLY_ONCE = ("parquet", "overwrite")
+TOPIC, TOPIC_ONCE = "topic", "topic-once"
+"""Sinks that are a topic: what a consumer of it reads, with ``read_committed`` for the second."""
+EXACTLY_ONCE = ("parquet", "overwrite", TOPIC_ONCE)
 PROCESSOR = "processor"
 """The sink of a query whose records a RecordProcessor handles: its rows are those that are done."""
 
@@ -30,6 +32,26 @@ class Row:
     @property
     def place(self) -> tuple[str, int, int]:
         return self.topic, self.partition, self.offset
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The tasks that a process of a query has made of a batch.
+
+    Attributes
+    ----------
+    process
+        Its name.
+    reader, batch
+        The id of the query, and the number of the batch among those with data.
+    tasks
+        Ranges of each task: topic, partition, start, end.
+    """
+
+    process: str
+    reader: str
+    batch: int
+    tasks: Sequence[Sequence[Sequence[Any]]]
 
 
 @dataclass(frozen=True)
@@ -150,6 +172,8 @@ class Observed:
         Records that operators had the query read again.
     aborted
         Records of transactions that were aborted.
+    plans
+        All plans of tasks, also several of one batch.
     committed, ended, ends
         At rest: the group's offsets, the checkpoint's, and the logs'.
     operated
@@ -175,7 +199,7 @@ class Observed:
     in_doubt: frozenset[str] = frozenset()
     batches: Sequence[Batch] = ()
     events: Sequence[Event] = ()
-    tasks: Mapping[int, Sequence[Sequence[Sequence[Any]]]] = field(default_factory=dict)
+    plans: Sequence[Plan] = ()
     stored: Sequence[Stored] = ()
     committed: Mapping[TP, int] = field(default_factory=dict)
     ended: Mapping[TP, int] = field(default_factory=dict)

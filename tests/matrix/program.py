@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from query import wait_at
 
 from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError
+from matrix.observed import TOPIC, TOPIC_ONCE
+from matrix.sink import KEY
 from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
@@ -32,7 +34,7 @@ def armed(marks: Path, point: str) -> bool:
 
 
 class LoggingReader(GroupKafkaStreamReader):
-    """The reader, with a line for the tasks of each batch, and a stop at the point that is armed."""
+    """The reader, with a line for each plan of a batch's tasks, and a stop at the point that is armed."""
 
     def __init__(self, reader: GroupKafkaStreamReader, marks: Path, tasks: Path) -> None:
         super().__init__(reader._options)
@@ -53,8 +55,9 @@ class LoggingReader(GroupKafkaStreamReader):
         tasks = super().partitions(start, end)
         if tasks:
             ranges = [[[*r.tp, r.start, r.end] for r in task.ranges] for task in tasks]
+            group = end["@group"]
             with self.tasks.open("a") as file:
-                file.write(json.dumps({"batch": end["@group"].get("batch"), "tasks": ranges}) + "\n")
+                file.write(json.dumps({"reader": group["reader"], "batch": group["batch"], "tasks": ranges}) + "\n")
             self.planned = True
             self._stop_at("planned")
         return tasks
@@ -75,7 +78,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--options", type=json.loads, required=True)
-    parser.add_argument("--sink", choices=["parquet", "overwrite", "append", "processor"], default="parquet")
+    sinks = ["parquet", "overwrite", "append", "processor", TOPIC, TOPIC_ONCE]
+    parser.add_argument("--sink", choices=sinks, default="parquet")
+    parser.add_argument("--output", type=json.loads, help="options of a sink that is a topic")
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
     parser.add_argument("--master", default="local[2,4]")
@@ -150,6 +155,9 @@ def written(df: DataFrame, args: argparse.Namespace) -> Any:
     """The query's writer, to one of the sinks."""
     df = df.selectExpr(*COLUMNS)
     out, marks = str(args.directory / "out"), args.directory / "marks"
+    if args.sink in (TOPIC, TOPIC_ONCE):
+        records = df.selectExpr(f"{KEY.format(query=args.directory.name)} key", "value")
+        return records.writeStream.format(args.source).options(**args.output)
     if args.sink == "parquet":
         return df.writeStream.format("parquet").option("path", out)
 

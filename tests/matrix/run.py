@@ -24,7 +24,7 @@ from matrix.cells.registry import CELLS, KAFKA, Cell
 from matrix.gather import gathered
 from matrix.invariants import Finding, judged
 from matrix.load import Load, TransactionalLoad
-from matrix.observed import Fault, Observed
+from matrix.observed import TOPIC, TOPIC_ONCE, Fault, Observed
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
@@ -51,6 +51,9 @@ def play(
             stack.callback(scene.close)
             if cell.prepare is not None:
                 cell.prepare(scene)
+            if cell.sink in (TOPIC, TOPIC_ONCE):
+                output = kafka.create_topic(f"{topic}-output", partitions=3, replication=cell.replication)
+                scene.written_to(output, 3, once=cell.sink == TOPIC_ONCE)
             jars = ("--jars", ",".join(map(str, connector_jars()))) if source == KAFKA else ()
             scene.add_query(cell.options, cell.sink, *cell.arguments, *jars)
             scene.begin(load_of(cell, scene, seed))

@@ -144,7 +144,11 @@ class Query:
         options = dict(self.options)
         if self.source == "groupkafka":
             options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
-        java = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djava.io.tmpdir={self.tmp}"
+        # By VFORK the JVM starts commands without helper processes, which may keep its sockets open when it is killed.
+        java = (
+            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK "
+            f"-Djava.io.tmpdir={self.tmp}"
+        )
         archive = Path(sys.executable).parents[1] / "spark.jsa"
         environment = {
             "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "faults"))),

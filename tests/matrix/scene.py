@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import threading
 import time
@@ -53,6 +54,19 @@ class Reader(Protocol):
     def in_doubt(self) -> list[str]:
         """Those that it has read without a word of their commit."""
         ...
+
+
+def open_transactions(kafka: KafkaCluster, topics: Mapping[str, int]) -> list[str]:
+    """Partitions in which a transaction holds up readers with ``read_committed``."""
+    tps = [TopicPartition(topic, p) for topic, count in topics.items() for p in range(count)]
+    ends = []
+    for isolation in ("read_uncommitted", "read_committed"):
+        consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
+        try:
+            ends.append(consumer.end_offsets(tps))
+        finally:
+            consumer.close()
+    return [f"an open transaction in {tp.topic}-{tp.partition}" for tp in tps if ends[0][tp] != ends[1][tp]]
 
 
 Held = Mapping[tuple[str, int], Holding]
@@ -106,6 +120,8 @@ class Scene:
         Other members of the group.
     also_read
         Partitions of topics that the query reads, and the load does not write.
+    output
+        The topic that the query writes, and its partitions, where its sink is a topic.
     delays, dead_letters
         Retry topics among them, with their milliseconds, in order; and the topic for dead letters.
     seen_at_rest
@@ -163,6 +179,7 @@ class Scene:
         self.at_end: list[Callable[[], list[str]]] = []
         self.closing = contextlib.ExitStack()
         self.also_read: dict[str, int] = {}
+        self.output: dict[str, int] = {}
         self.delays: dict[str, int] = {}
         self.dead_letters: str | None = None
         self.seen_at_rest = False
@@ -209,6 +226,22 @@ class Scene:
         query.environment, query.prefix = self.environment, self.prefix
         self.queries.append(query)
         return query
+
+    def written_to(self, topic: str, partitions: int, once: bool) -> None:
+        """Have queries write to a topic that exists; what they leave open is noted.
+
+        Parameters
+        ----------
+        once
+            In transactions, which have the group's offsets, too.
+        """
+        self.output = {topic: partitions}
+        options = {"kafka.bootstrap.servers": self.servers, "topic": topic}
+        if once:
+            options |= {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": self.group}
+            self.own_options |= {"kafka.transactional.id": self.group}
+        self.arguments += ["--output", json.dumps(options)]
+        self.at_end.append(lambda: open_transactions(self.kafka, self.output))
 
     # Faults
 

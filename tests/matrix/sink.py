@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 from matrix.observed import Row
 
 LOG = "_spark_metadata"
+KEY = "concat_ws(' ', '{query}', topic, partition, offset)"
+"""Of a record that a query writes, in Spark's SQL: where it was read."""
 
 
 def rows_in(out: Path, query: int = 0) -> list[Row]:
@@ -40,6 +42,13 @@ def files_by_batch(out: Path) -> Iterator[tuple[int, Path]]:
     for folder in out.glob("batch=*"):
         if (folder / "_SUCCESS").exists():
             yield from ((int(folder.name.partition("=")[2]), file) for file in folder.glob("*.parquet"))
+
+
+def row_of(key: str, value: str, batch_of: Callable[[int, tuple[str, int], int], int]) -> Row:
+    """The row that a record of an output topic is, by its key and its value."""
+    query, topic, partition, offset = key.split(" ")
+    number, place = int(query.removeprefix("query")), (topic, int(partition))
+    return Row(batch_of(number, place, int(offset)), *place, int(offset), value, number)
 
 
 def _number(path: Path) -> int:

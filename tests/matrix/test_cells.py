@@ -17,6 +17,7 @@ CHEAP = {
     "operator": "operator-more-partitions",
     "transaction": "transaction-driver-kill",
     "query": "second-query-killed",
+    "sink": "sink-driver-kill-once",
     "disk": "disk-full",
     "log": "log-longer",
     "right": "password-changed",

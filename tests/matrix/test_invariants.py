@@ -7,7 +7,7 @@ import pytest
 from matrix.checkpoint import Batch
 from matrix.invariants import OF_A_MEMBER, OF_ANY_SOURCE, batches_follow, judged
 from matrix.load import Acknowledged
-from matrix.observed import Call, Dead, Ending, Fault, Observed, Row, Shown, Stored
+from matrix.observed import Call, Dead, Ending, Fault, Observed, Plan, Row, Shown, Stored
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.tools.event_logs import Event, Move
 
@@ -18,8 +18,13 @@ def value(offset):
     return f"p0:t:0:{offset}"
 
 
-def event(time_ms, kind, generation, **more):
-    return Event(time_ms, kind, "g", "a", generation, f"file:{time_ms}", **more)
+def event(time_ms, kind, generation, process="query0-1", **more):
+    return Event(time_ms, kind, "g", "a", generation, f"events/{process}.jsonl:{time_ms}", **more)
+
+
+def plan(batch, *tasks, process="query0-1"):
+    """A plan of tasks with one range each."""
+    return Plan(process, "a", batch, [[task] for task in tasks])
 
 
 def planned(time_ms, generation, batch, start, end, **more):
@@ -72,9 +77,9 @@ def a_run(**changed):
         acknowledged=acknowledged,
         log={("t", 0, n): value(n) for n in range(20)},
         rows=[Row(n // 10, "t", 0, n, value(n)) for n in range(20)],
-        batches=[Batch(0, {TP: 0}, {TP: 10}, 20, 1, 0), Batch(1, {TP: 10}, {TP: 20}, 50, 2, 1)],
+        batches=[Batch(0, {TP: 0}, {TP: 10}, 20, 1, 0, "a"), Batch(1, {TP: 10}, {TP: 20}, 50, 2, 1, "a")],
         events=events,
-        tasks={0: [[["t", 0, 0, 4]], [["t", 0, 4, 10]]], 1: [[["t", 0, 10, 20]]]},
+        plans=[plan(0, ["t", 0, 0, 4], ["t", 0, 4, 10]), plan(1, ["t", 0, 10, 20])],
         stored=[generation(0, 1), commit(30, 10, 1, 0), generation(31, 2), commit(60, 20, 2, 1)],
         committed={TP: 20},
         ended={TP: 20},
@@ -88,6 +93,12 @@ def a_run(**changed):
 
 
 GOOD = a_run()
+
+
+def planned_as(*of_first):
+    """A run with these plans of the first batch."""
+    return {"plans": [*of_first, plan(1, ["t", 0, 10, 20])]}
+
 
 RETRY, RETRY_LATER, WAIT_MS = "t-retry-100", "t-retry-300", {"t-retry-100": 100, "t-retry-300": 300}
 
@@ -142,6 +153,9 @@ def counted(batch, **numbers):
 
 
 WRONG_PROCESSED = {
+    "a record that is done in two stages": (
+        "nothing twice", {"rows": [*PROCESSED.rows, Row(2, RETRY, 0, 0, "later")]},
+    ),
     "a record that nobody handled": ("source = done + retry + dead", {"log": PROCESSED.log | {(RETRY, 0, 1): "again"}}),
     "a record that is done and handed on": ("source = done + retry + dead", {
         "log": PROCESSED.log | {(RETRY, 0, 1): "done"},
@@ -178,12 +192,34 @@ WRONG = {
     ),
     "a row twice in one batch": ("nothing twice", {"rows": [*GOOD.rows, GOOD.rows[5]]}),
     "a row in two batches": ("nothing twice", {"rows": [*GOOD.rows, replace(GOOD.rows[5], batch=1)]}),
+    "a record is not in the sink, and another has its place": (
+        "nothing missing", {"acknowledged": [Acknowledged("of before", "t", 0, 5), *GOOD.acknowledged]},
+    ),
+    "a row of another place than its record had in a log that is gone": (
+        "nothing else", other("rows", 3, replace(GOOD.rows[3], offset=30)) | {"log": {}},
+    ),
     "a row of another place": ("nothing else", other("rows", 3, replace(GOOD.rows[3], value=value(4)))),
     "an aborted row": ("nothing aborted", {"aborted": frozenset([value(7)])}),
     "a batch that begins too late": ("batches follow", {"events": [
         *GOOD.events[:3], planned(2, 1, 1, 11, 12), *GOOD.events[3:]]}),
-    "a task without a record": ("tasks cover", {"tasks": {0: [[["t", 0, 0, 4]], [["t", 0, 5, 10]]]}}),
-    "a record in two tasks": ("tasks cover", {"tasks": {0: [[["t", 0, 0, 5]], [["t", 0, 4, 10]]]}}),
+    "a task without a record": ("tasks cover", planned_as(plan(0, ["t", 0, 0, 4], ["t", 0, 5, 10]))),
+    "a record in two tasks": ("tasks cover", planned_as(plan(0, ["t", 0, 0, 5], ["t", 0, 4, 10]))),
+    "a record in no task of the first of two plans": (
+        "tasks cover",
+        planned_as(plan(0, ["t", 0, 0, 9]), plan(0, ["t", 0, 0, 10])),
+    ),
+    "tasks of a batch that nobody planned": (
+        "tasks cover",
+        planned_as(plan(0, ["t", 0, 0, 10]), plan(2, ["t", 0, 20, 21])),
+    ),
+    "tasks beyond the checkpoint": (
+        "tasks cover",
+        {
+            "plans": [plan(0, ["t", 0, 0, 12]), plan(1, ["t", 0, 10, 20])],
+            "events": [*GOOD.events[:2], planned(1, 1, 0, 0, 12), *GOOD.events[4:]],
+        },
+    ),
+    "rows of a batch that had no tasks": ("tasks cover", {"plans": [plan(0, ["t", 0, 0, 10])]}),
     "a commit below the one before": ("never backward", {"stored": [*GOOD.stored, commit(70, 10, 2, 0)]}),
     "an offset that is removed": ("never backward", {"stored": [*GOOD.stored, Stored(70, tp=TP)]}),
     "a commit before its batch is done": ("never ahead", other("stored", 1, commit(5, 10, 1, 0))),
@@ -249,6 +285,31 @@ def test_every_invariant_has_been_shown_to_fail():
     named = {invariant for invariant, _ in (*WRONG.values(), *WRONG_PROCESSED.values())}
     assert broken == named
     assert len(named) == len(OF_ANY_SOURCE + OF_A_MEMBER) + 1  # one of them has two names
+
+
+def test_a_process_that_lost_the_race_for_a_batch_has_planned_other_ranges_and_no_tasks():
+    late = planned(55, 3, 1, 10, 18, process="query0-2")
+    assert "tasks cover" not in invariants(a_run(events=[*GOOD.events[:-1], late, GOOD.events[-1]]))
+
+
+def test_a_batch_that_is_run_again_is_planned_by_each_process():
+    again = planned(55, 3, 1, 10, 20, process="query0-2", replay=True)
+    run = a_run(
+        events=[*GOOD.events[:-1], again, GOOD.events[-1]],
+        plans=[*GOOD.plans, plan(1, ["t", 0, 10, 15], ["t", 0, 15, 20], process="query0-2")],
+    )
+    assert "tasks cover" not in invariants(run)
+    wrong = plan(1, ["t", 0, 10, 15], process="query0-2")
+    assert "tasks cover" in invariants(replace(run, plans=[*GOOD.plans, wrong]))
+
+
+def test_a_record_that_its_producer_sent_twice_is_read_twice_and_no_more():
+    sent_twice = {"log": dict(GOOD.log) | {("t", 0, 7): value(3)}, "acknowledged": GOOD.acknowledged[:7]}
+    rows = [row if row.offset != 7 else replace(row, value=value(3)) for row in GOOD.rows]
+    assert invariants(a_run(rows=rows, **sent_twice)) == set()
+    from_one_place = [row if row.offset != 7 else replace(row, value=value(3), offset=3) for row in GOOD.rows]
+    assert invariants(a_run(rows=from_one_place, **sent_twice)) == {"nothing twice"}
+    assert invariants(a_run(rows=rows, delivered=[value(3)], **sent_twice)) == {"nothing twice"}
 
 
 def test_a_sink_that_only_appends_may_have_the_rows_of_an_interrupted_batch_again_and_no_others():

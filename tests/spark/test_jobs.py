@@ -87,6 +87,31 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     assert values(spark, tmp_path / "out") == list(range(330))
 
 
+def test_kafka_to_kafka_available_now(spark, kafka, group, tmp_path, run):
+    topic, output = topic_with(kafka, numbered(300, 3)), kafka.create_topic(name("out"), partitions=2)
+    arguments = [
+        "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+        "--output-topic", output, "--checkpoint", tmp_path / "checkpoint", "--available-now",
+        "--sink-option", "kafka.compression.type=lz4",
+    ]  # fmt: skip
+    run("kafka_to_kafka", *arguments)
+    written = spark.read.format("groupkafka").options(**options(kafka, output)).load()
+    assert sorted(int(row.value[1:]) for row in written.select("value").collect()) == list(range(300))
+    assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
+
+
+def test_a_wrong_option_of_a_sink_ends_a_job_before_spark_starts(tmp_path):
+    done = subprocess.run(
+        [
+            sys.executable, ROOT / "jobs/kafka_to_kafka.py", "--bootstrap-servers", "127.0.0.1:1", "--group", "g",
+            "--topics", "t", "--output-topic", "o", "--checkpoint", "/nowhere", "--sink-option", "kafka.acks=2",
+        ],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("the sink: kafka.acks (2) must be one of")
+
+
 def test_drain_reads_from_the_committed_offsets_to_now_and_commits(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic]
@@ -124,7 +149,7 @@ def test_a_drain_that_died_before_its_commit_is_repeated_without_a_row_twice(spa
 
 
 def test_the_jobs_say_how_to_call_them():
-    for job in ("stream_to_parquet.py", "drain.py", "process.py", "replay_dead_letters.py"):
+    for job in ("stream_to_parquet.py", "kafka_to_kafka.py", "drain.py", "process.py", "replay_dead_letters.py"):
         done = subprocess.run(
             [sys.executable, ROOT / "jobs" / job, "--help"], capture_output=True, text=True, check=True
         )

@@ -42,7 +42,7 @@ def test_a_path_is_printed_alone_for_spark_submit(capsys, name):
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["jobs", "drian"], "there is no drian: take one of demo, drain, process, "),
+        (["jobs", "drian"], "there is no drian: take one of demo, drain, kafka-to-kafka, process, "),
         (["jobs", "spark-defaults.conf"], "there is no spark-defaults.conf: take one of demo, "),
         (["jobs", "--path"], "--path needs a name: demo, "),
     ],

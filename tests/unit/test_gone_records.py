@@ -36,13 +36,13 @@ def test_a_log_that_begins_later_is_read_from_its_begin_on(task):
 
 
 def test_a_missing_partition_is_given_up_when_it_has_been_missing_for_a_while(task):
-    assert task.gone.give_up_missing({TP})
+    assert task.gone.give_up_missing({TP}, set())
     task.now += BELIEVED_AFTER_S - 1
     task.gone.forget(TP)  # no broker answers meanwhile
     task.now += 2
-    assert task.gone.give_up_missing({TP})
+    assert task.gone.give_up_missing({TP}, set())
     task.now += BELIEVED_AFTER_S
-    assert not task.gone.give_up_missing({TP})
+    assert not task.gone.give_up_missing({TP}, set())
     assert task.positions == {}
 
 

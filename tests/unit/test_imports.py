@@ -253,7 +253,7 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     unpickled, written = (set(line.split()) for line in output.splitlines())
     assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
     own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
-    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink"}
+    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink", "exactly_once"}
     assert not [
         parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
     ]

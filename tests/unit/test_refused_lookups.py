@@ -29,7 +29,7 @@ class Cluster:
     def known(self):
         return ["127.0.0.1:1"]
 
-    def leaders(self, tps, refresh):
+    def leaders(self, tps, refresh, topic_ids):
         self.lookups += 1
         if self.lookups > 1:
             raise BrokerError("not authorized") from kafka_errors.TopicAuthorizationFailedError()
@@ -40,7 +40,7 @@ class Cluster:
             raise ConnectionRefusedError
         return self
 
-    def send(self, positions, epochs, rack):
+    def send(self, positions, epochs, rack, topic_ids):
         self.asked.append(positions)
 
     def receive(self):

@@ -70,5 +70,5 @@ def test_what_the_checkpoint_says_of_a_topic_that_was_made_again_does_not_hold()
 
 def test_a_task_has_the_epochs_that_are_known():
     ranges = (OffsetRange(A, 0, 5), OffsetRange(B, 0, 5))
-    assert ReadTask.under({B: 3}, ranges).leader_epochs == {B: 3}
-    assert ReadTask.under({}, ranges) == ReadTask(ranges)
+    assert ReadTask.under({B: 3}, {}, ranges).leader_epochs == {B: 3}
+    assert ReadTask.under({}, {}, ranges) == ReadTask(ranges)

@@ -74,7 +74,7 @@ def test_kafka_python_asks_again_where_the_table_says_so(error):
 
 @pytest.mark.parametrize("error", ADVICE)
 def test_advice_speaks_of_the_querys_own_settings(error):
-    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"), session_bounds=(6000, 20000))
+    facts = Facts("billing", "billing-1", 1000, ("range", "sticky"), (6000, 20000), transactional_id="invoices")
     text = advice(error, Request.COMMIT, facts, ["orders", "bills"])
     named = {field for _, field, _, _ in string.Formatter().parse(ADVICE[error]) if field}
     shown = {
@@ -85,6 +85,7 @@ def test_advice_speaks_of_the_querys_own_settings(error):
         "strategies": "(range, sticky)",
         "topics": "bills, orders",
         "operation": "Read",
+        "transactional_id": "invoices",
     }
     assert all(shown[field] in text for field in named)
 

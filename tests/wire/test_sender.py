@@ -13,6 +13,7 @@ from spark_kafka_group.executor.sending import receivers, routes
 from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.testing import wait_until
 
 ORDERS, BILLS = TopicPartition("orders", 0), TopicPartition("bills", 0)
 BRIEF = {
@@ -196,6 +197,34 @@ def test_a_log_that_lacks_the_last_batches_of_the_producer_fails_the_task(broker
         sending.flush()
 
 
+def interrupted(broker, sending, count):
+    """So many batches are written without an answer, and the broker is killed: it knows the last one again."""
+    send(sending, ORDERS, 0, 10)
+    sending.flush()
+    broker.faults.extend(["mute"] * (count - 1) + ["lost"] + ["cut"] * 100)
+    send(sending, ORDERS, 10, 100)
+    wait_until(lambda: len(broker.values(ORDERS)) == 10 + 10 * count, within=10)
+    broker.forget_all_but_the_last()
+    broker.faults.clear()
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_batches_that_a_killed_broker_wrote_and_knows_no_more_are_not_written_again(broker, sender_of, count):
+    sending = sender_of()
+    interrupted(broker, sending, count)
+    assert sending.flush() == {ORDERS: Written(100, 99)}
+    assert numbers(broker.values(ORDERS)) == list(range(100))
+    assert (sending.records, sending.held_bytes) == (100, 0)
+
+
+def test_where_it_cannot_be_asked_what_was_written_the_task_fails(broker, sender_of):
+    broker.may_describe = False
+    sending = sender_of()
+    interrupted(broker, sending, 3)
+    with pytest.raises(WriteError, match=r"may be lost.*OUT_OF_ORDER_SEQUENCE_NUMBER"):
+        sending.flush()
+
+
 def test_a_topic_that_was_made_again_fails_a_task_that_had_written_to_it(broker, sender_of):
     broker.topic_ids["orders"] = uuid.uuid4()
     sending = sender_of()
@@ -261,13 +290,15 @@ def test_sequence_numbers_begin_again_after_the_last_one(broker, sender_of):
 
 
 def test_the_next_task_of_a_worker_goes_on_as_the_same_producer(broker, sender_of):
+    connections = []
     for first in (0, 50):
         with sender_of() as sending:
             send(sending, ORDERS, first, first + 50)
             sending.flush()
+            connections += sending.brokers.connections()
     assert broker.asked_for_ids == 1
     assert broker.requests[-1] == {ORDERS: 90}
-    assert broker.open <= 2  # one for lookups
+    assert connections[0] == connections[1]
 
 
 def test_after_a_task_that_failed_there_is_another_producer(broker, sender_of):

@@ -188,6 +188,28 @@ class Outbox:
             place += 1
         self._waiting.insert(place, sealed)
 
+    def is_alone(self, sealed: Sealed) -> bool:
+        """Whether all batches before it are acknowledged, and no other one is in flight."""
+        return len(self._in_flight) == 1 and self.is_first(sealed)
+
+    def before(self, last_sequence: int) -> list[Sealed]:
+        """The batches before the one that ends with this sequence number, of those that were sent once and wait to be
+        sent again; none where there is no such one."""
+        found: list[Sealed] = []
+        for sealed in self._waiting:
+            if sealed.stamped == NOT_STAMPED:
+                return []
+            if (self.sequence(sealed) + sealed.batch.records - 1) % SEQUENCES == last_sequence:
+                return found
+            found.append(sealed)
+        return []
+
+    def pass_over(self, sealed: Sealed) -> None:
+        """Count a batch that waits as written."""
+        self._waiting.remove(sealed)
+        self.records += sealed.batch.records
+        self._acknowledged_to = max(self._acknowledged_to, sealed.first)
+
     def is_first(self, sealed: Sealed) -> bool:
         """Whether all batches before it are acknowledged."""
         return self.oldest is sealed

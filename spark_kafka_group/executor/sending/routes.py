@@ -63,6 +63,7 @@ class Routes:
         """Of a partition whose leader may be known from the task before."""
         box = Outbox(tp, sequence)
         box.node = self._brokers.leader(tp)
+        self._note_topic_id(tp.topic)
         return box
 
     def queue(self, box: Outbox) -> None:

@@ -68,6 +68,11 @@ class Stamping:
         self._added: set[TopicPartition] = set()
         self.session: ProducerSession | None = None
 
+    @property
+    def producer(self) -> Producer | None:
+        """Who sends; None for nobody in particular."""
+        return self.session if self._transaction is None else self._transaction.producer
+
     def first_sequence(self, tp: TopicPartition) -> int:
         """The sequence number with which the task begins in a partition."""
         return 0 if self.session is None else self.session.sequences.get(tp, 0)
@@ -82,7 +87,7 @@ class Stamping:
 
     def stamp(self, box: Outbox, sealed: Sealed) -> None:
         """Write producer and sequence number into a batch, unless they are there."""
-        producer = self.session if self._transaction is None else self._transaction.producer
+        producer = self.producer
         sequence = NO_SEQUENCE if producer is None else box.sequence(sealed)
         if sealed.stamped != sequence:
             producer_id, epoch = NOBODY if producer is None else (producer.producer_id, producer.epoch)

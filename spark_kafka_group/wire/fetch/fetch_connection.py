@@ -19,7 +19,7 @@ from spark_kafka_group.wire.client.connect import LARGEST_BATCH
 from spark_kafka_group.wire.client.unreached import AnswerError
 from spark_kafka_group.wire.deadline import Deadline
 from spark_kafka_group.wire.fetch.request import LEADERS_ONLY_TO, FetchRequests
-from spark_kafka_group.wire.fetch.response import FetchedPartition, fetched
+from spark_kafka_group.wire.fetch.response import IDS_FROM, FetchedPartition, fetched, names_by_id
 
 OVERDUE_S = 5.0
 """A response is overdue if it has not begun this long after kafka.fetch.max.wait.ms, or pauses for this long."""
@@ -57,7 +57,8 @@ class FetchConnection(BrokerConnection):
         super().__init__(sock, lifetime_s, made_to)
         self._options = options
         client_id = f"{options.connection.client_id}-{role}"
-        self._of_any_replica = FetchRequests(options.fetching, client_id, version)
+        self._by_ids = FetchRequests(options.fetching, client_id, version) if version >= IDS_FROM else None
+        self._of_any_replica = FetchRequests(options.fetching, client_id, min(version, IDS_FROM - 1))
         self._of_leaders = FetchRequests(options.fetching, client_id, min(version, LEADERS_ONLY_TO))
         # Where the kernel knows the limit itself, one call receives a whole response, and no poll comes before.
         self._whole = 0 if isinstance(sock, ssl.SSLSocket) else socket.MSG_WAITALL
@@ -66,7 +67,10 @@ class FetchConnection(BrokerConnection):
         self.patience_s = max(patience_s, usual_patience_s(options))
         self._limit_s = 0.0
         self._limit(self.patience_s)
-        self._in_flight: list[tuple[int, int]] = []  # correlation id and version of each request
+        # Correlation id, version, and the names of topics by ids, of each request.
+        self._in_flight: list[tuple[int, int, Mapping[bytes, str]]] = []
+        self._topic_ids: Mapping[str, str] = {}
+        self._names: Mapping[bytes, str] = {}  # by those ids
         self._size = bytearray(4)
         self._frame = bytearray(1 << 16)
         self._frame_limit = max(LARGEST_BATCH, options.fetching.max_bytes + options.fetching.partition_max_bytes)
@@ -86,11 +90,14 @@ class FetchConnection(BrokerConnection):
         positions: Mapping[TopicPartition, int],
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         rack: str = "",
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Ask for records from each position on; the broker fills the response in this order.
 
         Where `epochs` has a partition's, only a broker that knows it as the last one sends records. Only leaders send
-        records, unless there is a `rack`: then followers do, too, and leaders may name a replica there instead.
+        records, unless there is a `rack`: then followers do, too, and leaders may name a replica there instead. With
+        `topic_ids`, of all topics, followers send records, too, and nobody those of topics that have other ids, if the
+        broker can be asked so (Kafka 3.1).
 
         Raises
         ------
@@ -100,9 +107,14 @@ class FetchConnection(BrokerConnection):
         if self.throttled_s:  # even a sleep of no time gives the processor away
             time.sleep(self.throttled_s)
         correlation_id = self._next_correlation_id()
-        requests = self._of_any_replica if rack else self._of_leaders
-        self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack)))
-        self._in_flight.append((correlation_id, requests.version))
+        if topic_ids and self._by_ids is not None:
+            requests = self._by_ids
+            if topic_ids is not self._topic_ids:
+                self._topic_ids, self._names = topic_ids, names_by_id(topic_ids)
+        else:
+            requests = self._of_any_replica if rack else self._of_leaders
+        self._send_all(memoryview(requests.encoded(positions, correlation_id, epochs, rack, topic_ids)))
+        self._in_flight.append((correlation_id, requests.version, self._names))
 
     def receive(self) -> list[FetchedPartition]:
         """The response to the oldest request not yet answered; its records stay valid until the next one is received.
@@ -129,11 +141,12 @@ class FetchConnection(BrokerConnection):
         if self.patience_s > max(usual_s, 2 * waited_s):
             self.patience_s = max(usual_s, 2 * waited_s)
         (correlation_id,) = struct.unpack_from(">i", frame)
-        expected, version = self._in_flight.pop(0)
+        expected, version, names = self._in_flight.pop(0)
         if correlation_id != expected:
             raise AnswerError("the response belongs to another request")
         try:
-            throttle_ms, error_code, partitions = fetched(frame[4:], version, self._options.fetching.committed_only)
+            committed_only = self._options.fetching.committed_only
+            throttle_ms, error_code, partitions = fetched(frame[4:], version, committed_only, names)
         except (ValueError, struct.error) as error:
             raise AnswerError(f"not a fetch response: {error}") from error
         self._throttle(throttle_ms)

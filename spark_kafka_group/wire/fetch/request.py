@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
+from uuid import UUID
 
 from kafka.protocol.consumer import FetchRequest
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Fetching
+from spark_kafka_group.wire.fetch.response import IDS_FROM
 
 CORRELATION_ID_AT = 8
 """The byte of the correlation id: after the frame's size, the request's kind and its version."""
@@ -29,7 +31,7 @@ UNIQUE = 0x7A5C3B1D
 """Numbers of a written request that are looked for in its bytes begin with it; nothing else does."""
 
 Shape = tuple[tuple[str, int], ...]
-"""Topics, and how many partitions of each."""
+"""Topics, by name or id, and how many partitions of each."""
 
 
 class FetchRequests:
@@ -53,15 +55,17 @@ class FetchRequests:
         correlation_id: int,
         epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
         rack: str = "",
+        topic_ids: Mapping[str, str] = MappingProxyType({}),
     ) -> bytes | bytearray:
         """A request for records from each position on, with its frame; the broker fills the response in this order.
 
         Of leaders of these `epochs` only, where they are given and the version has them. With a `rack`, a leader may
-        name another replica instead.
+        name another replica instead. A version that names topics by their ids needs those of all topics.
         """
         topics: dict[str, list[tuple[int, int, int]]] = {}
         for tp, position in positions.items():
-            topics.setdefault(tp.topic, []).append((tp.partition, epochs.get(tp, NO_EPOCH), position))
+            named = topic_ids[tp.topic] if self.version >= IDS_FROM else tp.topic
+            topics.setdefault(named, []).append((tp.partition, epochs.get(tp, NO_EPOCH), position))
         template, places = self._template(tuple((topic, len(of)) for topic, of in topics.items()), rack)
         request = bytearray(template)
         struct.pack_into(">i", request, CORRELATION_ID_AT, correlation_id)
@@ -94,6 +98,9 @@ class FetchRequests:
             at = position_at
         return written, tuple(places)
 
+    def _named(self, topic: str) -> dict[str, Any]:
+        return {"topic": topic} if self.version < IDS_FROM else {"topic_id": UUID(topic)}
+
     def _write(self, topics: Mapping[str, list[tuple[int, int]]], rack: str) -> bytes:
         topic_type = FetchRequest.FetchTopic
 
@@ -117,7 +124,8 @@ class FetchRequests:
             session_id=0,
             session_epoch=-1,
             topics=[
-                topic_type(topic=topic, partitions=[of(*p) for p in of_topic]) for topic, of_topic in topics.items()
+                topic_type(partitions=[of(*p) for p in of_topic], **self._named(topic))
+                for topic, of_topic in topics.items()
             ],
             forgotten_topics_data=[],
             rack_id=rack,

@@ -6,17 +6,26 @@ kafka-python's decoder copies the records of each partition, which costs as much
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
+from uuid import UUID
 
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Facts, Reaction, Request, advice, reaction_to
 
-VERSIONS = range(4, 12)
-"""Versions of FetchResponse that are understood; later ones name topics by ids."""
+VERSIONS = range(4, 14)
+"""Versions of FetchResponse that are understood."""
+FLEXIBLE_FROM, IDS_FROM = 12, 13
+"""The versions that first have variable lengths and tagged fields (KIP-482), and name topics by their ids (KIP-516); in
+requests, too."""
+MOST_OF_A_LENGTH = 5
+"""Bytes."""
 
 NO_REPLICA = -1
+ID_BYTES = 16
 
 _INT32 = struct.Struct(">i")
 _LENGTH = struct.Struct(">h")
@@ -64,31 +73,65 @@ class FetchedPartition(NamedTuple):
     """Node of a replica in the reader's rack, which the leader names instead of sending records (KIP-392)."""
 
 
-def fetched(response: memoryview, version: int, committed_only: bool) -> tuple[int, int, list[FetchedPartition]]:
-    """Milliseconds to wait before the next request, error code, and partitions of a response without its header.
+def names_by_id(topic_ids: Mapping[str, str]) -> Mapping[bytes, str]:
+    """Topics by their ids, as responses have these."""
+    return {UUID(topic_id).bytes: topic for topic, topic_id in topic_ids.items()}
+
+
+def fetched(
+    response: memoryview, version: int, committed_only: bool, names: Mapping[bytes, str] = MappingProxyType({})
+) -> tuple[int, int, list[FetchedPartition]]:
+    """Milliseconds to wait before the next request, error code, and partitions of a response behind its correlation id.
+
+    Parameters
+    ----------
+    names
+        Of the topics that the request named by ids, as its version does.
 
     Raises
     ------
     ValueError, struct.error
         When it is no FetchResponse of that version.
     """
-    (throttle_ms,) = _INT32.unpack_from(response)
-    at, error_code = _INT32.size, 0
+    flexible = version >= FLEXIBLE_FROM
+    at, error_code = _behind_tags(response, 0) if flexible else 0, 0
+    (throttle_ms,) = _INT32.unpack_from(response, at)
+    at += _INT32.size
     if version >= 7:
         error_code, _ = _ERROR_AND_SESSION.unpack_from(response, at)
         at += _ERROR_AND_SESSION.size
     partitions: list[FetchedPartition] = []
-    topics, at = _count(response, at)
+    count_of = _short_count if flexible else _count
+    topics, at = count_of(response, at)
     for _ in range(topics):
-        (length,) = _LENGTH.unpack_from(response, at)
-        at += _LENGTH.size
-        topic = str(_part(response, at, length), "utf-8")
-        at += length
-        count, at = _count(response, at)
+        if version >= IDS_FROM:
+            topic, at = _topic_of_id(response, at, names)
+        else:
+            topic, at = _topic(response, at, flexible)
+        count, at = count_of(response, at)
         for _ in range(count):
             partition, at = _partition(response, at, version, topic, committed_only)
             partitions.append(partition)
+        at = _behind_tags(response, at) if flexible else at
+    if flexible:
+        _behind_tags(response, at)
     return throttle_ms, error_code, partitions
+
+
+def _topic(response: memoryview, at: int, flexible: bool) -> tuple[str, int]:
+    if flexible:
+        length, at = _short_count(response, at)
+    else:
+        (length,) = _LENGTH.unpack_from(response, at)
+        at += _LENGTH.size
+    return str(_part(response, at, length), "utf-8"), at + length
+
+
+def _topic_of_id(response: memoryview, at: int, names: Mapping[bytes, str]) -> tuple[str, int]:
+    topic_id = bytes(_part(response, at, ID_BYTES))
+    if topic_id not in names:
+        raise ValueError(f"topic id {UUID(bytes=topic_id)}, which was not asked for")
+    return names[topic_id], at + ID_BYTES
 
 
 def _partition(
@@ -98,23 +141,33 @@ def _partition(
     at += _PARTITION.size
     if version >= 5:
         at += 8  # log start offset
-    transactions, at = _count(response, at, nullable=True)
-    end = at + transactions * _ABORTED.size
+    flexible = version >= FLEXIBLE_FROM
+    count_of = _short_count if flexible else _count
+    transactions, at = count_of(response, at, nullable=True)
     aborted: tuple[tuple[int, int], ...] = ()
-    if committed_only and transactions:
-        aborted = tuple(_ABORTED.iter_unpack(_part(response, at, end - at)))
-    at = end
+    if flexible:
+        of_all = []
+        for _ in range(transactions):
+            of_all.append(_ABORTED.unpack_from(response, at))
+            at = _behind_tags(response, at + _ABORTED.size)
+        aborted = tuple(of_all) if committed_only else ()
+    else:
+        end = at + transactions * _ABORTED.size
+        if committed_only and transactions:
+            aborted = tuple(_ABORTED.iter_unpack(_part(response, at, end - at)))
+        at = end
     preferred_replica = NO_REPLICA
     if version >= 11:
         (preferred_replica,) = _INT32.unpack_from(response, at)
         at += _INT32.size
-    size, at = _count(response, at, nullable=True)
+    size, at = count_of(response, at, nullable=True)
     records = _part(response, at, size)
+    end = _behind_tags(response, at + size) if flexible else at + size
     stable = last_stable_offset if committed_only else None
     tp = TopicPartition(topic, index)
     error = FetchError.of(error_code, topic) if error_code else None
     preferred = None if preferred_replica == NO_REPLICA else preferred_replica
-    return FetchedPartition(tp, error, high_watermark, stable, aborted, records, preferred), at + size
+    return FetchedPartition(tp, error, high_watermark, stable, aborted, records, preferred), end
 
 
 def _count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, int]:
@@ -125,6 +178,34 @@ def _count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, 
     if count < 0:
         raise ValueError(f"a length of {count}")
     return count, at + _INT32.size
+
+
+def _short_count(response: memoryview, at: int, nullable: bool = False) -> tuple[int, int]:
+    """As :func:`_count`, of a variable length that is one more than it says: 0 stands for null."""
+    count, at = _number(response, at)
+    if count == 0 and not nullable:
+        raise ValueError("no length where there has to be one")
+    return max(count - 1, 0), at
+
+
+def _number(response: memoryview, at: int) -> tuple[int, int]:
+    """An unsigned number of variable length, and the byte after it."""
+    found = 0
+    for n, byte in enumerate(response[at : at + MOST_OF_A_LENGTH]):
+        found |= (byte & 0x7F) << 7 * n
+        if byte < 0x80:
+            return found, at + n + 1
+    raise ValueError(f"a number at {at} that does not end")
+
+
+def _behind_tags(response: memoryview, at: int) -> int:
+    """The byte after tagged fields, none of which is needed here."""
+    fields, at = _number(response, at)
+    for _ in range(fields):
+        _, at = _number(response, at)
+        size, at = _number(response, at)
+        at += len(_part(response, at, size))
+    return at
 
 
 def _part(response: memoryview, at: int, size: int) -> memoryview:

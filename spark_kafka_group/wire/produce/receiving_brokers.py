@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 LAST_OF_INIT = 4
 """The last version of InitProducerId that is needed."""
+ANSWERED_WITHIN_MS = 5_000.0
+"""How long a leader may take to say what it knows of a producer, while records of others wait."""
 MOST_ROUNDS = 100
 """Of kafka-python's event loop in one call, which goes on in the next one."""
 
@@ -115,7 +117,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Node id of the leader by the last lookup, if there is one; no I/O."""
-        return self._known_leaders(self._bootstrapped().cluster, [tp]).get(tp)
+        return self._known_leaders(self._bootstrapped().cluster, [tp], {}).get(tp)
 
     def partition_count(self, topic: str) -> int | None:
         """How many partitions a topic has, by the last lookup; None if it is not known. No I/O."""
@@ -223,6 +225,37 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
                     if reaction_to(error) not in RETRIED or time.monotonic() + RETRY_BACKOFF_S >= deadline:
                         raise
                     time.sleep(RETRY_BACKOFF_S)
+
+    def last_sequence(self, tp: TopicPartition, producer_id: int) -> int | None:
+        """The sequence number of the last record of a producer in a log, as its leader knows it (KIP-664); None where
+        it knows no such producer, where this user may not read the topic, or before Kafka 2.8. Seldom needed.
+
+        Raises
+        ------
+        BrokerError
+            When the leader does not answer.
+        """
+        from kafka.protocol.admin import DescribeProducersRequest
+
+        manager = self._bootstrapped()._manager
+        of_topic = DescribeProducersRequest.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+        request = DescribeProducersRequest(topics=[of_topic])
+        with translated(f"asking for the last record in {tp}"):
+            node_id = self.leader(tp)
+            if node_id is None:
+                raise kafka_errors.LeaderNotAvailableError(tp)
+            try:
+                response = self._run(lambda: manager.send(request, node_id), ANSWERED_WITHIN_MS)
+            except kafka_errors.IncompatibleBrokerVersion:
+                return None
+            for found in (partition for topic in response.topics for partition in topic.partitions):
+                error = kafka_errors.for_code(found.error_code)
+                if found.error_code and reaction_to(error, Request.PRODUCE) in RETRIED:
+                    raise error(found.error_message)
+                for producer in found.active_producers:
+                    if producer.producer_id == producer_id:
+                        return int(producer.last_sequence)
+        return None
 
     async def _ask_for_producer_id(self) -> Any:
         request = InitProducerIdRequest(

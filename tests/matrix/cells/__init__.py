@@ -18,12 +18,13 @@ from matrix.cells import (
     restarts,
     retention,
     rights,
+    sinks,
     transactions,
     workers,
 )
 
 FAMILIES = (
     drivers, restarts, workers, clusters, brokers, logs, elections, retention, disks, network, neighbours, operators,
-    rights, credentials, transactions, queries, processors, clocks, everything,
+    rights, credentials, transactions, queries, sinks, processors, clocks, everything,
 )  # fmt: skip
 """In the order of the report; the family of logs has three files."""

@@ -6,7 +6,7 @@ import time
 
 from kafka.structs import TopicPartition
 
-from matrix.cells.registry import MINUTES, cell
+from matrix.cells.registry import GROUPKAFKA, MINUTES, cell
 from matrix.scene import Scene
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, coordinator_partition
 from spark_kafka_group.testing import Node
@@ -56,7 +56,7 @@ def broker_leader_kill(scene: Scene) -> None:
     killed(scene, leader(scene), "leader")
 
 
-@cell(BROKER, "SIGKILL of the group's coordinator, which is away for 5 s", nodes=3)
+@cell(BROKER, "SIGKILL of the group's coordinator, which is away for 5 s", nodes=3, sources=(GROUPKAFKA,))
 def broker_coordinator_kill(scene: Scene) -> None:
     scene.pause()
     killed(scene, coordinator(scene), "coordinator")
@@ -80,7 +80,7 @@ def broker_leader_pause(scene: Scene) -> None:
     paused(scene, leader(scene), "leader")
 
 
-@cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, count=MINUTES, at_once=5)
+@cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, count=MINUTES, at_once=5, sources=(GROUPKAFKA,))
 def broker_coordinator_pause(scene: Scene) -> None:
     scene.pause()
     paused(scene, coordinator(scene), "coordinator")

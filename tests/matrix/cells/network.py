@@ -21,7 +21,7 @@ from network import TESTS, Network
 from relay import Relay
 from support import WORKERS_PYTHON
 
-from matrix.cells.registry import MINUTES, Cell, add
+from matrix.cells.registry import BOTH, GROUPKAFKA, MINUTES, Cell, add
 from matrix.scene import Scene
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.testing import KafkaCluster
@@ -199,7 +199,14 @@ def workers_apart(scene: Scene) -> None:
     scene.environment["PYSPARK_PYTHON"] = str(python)
 
 
-def host_cell(name: str, what: str, host: Callable[[Scene], str], lasts_s: float, count: int = MINUTES) -> None:
+def host_cell(
+    name: str,
+    what: str,
+    host: Callable[[Scene], str],
+    lasts_s: float,
+    count: int = MINUTES,
+    sources: tuple[str, ...] = BOTH,
+) -> None:
     def happen(scene: Scene) -> None:
         hosts = cast(Hosts, scene.kafka)
         scene.pause()
@@ -213,7 +220,12 @@ def host_cell(name: str, what: str, host: Callable[[Scene], str], lasts_s: float
 
     told = f"the link of {what} is down, without a word, for {lasts_s:.0f} s"
     hosts = functools.partial(on_hosts, EXECUTORS)
-    add(Cell(NETWORK, name, told, happen, count, at_once=5, nodes=3, brokers=hosts, prepare=workers_apart))
+    add(
+        Cell(
+            NETWORK, name, told, happen, count, at_once=5, sources=sources, nodes=3, brokers=hosts,
+            prepare=workers_apart,
+        )
+    )  # fmt: skip
 
 
 def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
@@ -242,7 +254,9 @@ def coordinating_host(scene: Scene) -> str:
 
 
 host_cell("host-of-a-leader-cut-off", "the host of a leader", leading_host, 20)
-host_cell("host-of-the-coordinator-cut-off", "the host of the coordinator", coordinating_host, 20)
+host_cell(
+    "host-of-the-coordinator-cut-off", "the host of the coordinator", coordinating_host, 20, sources=(GROUPKAFKA,)
+)
 host_cell("host-of-the-driver-cut-off", "the host of the driver", lambda scene: TESTS, 8)
 host_cell("host-of-the-driver-cut-off-beyond-the-session", "the host of the driver", lambda scene: TESTS, 20)
 host_cell("host-of-the-executors-cut-off", "the host of the executors", lambda scene: EXECUTORS, 15)
