@@ -2,9 +2,11 @@
 
 import pytest
 from exactly_once_runs import KILL_POINTS, Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.structs import TopicPartition
 from support import name
 
-from spark_kafka_group.errors import ProducerFencedError, TransactionError
+from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.wire.transactions.kept_clients import close_all
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
@@ -198,5 +200,20 @@ def test_a_batch_of_which_no_task_has_said_anything_is_aborted_in_the_same_appli
     assert unstable(kafka, output) == [0, 1]
     run.abort([None, None])
     assert unstable(kafka, output) == []
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)
+
+
+def test_decisions_are_found_behind_records_that_were_deleted(kafka, output, run_of):
+    run = run_of()
+    topic = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact,delete"})
+    run.options = transaction_options(kafka.bootstrap_servers, run.options.prefix, topic=topic)
+    with pytest.raises(BrokerError, match=f"topic {topic} has cleanup.policy=compact,delete"):
+        run.plan()
+    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
+    run.batch(0)
+    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "delete"})])
+    kafka.admin.delete_records({TopicPartition(topic, 0): 1})
+    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
     run.batch(1)
     assert read(kafka, output) == all_rows(2)

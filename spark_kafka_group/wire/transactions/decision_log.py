@@ -90,7 +90,7 @@ class DecisionLog:
         end = self._partitions.end_offset(self._tp)
         counting: tuple[int, bytes] | None = None
         undecided: dict[int, tuple[int, bytes]] = {}
-        position = start
+        position = start or self._partitions.start_offset(self._tp)  # records may have been deleted
         while position < end:
             fetched = self._fetched(position)
             before = position

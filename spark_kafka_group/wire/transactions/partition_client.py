@@ -69,8 +69,15 @@ class PartitionClient:
 
     def end_offset(self, tp: TopicPartition) -> int:
         """The offset after the last record that all replicas have."""
+        return self._offset(tp, OffsetSpec.LATEST, "end")
+
+    def start_offset(self, tp: TopicPartition) -> int:
+        """The first offset of a log."""
+        return self._offset(tp, OffsetSpec.EARLIEST, "start")
+
+    def _offset(self, tp: TopicPartition, of: OffsetSpec, named: str) -> int:
         topic_type = ListOffsetsRequest.ListOffsetsTopic
-        partition = topic_type.ListOffsetsPartition(partition_index=tp.partition, timestamp=int(OffsetSpec.LATEST))
+        partition = topic_type.ListOffsetsPartition(partition_index=tp.partition, timestamp=int(of))
 
         def ask(left_ms: float) -> int:
             request = ListOffsetsRequest(
@@ -81,7 +88,7 @@ class PartitionClient:
             _check(found.error_code, tp)
             return int(found.offset)
 
-        return int(self._at_leader(f"looking up the end of {tp}", tp, ask))
+        return int(self._at_leader(f"looking up the {named} of {tp}", tp, ask))
 
     def fetch(self, tp: TopicPartition, offset: int, committed: bool) -> Fetched:
         """Records from an offset on; with `committed`, only below the last stable offset.
