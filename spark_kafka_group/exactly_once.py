@@ -18,6 +18,7 @@ from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.offsets import TopicPartition, positions_from_json, positions_to_json
 
 FORMAT_VERSION = 1
+UNKNOWN = -1
 OF_A_BATCH_WRITE = "write-"
 """How the ids of batch writes begin; those of queries are UUIDs."""
 
@@ -69,6 +70,8 @@ class State(Enum):
     """None of its transactions could be committed: it is to be written again."""
     SETTLED = "settled"
     """It counts as written, though some of its transactions were lost: a person has said so."""
+    ENDED = "ended"
+    """It is written, and all of its transactions were committed: nobody needs to look at them again."""
 
 
 @dataclass(frozen=True)
@@ -79,18 +82,25 @@ class Decision:
     ----------
     parity
         Of the ids of its transactions. No task takes ids of this parity before there is another decision.
+    rows
+        Of the batch; UNKNOWN where that is not told.
+    run
+        As of :class:`TaskWrite`.
     """
 
     batch: BatchId
     state: State
     parity: int
     transactions: tuple[TaskTransactionWritten, ...]
+    rows: int = UNKNOWN
+    run: str = ""
 
     def to_json(self) -> bytes:
         """As the decision topic has it."""
         value = {
             "version": FORMAT_VERSION, "state": self.state.value, "query": self.batch.query, "batch": self.batch.batch,
-            "parity": self.parity, "transactions": [_transaction_to_json(one) for one in self.transactions],
+            "parity": self.parity, "rows": self.rows, "run": self.run,
+            "transactions": [_transaction_to_json(one) for one in self.transactions],
         }  # fmt: skip
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -112,6 +122,8 @@ class Decision:
                 State(value["state"]),
                 int(value["parity"]) % 2,
                 tuple(_transaction_from_json(one) for one in value["transactions"]),
+                int(value.get("rows", UNKNOWN)),
+                str(value.get("run", "")),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"lacks a field, or has one of another kind: {error}") from error
@@ -148,6 +160,8 @@ class PlannedTransactions:
     sources
         A digest of the offsets that sources of the query have for this batch, and that its decision commits; empty
         where there are none.
+    application
+        Another one for each Spark application; empty outside of Spark.
     """
 
     prefix: str
@@ -159,19 +173,25 @@ class PlannedTransactions:
     described: bool
     write_id: str
     sources: str = ""
+    application: str = ""
 
     @property
     def parity(self) -> int:
         """Of the tasks' ids: not that of the last decision, whose transactions nothing but their end may touch."""
         return 0 if self.last is None else 1 - self.last.parity
 
-    def is_written(self, batch: BatchId) -> bool:
+    def is_written(self, batch: BatchId, run: str = "") -> bool:
         """Whether a batch was decided before, so that its tasks are to write nothing.
+
+        1. A function for foreachBatch writes some rows of a batch. 2. It writes other rows, with the same
+        kafka.transactional.id. Spark says the same batch of both writes, so these rows must not be left out. As a run
+        of a query has each batch once, it is the run by which they are told from a batch that is run again.
 
         Raises
         ------
         TransactionError
-            When it cannot be known, or the batch is an earlier one than the last that was decided.
+            When it cannot be known, or the batch is an earlier one than the last that was decided, or was decided in
+            the same run.
         """
         last = self.last
         if last is None:
@@ -188,7 +208,31 @@ class PlannedTransactions:
                 f"written: the checkpoint is older than the last run of the query. Take its newest checkpoint; to "
                 f"write the batches of this one again, take another kafka.transactional.id"
             )
-        return last.state is not State.REVOKED
+        if last.state is State.REVOKED:
+            return False
+        if run and run == last.run:
+            raise TransactionError(
+                f"kafka.transactional.id {self.prefix}: the rows are not written, as a write before this one has "
+                f"written {batch}: give each write of the function for foreachBatch a kafka.transactional.id of its own"
+            )
+        return True
+
+    def why_not_the_same(self, rows: int) -> str | None:
+        """Why a batch that was decided before cannot be the one that has these rows now; None where it can be.
+
+        1. The checkpoint is lost, but for a copy from before the last batch. 2. Spark plans this batch anew, with other
+        offsets. 3. Its rows that were not published would be left out. Where sources commit their offsets with the
+        batch, they notice, and may read partitions again that others had meanwhile.
+        """
+        last = self.last
+        if last is None or self.sources or last.state is State.SETTLED or not 0 <= last.rows < rows:
+            return None
+        return (
+            f"kafka.transactional.id {self.prefix}: {last.batch} was published with {last.rows} rows, and has {rows} "
+            f"now: the checkpoint is older than the last run of the query, or the source does not read the same rows "
+            f"again. Take the newest checkpoint; to write the batches of this one again, take another "
+            f"kafka.transactional.id"
+        )
 
 
 @dataclass(frozen=True)
@@ -199,11 +243,17 @@ class TaskWrite:
     ----------
     transaction
         None where the task had no rows, or has written nothing as the batch was decided before.
+    rows
+        That the task had.
+    run
+        Of the query, between a start and an end of it; empty where Spark does not say it.
     """
 
     planned: PlannedTransactions
     batch: BatchId
     transaction: TaskTransactionWritten | None
+    rows: int = 0
+    run: str = ""
 
 
 def named(transactions: Sequence[TaskTransactionWritten]) -> str:

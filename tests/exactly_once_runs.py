@@ -59,6 +59,7 @@ class Run:
         self.topic = topic
         self.query = query
         self.shared = None if shared is None else Path(shared)
+        self.run = ""
 
     def plan(self) -> PlannedTransactions:
         """What streamWriter does."""
@@ -69,8 +70,8 @@ class Run:
     ) -> TaskWrite:
         """What an attempt of a task does: row n to partition n % 2."""
         batch_id = BatchId(self.query, batch)
-        if plan.is_written(batch_id) or not rows:
-            return TaskWrite(plan, batch_id, None)
+        if plan.is_written(batch_id, self.run) or not rows:
+            return TaskWrite(plan, batch_id, None, len(rows), self.run)
         with TransactionClient(self.options.client, "executor", self.options.limit_ms) as client:
             transaction, logs = TaskTransaction(client, plan, slot, attempt), PartitionClient(client)
             producer, last, sent = transaction.begin(), {}, [0, 0]
@@ -79,7 +80,7 @@ class Run:
                 transaction.add_partitions({tp})
                 last[tp] = logs.write(tp, b"%d" % slot, row, transaction.transactional_id, producer, sent[number % 2])
                 sent[number % 2] += 1
-            return TaskWrite(plan, batch_id, transaction.written(last))
+            return TaskWrite(plan, batch_id, transaction.written(last), len(rows), self.run)
 
     def tasks(self, plan: PlannedTransactions, batch: int, slots: int = 2, rows: int = 3) -> list[TaskWrite]:
         """All tasks of a batch, each with rows of its own."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.executor.sink_columns import SinkColumns
     from spark_kafka_group.options.sink_options import SinkOptions
 
-QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+QUERY, BATCH, RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 """Spark's local properties of a micro-batch."""
 
 ROLE = "executor"
@@ -49,14 +49,12 @@ def write_in_transaction(
     context = TaskContext.get()
     if context is None:
         raise RuntimeError("rows are written by Spark's tasks")
-    batch_id = _batch_id(context, planned)
-    if planned.is_written(batch_id):
-        for _ in batches:
-            pass
-        return RowsWritten({}, TaskWrite(planned, batch_id, None))
+    batch_id, run = _batch_id(context, planned), _run(context, planned)
+    if planned.is_written(batch_id, run):
+        return RowsWritten({}, TaskWrite(planned, batch_id, None, sum(batch.num_rows for batch in batches), run))
     first = next((batch for batch in batches if batch.num_rows), None)
     if first is None:
-        return RowsWritten({}, TaskWrite(planned, batch_id, None))
+        return RowsWritten({}, TaskWrite(planned, batch_id, None, 0, run))
     with kept_client(options.transactions, ROLE) as client:
         transaction = TaskTransaction(client, planned, context.partitionId(), context.attemptNumber())
         try:
@@ -68,7 +66,8 @@ def write_in_transaction(
                 transaction.abort()
             raise
     told = transaction.written({tp: of_tp.last_offset for tp, of_tp in found.items()})
-    return RowsWritten({tp: of_tp.records for tp, of_tp in found.items()}, TaskWrite(planned, batch_id, told))
+    records = {tp: of_tp.records for tp, of_tp in found.items()}
+    return RowsWritten(records, TaskWrite(planned, batch_id, told, sum(records.values()), run))
 
 
 def _batch_id(context: TaskContext, planned: PlannedTransactions) -> BatchId:
@@ -76,3 +75,10 @@ def _batch_id(context: TaskContext, planned: PlannedTransactions) -> BatchId:
     if query is None or batch is None:
         return BatchId(planned.write_id, 0)
     return BatchId(query, int(batch))
+
+
+def _run(context: TaskContext, planned: PlannedTransactions) -> str:
+    """The run of a query. Spark names its jobs by it, unless the user does: then all of one application is a run."""
+    if context.getLocalProperty(BATCH) is None:
+        return ""
+    return f"{planned.application}/{context.getLocalProperty(RUN) or ''}"

@@ -40,6 +40,7 @@ OF_STATE = {
     State.DECIDED: "is to be published",
     State.REVOKED: "was not published, and is written again at the next start",
     State.SETTLED: "counts as published, without what was lost",
+    State.ENDED: "was published",
 }
 
 

@@ -1,13 +1,19 @@
 """Exactly-once batches on real brokers: each row is published once, whatever dies, and whenever."""
 
+import dataclasses
+import os
+
 import pytest
 from exactly_once_runs import KILL_POINTS, Run, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.protocol.admin import AlterClientQuotasRequest
 from kafka.structs import TopicPartition
 from support import name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import close_all
+from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 
@@ -217,3 +223,134 @@ def test_decisions_are_found_behind_records_that_were_deleted(kafka, output, run
     kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
     run.batch(1)
     assert read(kafka, output) == all_rows(2)
+
+
+def test_a_plan_that_stands_still_after_it_has_taken_the_prefix_aborts_nothing_of_the_next_one(
+    kafka, output, run_of, monkeypatch
+):
+    older, newer = run_of("still"), run_of("still")
+    open_of, messages = TransactionClient.open_of, []
+
+    def late(client, prefix):
+        if not messages:
+            messages.append(None)  # the newer plan lists, too
+            messages[:] = newer.tasks(newer.plan(), 0)
+        return open_of(client, prefix)
+
+    monkeypatch.setattr(TransactionClient, "open_of", late)
+    with pytest.raises(ProducerFencedError, match="another driver has taken it since"):
+        older.plan()
+    newer.commit(messages)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_a_batch_without_rows_that_ends_late_aborts_nothing_of_the_next_driver(kafka, output, run_of):
+    older, newer = run_of("empty"), run_of("empty")
+    without_rows = [older.task(older.plan(), 0, 0, [])]
+    messages = newer.tasks(newer.plan(), 0)
+    older.commit(without_rows)
+    newer.commit(messages)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_a_batch_that_has_more_rows_than_were_published_stops_the_query(kafka, output, run_of):
+    run = run_of()
+    run.batch(0)
+    for _ in range(2):
+        messages = run.tasks(run.plan(), 0, rows=4)
+        with pytest.raises(TransactionError, match="batch 0 of query q was published with 6 rows, and has 8 now"):
+            run.commit(messages)
+        run.abort(messages)
+    assert read(kafka, output) == all_rows(1)
+    run.batch(0)
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)
+
+
+def test_a_batch_is_written_once_in_a_run_of_a_query_and_by_none_that_follows(kafka, output, run_of):
+    first, second = run_of("runs"), run_of("runs")
+    first.run, second.run = "run-1", "run-2"
+    first.batch(0)
+    plan = first.plan()
+    with pytest.raises(TransactionError, match="a write before this one has written batch 0 of query q"):
+        first.tasks(plan, 0)
+    assert [message.transaction for message in second.batch(0)] == [None, None]
+    second.batch(1)
+    assert read(kafka, output) == all_rows(2)
+
+
+def test_a_decision_may_be_longer_than_topics_take_by_default(kafka, run_of):
+    run = run_of()
+    value = os.urandom(3 * 1024 * 1024)
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        decisions = DecisionLog(client, name("decisions"))
+        decisions.prepare()
+        decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
+        assert decisions.last(run.options.prefix) == (0, value)
+
+
+def test_decisions_are_read_though_a_quota_is_used_up(kafka, run_of):
+    run = run_of(**{"kafka.client.id": name("throttled")})
+    client_id, value = f"{run.options.client.connection.client_id}-tests", os.urandom(3000)
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        decisions = DecisionLog(client, name("decisions"))
+        decisions.prepare()
+        decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
+        limit_reading(kafka, client_id, 500)  # bytes a second, of the last ten
+        assert [decisions.last(run.options.prefix) for _ in range(3)] == [(0, value)] * 3
+
+
+def limit_reading(kafka, client_id, rate):
+    """Set a quota, and wait until it holds."""
+    entry = AlterClientQuotasRequest.EntryData
+    request = AlterClientQuotasRequest(
+        entries=[entry(
+            entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
+            ops=[entry.OpData(key="consumer_byte_rate", value=float(rate), remove=False)],
+        )],
+        validate_only=False,
+    )  # fmt: skip
+    manager = kafka.admin._manager
+    (found,) = manager.run(manager.send, request).entries
+    assert found.error_code == 0
+
+
+def test_a_decision_is_found_by_a_leader_that_does_not_know_yet_how_far_its_records_are_readable(
+    kafka, run_of, monkeypatch
+):
+    run = run_of()
+    run.batch(0)
+    fetch, asked = PartitionClient.fetch, []
+
+    def lagging(client, tp, offset, committed):
+        found = fetch(client, tp, offset, committed)
+        if tp.topic == run.options.transacting.decision_topic and len(asked) < 2:
+            asked.append(tp)
+            return dataclasses.replace(found, records=b"")
+        return found
+
+    monkeypatch.setattr(PartitionClient, "fetch", lagging)
+    assert run.plan().last.batch == ("q", 0)
+    assert len(asked) == 2
+
+
+def test_a_batch_of_which_a_task_says_nothing_is_not_published(kafka, output, run_of):
+    run = run_of()
+    messages = run.tasks(run.plan(), 0)
+    with pytest.raises(TransactionError, match="1 of its tasks have not said what they wrote"):
+        run.commit([messages[0], None])
+    run.abort([messages[0], None])
+    run.batch(0)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_an_attempt_that_begins_after_the_end_of_a_batch_write_is_refused(kafka, output, run_of, tmp_path):
+    run = run_of(query="write-1", shared=str(tmp_path))
+    plan = run.plan()
+    run.commit(run.tasks(plan, 0))
+    with pytest.raises(ProducerFencedError, match="another driver has taken it since this task was planned"):
+        run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
+    assert unstable(kafka, output) == []
+    run.query = "write-2"
+    run.batch(0)
+    assert read(kafka, output) == sorted([*all_rows(1), *all_rows(1)])

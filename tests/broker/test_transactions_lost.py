@@ -5,6 +5,7 @@ from exactly_once_runs import Run, all_rows, killed, read, transaction_options, 
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name
 
+from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.errors import BrokerError, TransactionError, TransactionLostError
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
@@ -139,3 +140,54 @@ def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(i
     run = run_on(impatient, output_of(impatient), 2**31 - 1)
     with pytest.raises(BrokerError, match="transaction.max.timeout.ms: lower it"):
         run.plan()
+
+
+def delete(kafka, topic):
+    kafka.admin.delete_topics([topic])
+    wait_until(lambda: topic not in kafka.admin.list_topics(), within=30)
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Lookups of partitions that are gone do not take long."""
+    monkeypatch.setattr(finishing, "LOOKED_UP_WITHIN_S", 1.0)
+
+
+def test_a_batch_of_which_nothing_was_committed_when_the_first_part_was_aborted_is_written_again_as_a_whole(forgetful):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    assert killed(run.options, output, 0, "decided", {}) == -9
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        oldest = client.open_of(run.options.prefix)[f"{run.options.prefix}-0-0-0"]
+        client.abort_all({oldest.transactional_id: oldest.producer}, 60_000)  # as brokers do when its time is over
+    plan = run.plan()
+    assert unstable(forgetful, output) == []
+    assert read(forgetful, output) == []
+    run.commit(run.tasks(plan, 0))
+    run.batch(1)
+    assert read(forgetful, output) == all_rows(2)
+
+
+def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    Run(run.options, output, "write-1").batch(0)
+    wait_until_forgotten(run)
+    delete(forgetful, output)
+    run.topic = output_of(forgetful)
+    run.query = "write-2"
+    run.batch(0)
+    assert read(forgetful, run.topic) == all_rows(1)
+
+
+def test_a_topic_that_was_deleted_is_no_reason_to_wait(forgetful, soon):
+    output = output_of(forgetful)
+    run = Run(transaction_options(forgetful.bootstrap_servers, name("w"), limit_ms=600_000), output)
+    run.batch(0)
+    wait_until_forgotten(run)
+    delete(forgetful, output)
+    plan = run.plan()
+    assert f"wrote to {output}-0, {output}-1 ended" in plan.doubt
+    run.topic = output_of(forgetful)
+    run.commit(run.tasks(plan, 1))
+    assert read(forgetful, run.topic) == sorted(set(all_rows(2)) - set(all_rows(1)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,71 @@ def test_a_batch_write_is_published_as_a_whole_or_not_at_all(spark, kafka, outpu
     assert read(kafka, output) == ([], [])
     fails.write.format("groupkafka").mode("append").options(**written_to).save()
     assert read(kafka, output) == (list(range(40)), [])
+
+
+def test_a_function_for_foreach_batch_writes_its_rows_once_also_where_it_fails_after_it(
+    spark, kafka, output, written_to, tmp_path
+):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from).load().select("value")
+    failures = ["after the write"]
+
+    def write(batch, number):
+        batch.write.format("groupkafka").mode("append").options(**written_to).save()
+        if failures:
+            raise ValueError(failures.pop())
+
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="after the write"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert read(kafka, output) == (list(range(20)), [])
+
+
+def test_a_function_for_foreach_batch_that_writes_twice_with_one_id_fails_and_loses_nothing(
+    spark, kafka, output, written_to, tmp_path
+):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from).load().select("value")
+
+    def write(batch, number):
+        for part in ("cast(value as string) % 2 = 0", "cast(value as string) % 2 = 1"):
+            batch.where(part).write.format("groupkafka").mode("append").options(**written_to).save()
+
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="give each write of the function for foreachBatch a kafka.transactional.id"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_checkpoint_from_before_the_last_batch_stops_the_query_and_a_new_one_begins_anew(
+    spark, kafka, output, written_to, tmp_path
+):
+    source, checkpoint = tmp_path / "input", tmp_path / "checkpoint"
+    source.mkdir()
+
+    def add(start):
+        (tmp_path / "new.txt").write_text("\n".join(map(str, range(start, start + 10))))
+        (tmp_path / "new.txt").rename(source / f"{start}.txt")
+
+    def run(place):
+        writer = spark.readStream.text(str(source)).writeStream.format("groupkafka").options(**written_to)
+        writer = writer.option("checkpointLocation", str(place)).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    add(0)
+    run(checkpoint)
+    shutil.copytree(checkpoint, tmp_path / "copy")
+    add(10)
+    run(checkpoint)
+    add(20)
+    with pytest.raises(Exception, match="the checkpoint is older than the last run of the query"):
+        run(tmp_path / "copy")
+    assert read(kafka, output) == (list(range(20)), [])
+    run(checkpoint)
+    assert read(kafka, output) == (list(range(30)), [])
+    run(tmp_path / "new")
+    assert read(kafka, output) == (sorted([*range(30), *range(30)]), [])

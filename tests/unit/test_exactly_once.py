@@ -44,6 +44,24 @@ def plan(last=None, doubt=None):
     return PlannedTransactions("w", Producer(1, 2), 900_000, last, 0, doubt, True, "write-1")
 
 
+@pytest.mark.parametrize(
+    ("rows", "more", "same"),
+    [
+        (5, {}, True),
+        (4, {}, True),  # partitions that others have now are not read again
+        (6, {}, False),
+        (6, {"state": State.SETTLED}, True),
+        (6, {"rows": -1}, True),
+        (6, {"sources": "offsets"}, True),
+    ],
+)
+def test_a_batch_that_was_decided_has_no_more_rows_when_it_is_run_again(rows, more, same):
+    given = {"state": State.DECIDED, "rows": 5, "sources": ""} | more
+    last = dataclasses.replace(decided(state=given["state"]), rows=given["rows"])
+    again = dataclasses.replace(plan(last), sources=given["sources"])
+    assert (again.why_not_the_same(rows) is None) == same
+
+
 def decided(batch=OF_3, state=State.DECIDED, transactions=()):
     return Decision(batch, state, 1, tuple(transactions))
 
@@ -129,9 +147,11 @@ TRANSACTIONS = st.builds(
     st.sampled_from(State),
     st.integers(0, 1),
     st.lists(TRANSACTIONS, max_size=3),
+    st.integers(-1, 2**40),
+    st.text(max_size=20),
 )
-def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions):
-    decision = Decision(BatchId(query, batch), state, parity, tuple(transactions))
+def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions, rows, run):
+    decision = Decision(BatchId(query, batch), state, parity, tuple(transactions), rows, run)
     assert Decision.from_json(decision.to_json()) == decision
 
 

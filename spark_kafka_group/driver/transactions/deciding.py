@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
-from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, left_open, revoke
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
@@ -66,20 +66,72 @@ def decide_and_end(
         return
     planned, batch = told[0].planned, told[0].batch
     written = [message.transaction for message in told if message.transaction is not None]
+    rows = sum(message.rows for message in told)
+    if len(told) < len(messages):  # the transactions of these tasks would be aborted with those that nobody needs
+        raise TransactionError(
+            f"kafka.transactional.id {planned.prefix}: the batch is not published: {len(messages) - len(told)} of its "
+            f"tasks have not said what they wrote"
+        )
     with kept_client(options, ROLE) as client:
-        decision, offset = planned.last, planned.last_offset
+        decision, offset, driver = planned.last, planned.last_offset, planned.driver
         unneeded = _unneeded(client, planned, written)
-        if (written or planned.sources) and not planned.is_written(batch):
+        was_written = _was_written(planned, told[0], rows)
+        if (written or planned.sources) and not was_written:
             _check(client, planned, written)
             sources = _sources(options, planned, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
-            decision = Decision(batch, State.DECIDED, planned.parity, tuple(written))
+            decision = Decision(batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run)
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
             _end(client, decisions, planned, decision)
+            if batch.is_batch_write:
+                offset = _leave_ended(decisions, planned, decision, offset)
+                driver, unneeded = _refuse_late_tasks(client, planned, unneeded)
         _abort_unneeded(client, planned, unneeded)
     left = None if decision is None else replace(decision, transactions=())
-    ended = LastBatch(planned.driver, planned.timeout_ms, planned.described, left, offset, ended=True)
+    ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _leave_ended(decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int) -> int:
+    """Note that a batch write needs nothing any more; the offset of its last record.
+
+    1. A job writes once a month. 2. Brokers forget its transactional ids after a week, and its topic is deleted. 3. The
+    next job would not know whether all of the last one was published. No later batch of a query says so here.
+    """
+    ended = replace(decision, state=State.ENDED, transactions=())
+    try:
+        return decisions.append(planned.prefix, ended.to_json(), planned.driver, sequence=1)
+    except BrokerError as error:
+        log.warning("kafka.transactional.id %s: the end of the write cannot be noted: %s", planned.prefix, error)
+        return offset
+
+
+def _refuse_late_tasks(
+    client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]
+) -> tuple[Producer, dict[str, Producer]]:
+    """Let no task of a batch write begin any more; the driver's producer then, and what is left open.
+
+    1. Spark does not need an attempt any more, which goes on for two seconds. 2. The leftovers are looked up, and the
+    write ends. 3. The attempt comes to its first row, and begins its transaction. A query's next batch would abort it;
+    here readers would wait for its timeout.
+    """
+    if not planned.described or not client.takes_expected:
+        return planned.driver, unneeded
+    try:
+        driver = client.take(planned.prefix, planned.timeout_ms, planned.driver)
+    except BrokerError as error:
+        log.warning("kafka.transactional.id %s: late tasks cannot be refused: %s", planned.prefix, error)
+        return planned.driver, unneeded
+    return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
+
+
+def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bool:
+    if not planned.is_written(told.batch, told.run):
+        return False
+    problem = planned.why_not_the_same(rows)
+    if problem is not None:
+        raise TransactionError(problem)
+    return True
 
 
 def _unneeded(
@@ -87,7 +139,7 @@ def _unneeded(
 ) -> dict[str, Producer]:
     """Open transactions of attempts that Spark did not need; none where brokers do not tell."""
     try:
-        return leftovers(client.open_of(planned.prefix), written) if planned.described else {}
+        return left_open(client, planned.prefix, planned.driver, written) if planned.described else {}
     except BrokerError as error:
         log.warning("kafka.transactional.id %s: open transactions cannot be listed: %s", planned.prefix, error)
         return {}
@@ -176,7 +228,7 @@ def abort_undecided(
     with kept_client(options, ROLE) as client:
         client.give_up(prefix, planned.driver)
         try:
-            client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
+            driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
         except ProducerFencedError:
             log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
             return
@@ -186,7 +238,7 @@ def abort_undecided(
             return
         belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
         decided = () if found is None else found[1].transactions
-        others = leftovers(client.open_of(prefix), decided) if planned.described else {}
+        others = left_open(client, prefix, driver, decided) if planned.described else {}
         abort(client, prefix, others | belonging, planned.timeout_ms)
 
 

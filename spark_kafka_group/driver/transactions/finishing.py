@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.driver.transactions.resolution import Resolution, resolved
-from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
-from spark_kafka_group.wire.transactions.transaction_requests import Described
+from spark_kafka_group.wire.transactions.transaction_requests import OPEN, Described
 
 log = logging.getLogger(__name__)
 
 LOOKED_UP_WITHIN_S = 10.0
+COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
 
 
 def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[int, Decision] | None:
@@ -38,6 +39,38 @@ def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[
         raise TransactionError(
             f"kafka.transactional.id {prefix}: the last decision, at offset {offset} of the decision topic, {error}"
         ) from error
+
+
+def ends_of(
+    client: TransactionClient, decisions: DecisionLog, decision: Decision, within_s: float
+) -> dict[str, End | None]:
+    """How the transactions of a decision have ended, by their ids; None for one that is open."""
+    ends: dict[str, End | None] = {}
+    described = client.describe([one.transactional_id for one in decision.transactions]) if client.describes else {}
+    for one in decision.transactions:
+        known = described.get(one.transactional_id)
+        if known is not None and known.producer == one.producer:
+            if known.state == OPEN:
+                ends[one.transactional_id] = None
+            elif known.state in COMMITTED_STATES:
+                ends[one.transactional_id] = End.COMMITTED
+    unclear = [one for one in decision.transactions if one.transactional_id not in ends]
+    return ends | looked_up(decisions.partitions, unclear, within_s)
+
+
+def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision, timeout_ms: int) -> None:
+    """Abort what is open of a batch of which nothing is published, and not all can be: it is written again as a whole.
+
+    1. A batch is decided, and its driver dies. 2. The time of its first transaction is over. 3. The driver is started
+    again. If it committed the others, the batch would be published in part. What another process commits meanwhile is
+    seen by :func:`finish`.
+    """
+    ends = ends_of(client, decisions, decision, LOOKED_UP_WITHIN_S)
+    if set(ends.values()) == {None, End.ABORTED}:
+        left = {
+            one.transactional_id: one.producer for one in decision.transactions if ends[one.transactional_id] is None
+        }
+        client.abort_all(left, timeout_ms)
 
 
 def finish(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> Resolution:
@@ -62,6 +95,31 @@ def leftovers(found: Mapping[str, Described], belonging: Iterable[TaskTransactio
     """Open transactions that belong to no batch: of attempts that were killed, or that Spark did not need."""
     known = {(one.transactional_id, one.producer) for one in belonging}
     return {one: seen.producer for one, seen in found.items() if (one, seen.producer) not in known}
+
+
+def left_open(
+    client: TransactionClient, prefix: str, driver: Producer, belonging: Iterable[TaskTransactionWritten]
+) -> dict[str, Producer]:
+    """The leftovers of a prefix that this driver has, and no other one.
+
+    1. A driver takes the prefix, and stands still. 2. Another one takes it, and its tasks begin. 3. The first one goes
+    on, and lists their transactions. So it looks afterwards whether the prefix is still its own: tasks of the other one
+    begin after that one has taken it.
+
+    Raises
+    ------
+    ProducerFencedError
+        When another driver has the prefix.
+    BrokerError
+    """
+    found = leftovers(client.open_of(prefix), belonging)
+    if found:
+        known = client.describe([prefix]).get(prefix)
+        if known is None or known.producer != driver:
+            raise ProducerFencedError(
+                f"kafka.transactional.id {prefix}: another driver has taken it since this batch was planned"
+            )
+    return found
 
 
 def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, Producer], timeout_ms: int) -> None:

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.finishing import (
+    abort,
+    ends_of,
+    finish,
+    last_decision,
+    left_open,
+    leftovers,
+    revoke,
+)
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten, named
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
-from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
-from spark_kafka_group.wire.transactions.transaction_requests import OPEN, Described
+from spark_kafka_group.wire.transactions.transaction_ends import End
+from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LOOKED_UP_WITHIN_S = 5.0
-COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
 ENDING_TIMEOUT_MS = 60_000
 """Of transactions that begin when an id is taken: there are none but the decision's own."""
 
@@ -77,17 +84,7 @@ def look(client: TransactionClient, decisions: DecisionLog, prefix: str) -> Seen
     open_now = tuple(seen for _, seen in sorted(client.open_of(prefix).items()))
     if decision is None or decision.state is not State.DECIDED:
         return Seen(prefix, decision, {}, open_now)
-    ends: dict[str, End | None] = {}
-    described = client.describe([one.transactional_id for one in decision.transactions]) if client.describes else {}
-    for one in decision.transactions:
-        known = described.get(one.transactional_id)
-        if known is not None and known.producer == one.producer:
-            if known.state == OPEN:
-                ends[one.transactional_id] = None
-            elif known.state in COMMITTED_STATES:
-                ends[one.transactional_id] = End.COMMITTED
-    unclear = [one for one in decision.transactions if one.transactional_id not in ends]
-    return Seen(prefix, decision, ends | looked_up(decisions.partitions, unclear, LOOKED_UP_WITHIN_S), open_now)
+    return Seen(prefix, decision, ends_of(client, decisions, decision, LOOKED_UP_WITHIN_S), open_now)
 
 
 def steps(seen: Seen, choice: Choice) -> list[str]:
@@ -127,13 +124,16 @@ def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: 
     ------
     BrokerError, TransactionError
     """
+    driver = None
     if decisions.exists():
         driver = client.take(prefix, ENDING_TIMEOUT_MS)
         seen = look(client, decisions, prefix)
         if seen.decision is not None and seen.decision.state is State.DECIDED:
             _end_decision(client, decisions, seen, seen.decision, driver, choice)
     seen = look(client, decisions, prefix)
-    abort(client, prefix, seen.others, ENDING_TIMEOUT_MS)
+    belonging = () if seen.decision is None else seen.decision.transactions
+    others = seen.others if driver is None else left_open(client, prefix, driver, belonging)
+    abort(client, prefix, others, ENDING_TIMEOUT_MS)
 
 
 def _end_decision(

@@ -11,7 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch
-from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, leftovers, revoke
+from spark_kafka_group.driver.transactions.finishing import (
+    abort,
+    abort_a_rest,
+    finish,
+    last_decision,
+    left_open,
+    revoke,
+)
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionLostError
@@ -62,7 +69,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
             plan = _restarted(options, client)
     planned_now = LastBatch(plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False)
     last_batch.leave(options, shared, planned_now)
-    return replace(plan, sources=digest(of_sources(options, shared)))
+    return replace(plan, sources=digest(of_sources(options, shared)), application="" if shared is None else shared.name)
 
 
 def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
@@ -86,6 +93,7 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     doubt: str | None = None
     belonging = () if decision is None else decision.transactions
     if decision is not None and decision.state is State.DECIDED:
+        abort_a_rest(client, decisions, decision, timeout_ms)
         resolution = finish(client, decisions, decision)
         log.info("kafka.transactional.id %s: %s was decided: %s", prefix, decision.batch, resolution.kind.value)
         match resolution.kind:
@@ -100,7 +108,7 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
                 driver = client.take(prefix, timeout_ms, driver if client.takes_expected else None)
             case Kind.FINISHED:
                 pass
-    abort(client, prefix, leftovers(client.open_of(prefix), belonging), timeout_ms)
+    abort(client, prefix, left_open(client, prefix, driver, belonging), timeout_ms)
     return _plan(options, driver, timeout_ms, decision, offset, doubt, client.describes)
 
 

@@ -7,6 +7,7 @@ also when its request has to be repeated, and a driver that was fenced cannot de
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -31,11 +32,17 @@ CLEANUP_POLICY = "cleanup.policy"
 REPLICAS, IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
 LONGEST_TIMEOUT = "transaction.max.timeout.ms"
 BROKERS_CHOICE = -1
+CATCHES_UP_WITHIN_S, PAUSE_S = 5.0, 0.05
+"""A leader that has just been elected may not know for a moment how far its records were readable before."""
 CREATED_AS = {
     CLEANUP_POLICY: "compact",
     # The segment that is written is not compacted, and a start reads it.
     "segment.bytes": str(8 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
+    # A decision that is lost would have its batch be written a second time. Kafka's log of transactions has it, too.
+    "unclean.leader.election.enable": "false",
+    # A decision of thousands of tasks, each in hundreds of partitions, is longer than brokers take by default.
+    "max.message.bytes": str(8 * 1024 * 1024),
 }
 OF_A_FENCED_PRODUCER = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 
@@ -91,22 +98,27 @@ class DecisionLog:
         counting: tuple[int, bytes] | None = None
         undecided: dict[int, tuple[int, bytes]] = {}
         position = start or self._partitions.start_offset(self._tp)  # records may have been deleted
+        since_s = time.monotonic()
         while position < end:
             fetched = self._fetched(position)
             before = position
             for batch in fetched.batches():
                 position = max(position, batch.next_offset)
                 if batch.is_control_batch:
-                    marked = undecided.pop(batch.producer_id, None)
-                    if marked is not None and not next(iter(batch)).abort:
+                    marked, marker = undecided.pop(batch.producer_id, None), next(iter(batch), None)
+                    if marked is not None and not (marker is not None and marker.abort):
                         counting = marked
                 else:
                     for record in batch:
                         if record.key == key.encode() and record.offset >= start and record.value is not None:
                             counting = undecided.get(batch.producer_id, counting)
                             undecided[batch.producer_id] = record.offset, bytes(record.value)
-            if position == before:
-                position = max(before, fetched.start) if fetched.start > before else end
+            if position > before or fetched.start > before:
+                position, since_s = max(position, fetched.start), time.monotonic()
+            elif time.monotonic() - since_s >= CATCHES_UP_WITHIN_S:
+                position = end  # all that was there was compacted away
+            else:
+                time.sleep(PAUSE_S)
         return max([*undecided.values(), *([counting] if counting else [])], default=None)
 
     def _fetched(self, position: int) -> Any:

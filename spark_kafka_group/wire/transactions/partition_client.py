@@ -67,6 +67,11 @@ class PartitionClient:
         self._refresh(topic)
         return bool(self._client.manager.cluster.partitions_for_topic(topic))
 
+    def has(self, tp: TopicPartition) -> bool:
+        """Whether there is a partition that this user may see."""
+        self._refresh(tp.topic)
+        return tp.partition in (self._client.manager.cluster.partitions_for_topic(tp.topic) or ())
+
     def end_offset(self, tp: TopicPartition) -> int:
         """The offset after the last record that all replicas have."""
         return self._offset(tp, OffsetSpec.LATEST, "end")
@@ -112,6 +117,8 @@ class PartitionClient:
             )  # fmt: skip
             response = self._sent(request, tp, left_ms)
             _check(getattr(response, "error_code", 0) or 0, tp)
+            if not response.responses:  # so a broker says that the user's quota is used up, and answers nothing
+                raise kafka_errors.ThrottlingQuotaExceededError(f"{tp}")
             found = response.responses[0].partitions[0]
             _check(found.error_code, tp)
             aborted = tuple((one.producer_id, one.first_offset) for one in found.aborted_transactions or ())

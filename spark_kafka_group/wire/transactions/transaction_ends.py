@@ -31,17 +31,31 @@ class End(Enum):
 def looked_up(
     client: PartitionClient, transactions: Collection[TaskTransactionWritten], within_s: float
 ) -> dict[str, End]:
-    """The end of each transaction, by its transactional id; unknown where records are gone, or others keep open."""
+    """The end of each transaction, by its transactional id; unknown where records are gone, as with a topic that was
+    deleted, or others keep open."""
     deadline = time.monotonic() + within_s
     return {one.transactional_id: _end(client, one, deadline) for one in transactions}
 
 
 def _end(client: PartitionClient, one: TaskTransactionWritten, deadline: float) -> End:
     for tp, offset in sorted(one.offsets.items()):
-        found = End.UNKNOWN if offset < 0 else _end_at(client, tp, offset, one.producer.producer_id, deadline)
+        found = (
+            End.UNKNOWN
+            if offset < 0 or not _exists(client, tp, deadline)
+            else _end_at(client, tp, offset, one.producer.producer_id, deadline)
+        )
         if found is not End.UNKNOWN:
             return found
     return End.UNKNOWN
+
+
+def _exists(client: PartitionClient, tp: TopicPartition, deadline: float) -> bool:
+    """Whether brokers have a partition. One that has just started may not know it yet."""
+    while not client.has(tp):
+        if time.monotonic() + PAUSE_S >= deadline:
+            return False
+        time.sleep(PAUSE_S)
+    return True
 
 
 def _end_at(client: PartitionClient, tp: TopicPartition, offset: int, producer_id: int, deadline: float) -> End:
