@@ -186,18 +186,18 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_and_cluster
     assert last_batch.take_ended(options(), None) is None
 
 
-OF_IT = "open transactions of batch 3 of query q"
+BATCH = "of batch 3 of query q"
 AGAIN = "have batch 3 of query q be written again at the next start"
 
 
 @pytest.mark.parametrize(
     ("ends", "choice", "expected"),
     [
-        ([None, None], Choice.COMMIT, [f"commit 2 {OF_IT}"]),
-        ([None, End.COMMITTED], Choice.ABORT, [f"commit 1 {OF_IT}"]),
+        ([None, None], Choice.COMMIT, [f"commit 2 open transactions {BATCH}"]),
+        ([None, End.COMMITTED], Choice.ABORT, [f"commit 1 open transaction {BATCH}"]),
         ([End.COMMITTED, End.COMMITTED], Choice.ABORT, []),
         ([End.ABORTED, End.ABORTED], Choice.COMMIT, [AGAIN]),
-        ([None, End.ABORTED], Choice.ABORT, [f"abort 1 {OF_IT}", AGAIN]),
+        ([None, End.ABORTED], Choice.ABORT, [f"abort 1 open transaction {BATCH}", AGAIN]),
         ([End.COMMITTED, End.ABORTED], Choice.ABORT, [f"{AGAIN}; rows that it published to out-0 are there twice"]),
         ([End.COMMITTED, End.UNKNOWN], Choice.COMMIT, ["have batch 3 of query q count as published, though what"]),
     ],

@@ -16,6 +16,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, ProducerFencedError
 from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.transactional_ids import TaskId, pattern
@@ -153,7 +154,7 @@ class TransactionClient:
         """
         self._one(
             Request.ADD_PARTITIONS,
-            f"adding {', '.join(map(str, sorted(tps)))} to the transaction of {transactional_id}",
+            f"adding {listed([str(tp) for tp in sorted(tps)])} to the transaction of {transactional_id}",
             transactional_id,
             lambda: requests.add_partitions(transactional_id, producer, tps),
         )
