@@ -83,7 +83,9 @@ def run(args: argparse.Namespace) -> int:
             return 0
         choice = Choice(args.action)
         to_do = steps(seen, choice)
-        _say(args, to_do or ["nothing: no transaction is open, and the decided batch is published"])
+        is_decided = seen.decision is not None and seen.decision.state is State.DECIDED
+        published = ", and the decided batch is published" if is_decided else ""
+        _say(args, to_do or [f"nothing: no transaction is open{published}"])
         if args.execute and to_do:
             end(client, decisions, prefix, choice)
             if not args.json:

@@ -23,7 +23,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
 from spark_kafka_group.wire.client.address import address
-from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, connection_configs, run_within, translated
 from spark_kafka_group.wire.client.manager import net_client
 
 CONNECTED_WITHIN_S = 5.0
@@ -69,15 +69,20 @@ class Leaders(Generic[C]):
         """Why the last connection could not be made, or ended, with its address."""
         return None if self._client is None else self._client._manager.last_failure
 
-    def reach(self) -> None:
+    def reach(self, limit: str = REQUEST_TIMEOUT) -> None:
         """Reach a broker, if none was reached yet.
+
+        Parameters
+        ----------
+        limit
+            What sets the limit, for the error.
 
         Raises
         ------
         BrokerError
             When none answers within kafka.request.timeout.ms.
         """
-        with translated(f"connecting to {self._options.connection.bootstrap_servers}"):
+        with translated(f"connecting to {self._options.connection.bootstrap_servers}", limit=limit):
             self._bootstrapped()
 
     def leaders(

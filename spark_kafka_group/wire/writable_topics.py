@@ -34,10 +34,15 @@ class WritableTopics:
     cluster
         Its client asks.
     within_ms
-        How long brokers may take to answer, kafka.max.block.ms.
+        How long brokers may take to answer.
+    limit
+        Of that, for errors.
     """
 
-    def __init__(self, cluster: Leaders[Any], within_ms: float, max_age_ms: int) -> None:
+    def __init__(
+        self, cluster: Leaders[Any], within_ms: float, max_age_ms: int, limit: str = "kafka.max.block.ms"
+    ) -> None:
+        self._limit = limit
         self._cluster = cluster
         self._within_ms = within_ms
         self._max_age_s = max_age_ms / 1000
@@ -80,7 +85,7 @@ class WritableTopics:
         while True:
             doing = f"looking up topic {listed(sorted(topics))}"
             try:
-                with translated(doing, limit="kafka.max.block.ms", failure=lambda: self._cluster.last_failure):
+                with translated(doing, limit=self._limit, failure=lambda: self._cluster.last_failure):
                     topics = self._ask(topics, ms_until(deadline))
                     if not topics:
                         return

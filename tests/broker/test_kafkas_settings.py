@@ -13,8 +13,10 @@ OTHERS_HERE = {
     "bootstrap.servers": "", "client.id": "groupkafka", "metadata.max.age.ms": "30000", "receive.buffer.bytes": "None",
     "send.buffer.bytes": "None", "sasl.mechanism": "None", "ssl.enabled.protocols": "('TLSv1.2', 'TLSv1.3')",
     "ssl.cipher.suites": "()", "ssl.keystore.type": "None", "ssl.truststore.type": "None",
+    "transaction.timeout.ms": "None",
 }  # fmt: skip
-"""Defaults that are not Java's: a name, a quicker look for new partitions, the system's buffers, files' own kinds."""
+"""Defaults that are not Java's: a name, a quicker look for new partitions, the system's buffers, files' own kinds, and
+the longest transaction that brokers allow."""
 
 
 def documented(config):
