@@ -56,6 +56,8 @@ class TransactionClient:
         Of the client's name.
     limit_ms
         How long requests are repeated.
+    reached_before
+        This application has reached the cluster: brokers that cannot be reached are an outage, not a wrong address.
 
     Raises
     ------
@@ -63,11 +65,11 @@ class TransactionClient:
         Here, when no broker can be reached, and by everything below.
     """
 
-    def __init__(self, options: ClientOptions, role: str, limit_ms: int) -> None:
+    def __init__(self, options: ClientOptions, role: str, limit_ms: int, reached_before: bool = False) -> None:
         self._limit_s = limit_ms / 1000
         configs = connection_configs(options, role)
         configs |= {"max_in_flight_requests_per_connection": 2 * AT_ONCE, "receive_message_max_bytes": LARGEST_RESPONSE}
-        self._client = net_client(**configs)
+        self._client = net_client(reached_before=reached_before, **configs)
         self.manager = self._client._manager
         self._coordinators: dict[str, int] = {}
         try:
