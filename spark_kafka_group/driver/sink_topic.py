@@ -14,20 +14,27 @@ REACHED_WITHIN_MS = 10_000
 
 
 def check(options: SinkOptions) -> None:
-    """Look the topic of the option up. Topics of a column are looked up by the tasks that have rows for them.
+    """Look the topic of the option up, or only reach brokers: topics of a column are looked up by the tasks that have
+    rows for them.
 
     Raises
     ------
     BrokerError
     """
     topic = options.writing.topic
-    if topic is None:
-        return
-    within_ms = min(REACHED_WITHIN_MS, options.producing.max_block_ms, options.connection.request_timeout_ms)
+    limits_ms = {
+        f"{REACHED_WITHIN_MS // 1000} s": REACHED_WITHIN_MS,
+        "kafka.max.block.ms": options.producing.max_block_ms,
+        "kafka.request.timeout.ms": options.connection.request_timeout_ms,
+    }
+    within_ms, limit = min((limit_ms, name) for name, limit_ms in limits_ms.items())
     client = options.client
     connection = dataclasses.replace(client.connection, request_timeout_ms=max(1, within_ms))
     leaders: Leaders[BrokerConnection] = Leaders(dataclasses.replace(client, connection=connection), "driver")
     try:
-        WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms).leaders(topic)
+        if topic is None:
+            leaders.reach(limit)
+            return
+        WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms, limit).leaders(topic)
     finally:
         leaders.close()

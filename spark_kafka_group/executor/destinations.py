@@ -122,6 +122,12 @@ class TopicDestinations:
 
     def refuse(self, partition: int) -> WriteError:
         """The error about a row for a partition that the topic does not have."""
+        if partition < 0:
+            return WriteError(
+                self._topic, partition,
+                "a row names this partition in its column partition: make it 0 or above, or null where the key is to "
+                "choose",
+            )  # fmt: skip
         have = "1 partition, 0" if self.count == 1 else f"{self.count} partitions, 0 to {self.count - 1}"
         return WriteError(
             self._topic, partition,

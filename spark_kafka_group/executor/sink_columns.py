@@ -99,5 +99,15 @@ def _check_type(name: str, field: Any) -> None:
     else:
         taken = kind.partition("(")[0].partition(" ")[0] in types  # varchar(10), string collate UNICODE_CI
     if not taken:
-        cast = "" if name == "headers" else f", as in CAST({field.name} AS {shown.split()[0].upper()})"
-        raise OptionError(f"column {field.name} has the type {shortened(kind)} and must be {shown}: cast it{cast}")
+        raise OptionError(
+            f"column {field.name} has the type {shortened(kind)} and must be {shown}: {_how(name, field.name, kind)}"
+        )
+
+
+def _how(name: str, given: str, kind: str) -> str:
+    """How to change a type."""
+    if name == "headers":
+        return "cast it"
+    if name in ("key", "value") and kind.startswith(("struct", "map", "array", "variant")):
+        return f"take to_json({given})"
+    return f"cast it, as in CAST({given} AS {TYPES[name][1].split()[0].upper()})"

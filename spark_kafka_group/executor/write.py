@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_group.executor import encode
@@ -64,6 +64,14 @@ class Sends(Protocol):
 
 class Topics(Protocol):
     """What is known of topics."""
+
+    def look_up(self, topics: Collection[str]) -> None:
+        """Ask brokers of all of them at once.
+
+        Raises
+        ------
+        BrokerError
+        """
 
     def leaders(self, topic: str, refresh: bool) -> tuple[int | None, ...]:
         """Leader of each partition; None for one without.
@@ -130,7 +138,8 @@ class OpenBatches:
         if self._option_topic is not None:
             of_topics: Iterable[tuple[str, Buffer | None]] = [(self._option_topic, None)]
         else:
-            of_topics = rows_of_topics(self._encoder, column["topic"])
+            of_topics = list(rows_of_topics(self._encoder, column["topic"]))
+            self._topics.look_up([topic for topic, _ in of_topics if topic not in self._destinations])
         for topic, indices in of_topics:
             destinations = self._destinations_in(topic, column["partition"], indices)
             each = destinations.partitions(self._encoder, rows, indices, column["partition"], self._by_key)

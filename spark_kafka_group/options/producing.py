@@ -80,7 +80,7 @@ class Producing(Section):
     max_block_ms: int = option(
         "kafka.max.block.ms", integer(0, INT64_MAX),
         "How long a task waits for what it must know of a topic, and for room in `kafka.buffer.memory` while brokers "
-        "acknowledge nothing; also how long the check before a batch write waits for brokers.",
+        "acknowledge nothing. The check before a batch write waits for brokers as long, and at most for 10 s.",
         default=60_000,
     )  # fmt: skip
     max_in_flight_requests_per_connection: int = option(
@@ -89,7 +89,7 @@ class Producing(Section):
         default=5,
     )  # fmt: skip
     max_request_size: int = option(
-        "kafka.max.request.size", integer(0),
+        "kafka.max.request.size", integer(1),
         "Most bytes of one request, and so of one record that is not compressed.",
         default=1_048_576,
     )  # fmt: skip

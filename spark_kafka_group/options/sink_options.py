@@ -21,7 +21,11 @@ from spark_kafka_group.options.transacting import Transacting, TransactionOption
 from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
 from spark_kafka_group.security import Security
 
-SPARKS_OWN = frozenset({"checkpointlocation", "path", "provider", "queryname"})
+LATE_PROGRESS = "asyncProgressTrackingEnabled"
+SPARKS_OWN = frozenset({
+    "checkpointlocation", "path", "provider", "queryname", LATE_PROGRESS.lower(),
+    "asyncprogresstrackingcheckpointintervalms", "_asyncprogresstrackingoverridesinksupportcheck",
+})  # fmt: skip
 """Keys of Spark's own, in lower case, among the options that it hands to a sink."""
 
 
@@ -59,6 +63,11 @@ class SinkOptions:
             if problem:
                 raise OptionError(problem)
         check_security(options.security)
+        if options.is_exactly_once and _has_late_progress(raw):
+            # Spark would repeat several batches after a crash, and only the last decision is kept.
+            raise OptionError(
+                f"deliveryGuarantee ({EXACTLY_ONCE}) needs Spark to log each micro-batch: leave {LATE_PROGRESS} out"
+            )
         return options
 
     @property
@@ -93,6 +102,10 @@ def _why_refused(name: str) -> str | None:
     from spark_kafka_group.options.unsupported_in_sinks import why_unsupported_in_sinks
 
     return why_unsupported_in_sinks(name) or why_of_reading(name)
+
+
+def _has_late_progress(raw: Mapping[str, Any]) -> bool:
+    return any(name.lower() == LATE_PROGRESS.lower() and str(value).lower() == "true" for name, value in raw.items())
 
 
 def _as_java_adjusts(producing: Producing, given: Collection[str], request_timeout_ms: int) -> Producing:
@@ -146,6 +159,13 @@ def _requests_end_before_connections(options: SinkOptions) -> str | None:
     return f"kafka.request.timeout.ms ({request_ms}) must be below kafka.connections.max.idle.ms ({idle_ms})"
 
 
+def _decisions_are_apart_from_rows(options: SinkOptions) -> str | None:
+    topic = options.transacting.decision_topic
+    if not options.is_exactly_once or options.writing.topic != topic:
+        return None
+    return f"topic ({topic}) is also where decisions are kept: name another topic with decisionTopic"
+
+
 def _guarantee_can_be_given(options: SinkOptions) -> str | None:
     if not options.is_exactly_once:
         given = options.transacting.given()
@@ -164,6 +184,7 @@ def _guarantee_can_be_given(options: SinkOptions) -> str | None:
 
 CROSS_CHECKS: tuple[Callable[[SinkOptions], str | None], ...] = (
     _guarantee_can_be_given,
+    _decisions_are_apart_from_rows,
     _idempotence_is_possible,
     _delivery_outlives_a_request,
     _a_batch_has_room,

@@ -13,6 +13,7 @@ from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.printable import printable
 from spark_kafka_group.tools.admin_connection import connected
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command
+from spark_kafka_group.tools.command_errors import UsageError
 from spark_kafka_group.tools.formatting import partitions, sentence, table
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -71,6 +72,8 @@ def add_to(commands: Commands) -> None:
 def run(args: argparse.Namespace) -> int:
     """Show them, say what is to be done, and do it if --execute is given."""
     prefix = args.transactional_id
+    if args.execute and args.action == LIST:
+        raise UsageError("--execute needs commit or abort: say which")
     with connected(
         args, lambda options: TransactionClient(options, "transactions", options.connection.request_timeout_ms)
     ) as client:
@@ -81,9 +84,13 @@ def run(args: argparse.Namespace) -> int:
             return 0
         choice = Choice(args.action)
         to_do = steps(seen, choice)
-        _say(args, to_do or ["nothing: no transaction is open, and the decided batch is published"])
+        is_decided = seen.decision is not None and seen.decision.state is State.DECIDED
+        published = ", and the decided batch is published" if is_decided else ""
+        _say(args, to_do or [f"nothing: no transaction is open{published}"])
         if args.execute and to_do:
             end(client, decisions, prefix, choice)
+            if not args.json:
+                print("Done.")
     return 0
 
 

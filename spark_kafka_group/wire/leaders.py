@@ -23,7 +23,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
 from spark_kafka_group.wire.client.address import address
-from spark_kafka_group.wire.client.connect import connection_configs, run_within, translated
+from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, connection_configs, run_within, translated
 from spark_kafka_group.wire.client.manager import net_client
 
 CONNECTED_WITHIN_S = 5.0
@@ -68,6 +68,22 @@ class Leaders(Generic[C]):
     def last_failure(self) -> str | None:
         """Why the last connection could not be made, or ended, with its address."""
         return None if self._client is None else self._client._manager.last_failure
+
+    def reach(self, limit: str = REQUEST_TIMEOUT) -> None:
+        """Reach a broker, if none was reached yet.
+
+        Parameters
+        ----------
+        limit
+            What sets the limit, for the error.
+
+        Raises
+        ------
+        BrokerError
+            When none answers within kafka.request.timeout.ms.
+        """
+        with translated(f"connecting to {self._options.connection.bootstrap_servers}", limit=limit):
+            self._bootstrapped()
 
     def leaders(
         self,
@@ -131,24 +147,25 @@ class Leaders(Generic[C]):
         epoch: int | None = self._bootstrapped().cluster.leader_epoch_for_partition(KafkaTopicPartition(*tp))
         return epoch
 
-    def metadata_to_write(self, topic: str, within_ms: float) -> Any:
-        """A broker's answer about a topic, with the operations that are allowed; raises kafka-python's errors.
+    def metadata_to_write(self, topics: Collection[str], within_ms: float) -> list[Any]:
+        """A broker's answer about topics, with the operations that are allowed; raises kafka-python's errors.
 
-        The topic is made where brokers make topics. Its leaders are known from then on.
+        Those are made where brokers make topics. Their leaders are known from then on. It has all topics that were
+        looked up before, too.
         """
         manager = self._bootstrapped()._manager
         cluster = manager.cluster
-        topics = set(cluster._topics) | {topic}
+        every = set(cluster._topics) | set(topics)
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in every],
             allow_auto_topic_creation=True,
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=True,
         )
         response = run_within(manager, within_ms, lambda: manager.send(request, manager.any_node()))
-        cluster._topics = topics
+        cluster._topics = every
         cluster.update_metadata(response)
-        return next(found for found in response.topics if found.name == topic)
+        return list(response.topics)
 
     def connection(self, node_id: int) -> C:
         """The cached connection to a node, or a new one.

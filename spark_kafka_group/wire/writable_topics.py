@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from typing import Any
 
 import kafka.errors as kafka_errors
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, reaction_to
@@ -32,10 +34,15 @@ class WritableTopics:
     cluster
         Its client asks.
     within_ms
-        How long brokers may take to answer, kafka.max.block.ms.
+        How long brokers may take to answer.
+    limit
+        Of that, for errors.
     """
 
-    def __init__(self, cluster: Leaders[Any], within_ms: float, max_age_ms: int) -> None:
+    def __init__(
+        self, cluster: Leaders[Any], within_ms: float, max_age_ms: int, limit: str = "kafka.max.block.ms"
+    ) -> None:
+        self._limit = limit
         self._cluster = cluster
         self._within_ms = within_ms
         self._max_age_s = max_age_ms / 1000
@@ -54,22 +61,34 @@ class WritableTopics:
         BrokerError
             When the topic does not exist, the user may not write to it, or no broker answers in time.
         """
-        known = self._known.get(topic)
-        if known is not None and not refresh and time.monotonic() - known[0] < self._max_age_s:
-            return known[1]
-        leaders = self._asked(topic)
-        self._known[topic] = time.monotonic(), leaders
-        return leaders
+        if refresh:
+            self._known.pop(topic, None)
+        self.look_up([topic])
+        return self._known[topic][1]
 
-    def _asked(self, topic: str) -> LeadersOfTopic:
+    def look_up(self, topics: Collection[str]) -> None:
+        """Have :meth:`leaders` know these topics: one request for all of which no recent answer is known.
+
+        Raises
+        ------
+        BrokerError
+            As of :meth:`leaders`.
+        """
+        before = time.monotonic() - self._max_age_s
+        unknown = {topic for topic in topics if topic not in self._known or self._known[topic][0] <= before}
+        if unknown:
+            self._ask_until_known(unknown)
+
+    def _ask_until_known(self, topics: set[str]) -> None:
         deadline = time.monotonic() + self._within_ms / 1000
-        doing, unknown_since = f"looking up topic {topic}", None
+        unknown_since = None
         while True:
+            doing = f"looking up topic {listed(sorted(topics))}"
             try:
-                with translated(doing, limit="kafka.max.block.ms", failure=lambda: self._cluster.last_failure):
-                    found = self._ask(topic, ms_until(deadline))
-                    if found is not None:
-                        return found
+                with translated(doing, limit=self._limit, failure=lambda: self._cluster.last_failure):
+                    topics = self._ask(topics, ms_until(deadline))
+                    if not topics:
+                        return
             except BrokerError as error:
                 if not _may_pass(error) or time.monotonic() >= deadline:
                     raise
@@ -77,21 +96,34 @@ class WritableTopics:
             else:
                 unknown_since = unknown_since or time.monotonic()
                 if time.monotonic() - unknown_since >= min(UNKNOWN_AFTER_S, self._within_ms / 1000):
-                    raise BrokerError(f"topic {topic} does not exist: create it, or correct its name")
+                    raise BrokerError(f"topic {min(topics)} does not exist: create it, or correct its name")
             time.sleep(self._cluster.retry_backoff_s)
 
-    def _ask(self, topic: str, within_ms: float) -> LeadersOfTopic | None:
-        """The answer of a broker; None if it does not know the topic."""
-        found = self._cluster.metadata_to_write(topic, within_ms)
+    def _ask(self, topics: set[str], within_ms: float) -> set[str]:
+        """Take a broker's answer; those of `topics` that it does not know."""
+        answer = self._cluster.metadata_to_write(topics, within_ms)
+        now = time.monotonic()
+        for found in answer:
+            leaders = self._leaders_in(found, raises=found.name in topics)
+            if leaders is not None:
+                self._known[found.name] = now, leaders
+        return {topic for topic in topics if topic not in self._known or self._known[topic][0] < now}
+
+    def _leaders_in(self, found: Any, raises: bool) -> LeadersOfTopic | None:
+        """Of the answer about a topic; None if the broker does not know it, or without `raises`, refuses it."""
         error = kafka_errors.for_code(found.error_code)
         if error is kafka_errors.UnknownTopicOrPartitionError or error is kafka_errors.LeaderNotAvailableError:
             return None
         allowed = found.authorized_operations
         denied = allowed is not None and WRITE not in {int(operation) for operation in allowed}
+        refused = denied or error is not kafka_errors.NoError
+        if refused and not raises:
+            return None
         if denied or error is kafka_errors.TopicAuthorizationFailedError:
+            topic = found.name
             raise BrokerError(f"writing to topic {topic}: {advice(DENIED, Request.PRODUCE, Facts(), [topic])}")
-        if error is not kafka_errors.NoError:
-            raise error(topic)
+        if refused:
+            raise error(found.name)
         by_number = {partition.partition_index: partition.leader_id for partition in found.partitions}
         if not by_number:
             return None

@@ -50,6 +50,30 @@ def test_an_answer_is_kept_and_looked_up_again_where_that_is_asked_for(kafka, to
     wait_until(lambda: len(topics.leaders(topic, refresh=True)) == 3, within=20)
 
 
+class Counted(Leaders):
+    requests = 0
+
+    def metadata_to_write(self, topics, within_ms):
+        self.requests += 1
+        return super().metadata_to_write(topics, within_ms)
+
+
+def test_all_topics_of_a_task_are_looked_up_at_once_and_the_one_that_does_not_exist_is_named(kafka):
+    there, absent = [kafka.create_topic(name("topic"), partitions=2) for _ in range(3)], name("absent")
+    leaders = Counted(options(kafka.bootstrap_servers).client, "executor")
+    try:
+        topics = WritableTopics(leaders, 10_000, 30_000)
+        wait_until(lambda: len(topics.leaders(there[-1], refresh=True)) == 2, within=20)
+        leaders.requests = 0
+        topics.look_up(there)
+        assert [len(topics.leaders(topic)) for topic in there] == [2, 2, 2]
+        assert leaders.requests == 1
+        with pytest.raises(BrokerError, match=f"^topic {absent} does not exist: create it, or correct its name$"):
+            topics.look_up([*there, absent])
+    finally:
+        leaders.close()
+
+
 def test_a_topic_that_does_not_exist_is_an_error_within_seconds(kafka, topics):
     topic, began = name("absent"), time.monotonic()
     with pytest.raises(BrokerError, match=f"^topic {topic} does not exist: create it, or correct its name$"):
@@ -64,15 +88,16 @@ def test_a_topic_is_made_where_brokers_make_topics_that_are_written_to(making):
     assert len(making.admin.describe_topics([topic])[0]["partitions"]) == 5
 
 
-def test_brokers_that_cannot_be_reached_are_an_error_within_seconds():
+@pytest.mark.parametrize(("topic", "doing"), [("t", "looking up topic t"), (None, "connecting to")])
+def test_brokers_that_cannot_be_reached_are_an_error_within_seconds(topic, doing):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{unused.getsockname()[1]}"
         began = time.monotonic()
-        with pytest.raises(BrokerTimeoutError, match=rf"^looking up topic t: .*{servers}"):
-            sink_topic.check(options(servers, "t", **{"kafka.max.block.ms": "2000"}))
+        with pytest.raises(BrokerTimeoutError, match=rf"^{doing}.* within kafka.max.block.ms: {servers}"):
+            sink_topic.check(options(servers, topic, **{"kafka.max.block.ms": "2000"}))
         assert time.monotonic() - began < 20
 
 
-def test_without_the_option_topic_no_broker_is_asked():
-    sink_topic.check(options("127.0.0.1:1"))
+def test_without_the_option_topic_brokers_are_reached_and_no_topic_is_looked_up(kafka):
+    sink_topic.check(options(kafka.bootstrap_servers))

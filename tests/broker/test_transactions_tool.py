@@ -46,7 +46,13 @@ def test_nothing_is_listed_of_a_prefix_that_was_never_used(run, tool):
     shown = tool()
     assert f"no transaction of {run.options.prefix} is open" in shown
     assert "No batch was decided." in shown
-    assert "nothing: no transaction is open" in tool("abort", "--execute")
+    assert tool("abort", "--execute").endswith("\n  nothing: no transaction is open\n")
+
+
+def test_execute_without_commit_or_abort_is_refused(kafka, run, capsys):
+    servers = ["--bootstrap-server", kafka.bootstrap_servers, "--transactional-id", run.options.prefix]
+    assert main(["transactions", *servers, "--execute"]) == 2
+    assert "--execute needs commit or abort: say which" in capsys.readouterr().err
 
 
 def test_open_transactions_are_listed_and_aborted_if_no_batch_was_decided(kafka, output, run, tool):
@@ -55,9 +61,9 @@ def test_open_transactions_are_listed_and_aborted_if_no_batch_was_decided(kafka,
     assert [(line[0], line[1], line[7], line[8]) for line in lines] == [
         (f"{run.options.prefix}-{slot}-0-0", "Ongoing", f"{output}:0,1", "-") for slot in (0, 1)
     ]
-    assert "abort 2 open transactions that belong to no decision" in tool("commit")
+    assert "abort 2 open transactions of no decision" in tool("commit")
     assert unstable(kafka, output) == [0, 1]
-    tool("commit", "--execute")
+    assert tool("commit", "--execute").endswith("\nDone.\n")
     assert (unstable(kafka, output), read(kafka, output)) == ([], [])
     run.batch(0)
     assert read(kafka, output) == all_rows(1)
@@ -79,7 +85,7 @@ def test_commit_has_a_batch_that_was_published_in_part_count_as_published(kafka,
     with pytest.raises(TransactionLostError):
         run.plan()
     assert "of its transactions 1 aborted, 1 committed" in tool()
-    assert f"1 transactions to {output}-0, {output}-1 is lost" in tool("commit", "--execute")
+    assert f"1 transaction to {output}-0, {output}-1 is lost" in tool("commit", "--execute")
     run.batch(0)
     run.batch(1)
     assert read(kafka, output) == sorted(set(all_rows(2)) - set(rows_of(0, 1, 3)))

@@ -57,7 +57,7 @@ def test_a_column_that_is_a_slice_of_a_larger_one_is_read_from_its_beginning():
     assert destinations.outside(given, None) is None
 
 
-@pytest.mark.parametrize("wrong", [-1, 3, 2**31 - 1])
+@pytest.mark.parametrize("wrong", [3, 2**31 - 1])
 def test_a_partition_that_the_topic_does_not_have_is_an_error_with_its_number_and_how_many_there_are(wrong):
     destinations = TopicDestinations("orders", (1, 1, 1), 100)
     assert destinations.outside(pa.array([0, wrong, None, 2], pa.int32()), None) == wrong
@@ -68,6 +68,15 @@ def test_a_partition_that_the_topic_does_not_have_is_an_error_with_its_number_an
     )
     destinations.update((1,) * 4)
     assert (destinations.outside(pa.array([3], pa.int32()), None)) is None
+
+
+def test_a_partition_below_0_is_an_error_that_does_not_advise_to_add_partitions():
+    destinations = TopicDestinations("orders", (1, 1, 1), 100)
+    assert destinations.outside(pa.array([0, -1, None, 2], pa.int32()), None) == -1
+    assert str(destinations.refuse(-1)) == (
+        "orders--1: a row names this partition in its column partition: make it 0 or above, or null where the key is "
+        "to choose"
+    )
 
 
 def test_rows_without_a_key_share_a_partition_for_so_many_bytes_and_then_another():

@@ -187,10 +187,10 @@ def test_brokers_are_given_a_pattern_for_the_ids_of_a_prefix():
     assert not re.fullmatch(pattern("a.b"), "a.b-1-0-1-0")
 
 
-def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_and_cluster(tmp_path):
-    def options(prefix="w", servers="h:1"):
+def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_cluster_and_timeout(tmp_path):
+    def options(prefix="w", servers="h:1", timeout_ms=None):
         given = {"kafka.bootstrap.servers": servers, "subscribe": "t"}
-        return TransactionOptions(Options.parse(given).client, Transacting(prefix))
+        return TransactionOptions(Options.parse(given).client, Transacting(prefix, timeout_ms))
 
     planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
     last_batch.leave(options(), tmp_path, planned)
@@ -200,24 +200,25 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_and_cluster
     last_batch.leave(options(), tmp_path, last)
     assert last_batch.take_ended(options("v"), tmp_path) is None
     assert last_batch.take_ended(options(servers="other:1"), tmp_path) is None
+    assert last_batch.take_ended(options(timeout_ms=1_000), tmp_path) is None
     assert last_batch.take_ended(options(), tmp_path) == last
     assert last_batch.take_ended(options(), tmp_path) is None
     last_batch.leave(options(), None, last)
     assert last_batch.take_ended(options(), None) is None
 
 
-OF_IT = "open transactions of batch 3 of query q"
+BATCH = "of batch 3 of query q"
 AGAIN = "have batch 3 of query q be written again at the next start"
 
 
 @pytest.mark.parametrize(
     ("ends", "choice", "expected"),
     [
-        ([None, None], Choice.COMMIT, [f"commit 2 {OF_IT}"]),
-        ([None, End.COMMITTED], Choice.ABORT, [f"commit 1 {OF_IT}"]),
+        ([None, None], Choice.COMMIT, [f"commit 2 open transactions {BATCH}"]),
+        ([None, End.COMMITTED], Choice.ABORT, [f"commit 1 open transaction {BATCH}"]),
         ([End.COMMITTED, End.COMMITTED], Choice.ABORT, []),
         ([End.ABORTED, End.ABORTED], Choice.COMMIT, [AGAIN]),
-        ([None, End.ABORTED], Choice.ABORT, [f"abort 1 {OF_IT}", AGAIN]),
+        ([None, End.ABORTED], Choice.ABORT, [f"abort 1 open transaction {BATCH}", AGAIN]),
         ([End.COMMITTED, End.ABORTED], Choice.ABORT, [f"{AGAIN}; rows that it published to out-0 are there twice"]),
         ([End.COMMITTED, End.UNKNOWN], Choice.COMMIT, ["have batch 3 of query q count as published, though what"]),
     ],

@@ -44,6 +44,10 @@ class Cluster(dict):
         super().__init__(leaders)
         self.later = later
         self.asked = []
+        self.looked_up = []
+
+    def look_up(self, topics):
+        self.looked_up.append(sorted(topics))
 
     def leaders(self, topic, refresh):
         self.asked.append((topic, refresh))
@@ -92,6 +96,7 @@ def test_rows_go_to_the_topics_of_their_column_and_each_topic_is_looked_up_once(
         values[tp.topic] += [value for (value,) in rows]
     assert values == {"a": [b"1", b"3", b"1", b"3"], "b": [b"2", b"2"]}
     assert sorted(cluster.asked) == [("a", False), ("b", False)]
+    assert cluster.looked_up == [["a", "b"], []]
 
 
 def test_the_option_topic_is_looked_up_before_there_is_a_row():

@@ -15,7 +15,7 @@ def fields(ddl):
     kinds = {
         "string": types.StringType(), "binary": types.BinaryType(), "int": types.IntegerType(),
         "bigint": types.LongType(), "timestamp": types.TimestampType(), "varchar": types.VarcharType(9),
-        "collated": types.StringType("UNICODE_CI"),
+        "collated": types.StringType("UNICODE_CI"), "counts": types.MapType(types.StringType(), types.IntegerType()),
         "headers": types.ArrayType(StructType().add("key", types.StringType(), False).add("value", types.BinaryType())),
         "texts": types.ArrayType(StructType().add("key", types.StringType()).add("value", types.StringType())),
     }  # fmt: skip
@@ -77,6 +77,7 @@ def test_a_column_that_is_no_part_of_a_record_is_refused_and_not_left_out_silent
     [
         ("value int", "column value has the type int and must be string or binary: cast it, as in CAST(value A"),
         ("Key bigint, value string", "column Key has the type bigint and must be string or binary: cast it, as in "),
+        ("value counts", "column value has the type map<string,int> and must be string or binary: take to_json(value)"),
         ("topic binary, value string", "column topic has the type binary and must be string: cast it, as in CAST(t"),
         ("partition string, value string", "column partition has the type string and must be int: cast it, as in CAST"),
         ("headers texts, value string", "column headers has the type array<struct<key:string,value:string>> and must"),

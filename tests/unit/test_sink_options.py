@@ -90,6 +90,7 @@ def test_a_value_is_refused_with_its_bounds():
     assert refusal({"topic": "a/b"}).startswith("topic (a/b) 'a/b' is not a topic name")
     assert refusal({"kafka.acks": "2"}) == "kafka.acks (2) must be one of all, 1, 0"
     assert refusal({"kafka.compression.lz4.level": "18"}) == "kafka.compression.lz4.level (18) must be between 1 and 17"
+    assert refusal({"kafka.max.request.size": "0"}) == "kafka.max.request.size (0) must be between 1 and 2147483647"
     assert refusal({"kafka.batch.size": "-1"}) == "kafka.batch.size (-1) must be between 0 and 2147483647"
 
 
@@ -129,6 +130,19 @@ def test_exactly_once_needs_a_transactional_id_and_acknowledgements_of_all():
     assert parsed(**given).transactions.prefix == "w"
     assert refusal({"kafka.transactional.id": "w"}).startswith("kafka.transactional.id needs deliveryGuarantee=exactly")
     assert parsed(deliveryGuarantee="AT-LEAST-ONCE") == parsed()
+
+
+def test_exactly_once_needs_each_batch_in_sparks_log_and_decisions_in_a_topic_of_their_own():
+    given = {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": "w"}
+    late = {"asyncprogresstrackingenabled": "true", "_asyncProgressTrackingOverrideSinkSupportCheck": "true"}
+    assert refusal(given | late) == (
+        "deliveryGuarantee (exactly-once) needs Spark to log each micro-batch: leave asyncProgressTrackingEnabled out"
+    )
+    assert parsed(**late) == parsed()
+    assert parsed(**given, asyncProgressTrackingEnabled="false") == parsed(**given)
+    assert refusal(given | {"topic": "d", "decisionTopic": "d"}) == (
+        "topic (d) is also where decisions are kept: name another topic with decisionTopic"
+    )
 
 
 def test_nothing_is_both_known_and_refused_and_reasons_send_to_options_that_are_known():

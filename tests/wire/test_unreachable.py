@@ -26,11 +26,13 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.client import manager, wrong_addresses
+from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
 ORDERS = [TopicPartition("orders", 0)]
@@ -354,3 +356,18 @@ def test_attempts_that_failed_leave_no_sockets_to_the_garbage_collector(caplog, 
             gc.enable()
         assert len(attempts(caplog)) > 2
         assert after - before == set()
+
+
+def test_a_write_whose_application_has_reached_brokers_waits_for_them_and_its_first_plan_does_not():
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{unused.getsockname()[1]}"
+        options = SinkOptions.parse({
+            "kafka.bootstrap.servers": servers, "deliveryGuarantee": "exactly-once", "kafka.transactional.id": "w",
+            "kafka.request.timeout.ms": "6000", "kafka.delivery.timeout.ms": "7000",
+        }).transactions  # fmt: skip
+        with pytest.raises(BrokerError, match="start the broker"), kept_client(options, "driver", reached_before=False):
+            pass
+        late = "no answer within kafka.delivery.timeout.ms"
+        with pytest.raises(BrokerTimeoutError, match=late), kept_client(options, "driver"):
+            pass

@@ -100,6 +100,9 @@ def _path(directory: Path, prefix: str) -> Path:
     return directory / f"groupkafka-transactions-{hashlib.sha256(prefix.encode()).hexdigest()[:20]}.json"
 
 
-def _where(options: TransactionOptions) -> list[str]:
-    """The cluster, and the decision topic in it."""
-    return [options.client.connection.bootstrap_servers, options.transacting.decision_topic]
+def _where(options: TransactionOptions) -> list[str | int | None]:
+    """The cluster, the decision topic in it, and the timeout that was asked for: with another one, a plan is no use."""
+    transacting = options.transacting
+    return [
+        options.client.connection.bootstrap_servers, transacting.decision_topic, transacting.transaction_timeout_ms,
+    ]  # fmt: skip

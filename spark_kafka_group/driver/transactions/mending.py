@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -95,7 +95,7 @@ def steps(seen: Seen, choice: Choice) -> list[str]:
         found += _of_decision(seen, decision, choice)
     others = seen.others
     if others:
-        found.append(f"abort {len(others)} open transactions that belong to no decision: {', '.join(sorted(others))}")
+        found.append(f"abort {_open(others)} of no decision: {', '.join(sorted(others))}")
     return found
 
 
@@ -103,18 +103,26 @@ def _of_decision(seen: Seen, decision: Decision, choice: Choice) -> list[str]:
     left, published = seen.of_decision(None), seen.of_decision(End.COMMITTED)
     broken = seen.of_decision(End.ABORTED, End.UNKNOWN)
     if not broken:
-        return [f"commit {len(left)} open transactions of {decision.batch}"] if left else []
+        return [f"commit {_open(left)} of {decision.batch}"] if left else []
     if choice is Choice.COMMIT and (left or published or seen.of_decision(End.UNKNOWN)):
-        committed = [f"commit {len(left)} open transactions of {decision.batch}"] if left else []
+        committed = [f"commit {_open(left)} of {decision.batch}"] if left else []
         settled = (
-            f"have {decision.batch} count as published, though what it wrote in {len(broken)} transactions to "
+            f"have {decision.batch} count as published, though what it wrote in {_transactions(broken)} to "
             f"{named(broken)} is lost, or may be"
         )
         return [*committed, settled]
-    aborted = [f"abort {len(left)} open transactions of {decision.batch}"] if left else []
+    aborted = [f"abort {_open(left)} of {decision.batch}"] if left else []
     twice = [*published, *seen.of_decision(End.UNKNOWN)]
     where = f"; rows that it published to {named(twice)} are there twice then, or may be" if twice else ""
     return [*aborted, f"have {decision.batch} be written again at the next start{where}"]
+
+
+def _open(some: Sized) -> str:
+    return _transactions(some, "open transaction")
+
+
+def _transactions(some: Sized, kind: str = "transaction") -> str:
+    return f"{len(some)} {kind}{'' if len(some) == 1 else 's'}"
 
 
 def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: Choice) -> None:

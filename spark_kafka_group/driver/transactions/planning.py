@@ -61,7 +61,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     BrokerError
     """
     known = last_batch.take_ended(options, shared)
-    with kept_client(options, ROLE) as client:
+    with kept_client(options, ROLE, reached_before=known is not None) as client:
         if known is not None and client.takes_expected:
             driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
             plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)

@@ -58,17 +58,6 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         """When brokers last said who leads, by time.monotonic()."""
         return self._looked_up_s
 
-    def reach(self) -> None:
-        """Reach a broker, if none was reached yet.
-
-        Raises
-        ------
-        BrokerError
-            When none answers within kafka.request.timeout.ms.
-        """
-        with translated(f"connecting to {self._options.connection.bootstrap_servers}"):
-            self._bootstrapped()
-
     def descriptor(self) -> int:
         """Ready for reading when :meth:`work` has something to do, timers left out."""
         return int(self._bootstrapped()._net._selector.fileno())

@@ -14,8 +14,13 @@ _kept: dict[tuple[int, str, TransactionOptions], TransactionClient] = {}
 
 
 @contextlib.contextmanager
-def kept_client(options: TransactionOptions, role: str) -> Iterator[TransactionClient]:
+def kept_client(options: TransactionOptions, role: str, reached_before: bool = True) -> Iterator[TransactionClient]:
     """A client that the next one with these options gets, too, unless there was an error. For one thread.
+
+    Parameters
+    ----------
+    reached_before
+        As of :class:`TransactionClient`: only the first plan of an application does not know it.
 
     Raises
     ------
@@ -23,7 +28,7 @@ def kept_client(options: TransactionOptions, role: str) -> Iterator[TransactionC
         When no broker can be reached.
     """
     key = (os.getpid(), role, options)
-    client = _kept.pop(key, None) or TransactionClient(options.client, role, options.limit_ms)
+    client = _kept.pop(key, None) or TransactionClient(options.client, role, options.limit_ms, reached_before)
     try:
         yield client
     except BaseException:

@@ -16,6 +16,7 @@ from kafka.protocol.producer import InitProducerIdRequest
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, ProducerFencedError
 from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.transactional_ids import TaskId, pattern
@@ -55,6 +56,8 @@ class TransactionClient:
         Of the client's name.
     limit_ms
         How long requests are repeated.
+    reached_before
+        This application has reached the cluster: brokers that cannot be reached are an outage, not a wrong address.
 
     Raises
     ------
@@ -62,11 +65,11 @@ class TransactionClient:
         Here, when no broker can be reached, and by everything below.
     """
 
-    def __init__(self, options: ClientOptions, role: str, limit_ms: int) -> None:
+    def __init__(self, options: ClientOptions, role: str, limit_ms: int, reached_before: bool = False) -> None:
         self._limit_s = limit_ms / 1000
         configs = connection_configs(options, role)
         configs |= {"max_in_flight_requests_per_connection": 2 * AT_ONCE, "receive_message_max_bytes": LARGEST_RESPONSE}
-        self._client = net_client(**configs)
+        self._client = net_client(reached_before=reached_before, **configs)
         self.manager = self._client._manager
         self._coordinators: dict[str, int] = {}
         try:
@@ -153,7 +156,7 @@ class TransactionClient:
         """
         self._one(
             Request.ADD_PARTITIONS,
-            f"adding {', '.join(map(str, sorted(tps)))} to the transaction of {transactional_id}",
+            f"adding {listed([str(tp) for tp in sorted(tps)])} to the transaction of {transactional_id}",
             transactional_id,
             lambda: requests.add_partitions(transactional_id, producer, tps),
         )
