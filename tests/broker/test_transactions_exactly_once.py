@@ -248,7 +248,8 @@ def test_a_batch_without_rows_that_ends_late_aborts_nothing_of_the_next_driver(k
     older, newer = run_of("empty"), run_of("empty")
     without_rows = [older.task(older.plan(), 0, 0, [])]
     messages = newer.tasks(newer.plan(), 0)
-    older.commit(without_rows)
+    with pytest.raises(ProducerFencedError, match="another driver has taken it since this batch was planned"):
+        older.commit(without_rows)
     newer.commit(messages)
     assert read(kafka, output) == all_rows(1)
 

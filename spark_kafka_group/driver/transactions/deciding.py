@@ -101,7 +101,7 @@ def _leave_ended(decisions: DecisionLog, planned: PlannedTransactions, decision:
     ended = replace(decision, state=State.ENDED, transactions=())
     try:
         return decisions.append(planned.prefix, ended.to_json(), planned.driver, sequence=1)
-    except BrokerError as error:
+    except (BrokerError, ProducerFencedError) as error:
         log.warning("kafka.transactional.id %s: the end of the write cannot be noted: %s", planned.prefix, error)
         return offset
 
@@ -119,10 +119,10 @@ def _refuse_late_tasks(
         return planned.driver, unneeded
     try:
         driver = client.take(planned.prefix, planned.timeout_ms, planned.driver)
-    except BrokerError as error:
+        return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
+    except (BrokerError, ProducerFencedError) as error:
         log.warning("kafka.transactional.id %s: late tasks cannot be refused: %s", planned.prefix, error)
         return planned.driver, unneeded
-    return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
 
 
 def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bool:
