@@ -16,7 +16,7 @@ OTHERS_HERE = {
     "transaction.timeout.ms": "None",
 }  # fmt: skip
 """Defaults that are not Java's: a name, a quicker look for new partitions, the system's buffers, files' own kinds, and
-the longest transaction that brokers allow."""
+the longest time that brokers allow a transaction."""
 
 
 def documented(config):
