@@ -15,7 +15,7 @@ from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 from spark_kafka_group.wire.producer import Producer
 
-OLD, NEW = (0, 3), (12, 20)
+OLD, NEW = (0, 3), (13, 20)
 AT_ONCE_S = 10
 
 
