@@ -192,6 +192,7 @@ def test_tasks_of_a_worker_share_connections_and_producer(kafka):
     assert client_options(kafka.bootstrap_servers) in {options for _, options in receivers._kept}
 
 
+@pytest.mark.soak
 def test_the_only_broker_is_killed_under_load_again_and_again_and_nothing_is_lost_or_doubled():
     with KafkaCluster() as kafka:
         topic = kafka.create_topic(name("killed"), partitions=2)

@@ -49,7 +49,7 @@ def written(name: str, what: str, happen: Callable[[Scene], None], sources: tupl
     add(
         Cell(
             SINK, f"sink-{name}-once", once, of_a_sink, sources=(GROUPKAFKA,), nodes=nodes, sink=TOPIC_ONCE,
-            exempt=IN_A_TRANSACTION,
+            exempt=IN_A_TRANSACTION, session_s=15.0,
         )
     )  # fmt: skip
 
