@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.decode.contract import Buffer, Decoder, RecordBatchBuilder
 
 __all__ = ["Buffer", "Decoder", "RecordBatchBuilder", "load"]
@@ -28,7 +29,8 @@ def load(name: str) -> Decoder:
     if name == "python":
         return _python()
     try:
-        return _compiled()
+        compiled: Decoder = compiled_twin.load(__name__, "_decode_c")
+        return compiled
     except ImportError as error:
         if name == "c":
             raise OptionError(
@@ -36,20 +38,6 @@ def load(name: str) -> Decoder:
             ) from error
         _warn_once(error)
         return _python()
-
-
-def _compiled() -> Decoder:
-    try:
-        from spark_kafka_group.executor.decode import _decode_c
-    except ImportError:
-        from spark_kafka_group.executor.decode import shadowing
-
-        installed = shadowing.built_elsewhere(HERE, "_decode_c")
-        if installed is None or not shadowing.is_same_code(HERE, installed):
-            raise
-        __path__.append(str(installed))
-        from spark_kafka_group.executor.decode import _decode_c
-    return _decode_c
 
 
 def _python() -> Decoder:
@@ -70,6 +58,4 @@ def _warn_once(error: ImportError) -> None:
 
 
 def _what_to_change() -> str:
-    from spark_kafka_group.executor.decode import shadowing
-
-    return shadowing.why_not_built(HERE, "_decode_c")
+    return compiled_twin.why_not_built(HERE, "_decode_c")

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor import compiled_twin
 from spark_kafka_group.executor.encode.encoded_batch import CODECS, Compression, EncodedBatch
 from spark_kafka_group.executor.encode.encoder_contract import BatchBuilder, Encoder, Rows
 
@@ -29,7 +30,8 @@ def load(name: str) -> Encoder:
     if name == "python":
         return _python()
     try:
-        return _compiled()
+        compiled: Encoder = compiled_twin.load(__name__, "_encode_c")
+        return compiled
     except ImportError as error:
         if name == "c":
             raise OptionError(
@@ -37,20 +39,6 @@ def load(name: str) -> Encoder:
             ) from error
         _warn_once(error)
         return _python()
-
-
-def _compiled() -> Encoder:
-    try:
-        from spark_kafka_group.executor.encode import _encode_c
-    except ImportError:
-        from spark_kafka_group.executor.decode import shadowing
-
-        installed = shadowing.built_elsewhere(HERE, "_encode_c")
-        if installed is None or not shadowing.is_same_code(HERE, installed):
-            raise
-        __path__.append(str(installed))
-        from spark_kafka_group.executor.encode import _encode_c
-    return _encode_c
 
 
 def _python() -> Encoder:
@@ -71,6 +59,4 @@ def _warn_once(error: ImportError) -> None:
 
 
 def _what_to_change() -> str:
-    from spark_kafka_group.executor.decode import shadowing
-
-    return shadowing.why_not_built(HERE, "_encode_c")
+    return compiled_twin.why_not_built(HERE, "_encode_c")

@@ -1,4 +1,4 @@
-"""A source tree without compiled twins that Python finds before the installed package, which has one.
+"""The compiled twin of a package, also where a source tree without it comes before the installed package, which has it.
 
 Spark starts workers in its working directory, and Python looks there first: so does a job that is started from a fresh
 clone.
@@ -6,15 +6,36 @@ clone.
 
 from __future__ import annotations
 
+import importlib
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 DEPTH = 3
 """Folders from an entry of Python's path to a package of twins: spark_kafka_group/executor/decode."""
 
 
-def built_elsewhere(package: Path, module: str) -> Path | None:
+def load(package: str, module: str) -> Any:
+    """The compiled `module` of a package that is imported: its own, or that of the same code behind it.
+
+    Raises
+    ------
+    ImportError
+    """
+    try:
+        return importlib.import_module(f"{package}.{module}")
+    except ImportError:
+        path = sys.modules[package].__path__
+        folder = Path(path[0])
+        installed = _built_elsewhere(folder, module)
+        if installed is None or not _is_same_code(folder, installed):
+            raise
+        path.append(str(installed))
+        return importlib.import_module(f"{package}.{module}")
+
+
+def _built_elsewhere(package: Path, module: str) -> Path | None:
     """The first folder behind `package` on Python's path that is the same package, and has the compiled `module`."""
     parts = package.parts[-DEPTH:]
     for place in dict.fromkeys(Path(entry, *parts).resolve() for entry in sys.path):
@@ -23,7 +44,7 @@ def built_elsewhere(package: Path, module: str) -> Path | None:
     return None
 
 
-def is_same_code(package: Path, other: Path) -> bool:
+def _is_same_code(package: Path, other: Path) -> bool:
     """Whether the Python twin, and all that both twins use, are the same there: then the compiled twins are, too."""
     return _sources(package) == _sources(other)
 
@@ -34,7 +55,7 @@ def _sources(folder: Path) -> dict[str, bytes]:
 
 def why_not_built(package: Path, module: str) -> str:
     """Advice for an error or a warning, so that records are not read or written in Python."""
-    tree, elsewhere = package.parents[DEPTH - 1], built_elsewhere(package, module)
+    tree, elsewhere = package.parents[DEPTH - 1], _built_elsewhere(package, module)
     if not (tree / "setup.py").is_file():
         return "install spark-kafka-group where there is a C compiler and without SPARK_KAFKA_GROUP_NO_EXTENSION"
     installed = elsewhere and elsewhere.parents[DEPTH - 1]
