@@ -21,6 +21,9 @@ from spark_kafka_group.spark_processes import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
+    from types import ModuleType
+
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -129,22 +132,25 @@ def _write(
 
 def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     if options.is_exactly_once:
-        with no_collection():
-            from spark_kafka_group.driver import process
-            from spark_kafka_group.driver.transactions.deciding import decide_and_end
-        process.configure_logging()
+        deciding, shared = _on_the_driver()
         with in_one_sentence():
-            decide_and_end(options.transactions, _told(messages), process.shared_directory())
+            deciding.decide_and_end(options.transactions, _told(messages), shared)
 
 
 def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
     if options.is_exactly_once:
-        with no_collection():
-            from spark_kafka_group.driver import process
-            from spark_kafka_group.driver.transactions.deciding import abort_undecided
-        process.configure_logging()
+        deciding, shared = _on_the_driver()
         with in_one_sentence():
-            abort_undecided(options.transactions, _told(messages), process.shared_directory())
+            deciding.abort_undecided(options.transactions, _told(messages), shared)
+
+
+def _on_the_driver() -> tuple[ModuleType, Path | None]:
+    """Functions that decide on batches, and the directory that processes of the application share."""
+    with no_collection():
+        from spark_kafka_group.driver import process
+        from spark_kafka_group.driver.transactions import deciding
+    process.configure_logging()
+    return deciding, process.shared_directory()
 
 
 def _told(messages: Sequence[WriterCommitMessage | None]) -> list[TaskWrite | None]:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-PARITIES = 2
-
 
 @dataclass(frozen=True, order=True)
 class TaskId:

@@ -8,7 +8,6 @@ anything. Without the file nothing is wrong, and the next start asks brokers for
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from spark_kafka_group.exactly_once import Decision, Producer
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.shared_files import file_name
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _read(options: TransactionOptions, directory: Path | None) -> LastBatch | No
 
 
 def _path(directory: Path, prefix: str) -> Path:
-    return directory / f"groupkafka-transactions-{hashlib.sha256(prefix.encode()).hexdigest()[:20]}.json"
+    return directory / f"groupkafka-transactions-{file_name(prefix)}.json"
 
 
 def _where(options: TransactionOptions) -> list[str | int | None]:
