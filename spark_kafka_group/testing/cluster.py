@@ -231,9 +231,15 @@ class KafkaCluster:
     ) -> str:
         """Create a topic and wait until all its partitions have leaders; returns its name."""
         from kafka.admin import NewTopic
+        from kafka.errors import InvalidReplicationFactorError
 
         factor = replication or (3 if len(self.nodes) >= 3 else 1)
-        self.admin.create_topics([NewTopic(name, partitions, factor, topic_configs=dict(configs or {}))])
+        topic = NewTopic(name, partitions, factor, topic_configs=dict(configs or {}))
+        try:
+            self.admin.create_topics([topic])
+        except InvalidReplicationFactorError:  # a broker that was paused for long is not counted on for a while
+            self.wait_until_ready()
+            self.admin.create_topics([topic])
         self._wait_for_partitions(name, partitions)
         return name
 

@@ -124,6 +124,7 @@ def test_leaders_that_move_all_the_time_cost_no_record(nodes):
     with sender(nodes.bootstrap_servers, **QUICK) as sending:
         load = Load(sending, tps.values())
         for first in (2, 3, 1, 3):
+            load.some()
             replicas = [first, *({1, 2, 3} - {first})]
             moves = {KafkaTopicPartition(*tp): replicas for tp in load.tps}
             nodes.admin.alter_partition_reassignments(moves)

@@ -172,7 +172,6 @@ def test_a_response_may_come_in_pieces_and_several_at_once(connected):
         (framed(response(9, partition())[:-1]), "not a produce response"),
         (struct.pack(">i", -1), "gives its length as -1"),
         (struct.pack(">i", LARGEST_RESPONSE + 1), "gives its length as"),
-        (framed(response(9, partition())) * 2, "nothing asked for"),
     ],
 )
 def test_bytes_that_are_not_the_response_end_the_connection(connected, sent, why):
@@ -187,8 +186,25 @@ def test_a_connection_that_ends_after_a_response_has_both(connected):
     theirs.sendall(framed(response(9, partition())))
     theirs.close()
     assert [answer.asked for answer in connection.read()] == ["asked"]
-    with pytest.raises(OSError, match="closed the connection"):
-        connection.read()
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            connection.read()
+
+
+@pytest.mark.parametrize(
+    ("second", "why"),
+    [
+        (framed(response(9, partition())), "nothing asked for"),
+        (struct.pack(">i", -1), "gives its length as -1"),
+    ],
+)
+def test_a_response_before_bytes_that_are_none_is_returned_first(connected, second, why):
+    theirs, connection = connected
+    theirs.sendall(framed(response(9, partition())) + second)
+    assert [answer.asked for answer in connection.read()] == ["asked"]
+    for _ in range(2):
+        with pytest.raises(AnswerError, match=why):
+            connection.read()
 
 
 def test_a_request_goes_as_the_broker_takes_it_and_arrives_whole(connected):

@@ -77,6 +77,7 @@ class ProduceConnection(BrokerConnection, Generic[T]):
         self._to_send: deque[memoryview] = deque()
         self._unanswered: deque[_InFlight[T]] = deque()
         self._received = bytearray()
+        self._broken: OSError | None = None
 
     @property
     def idle(self) -> bool:
@@ -156,18 +157,21 @@ class ProduceConnection(BrokerConnection, Generic[T]):
             When the connection is broken, or its bytes are no response.
         """
         answers: list[Answer[T]] = []
-        while True:
+        try:
+            self._read_into(answers)
+        except OSError as error:
+            self._broken = error
+        if self._broken is not None and not answers:
+            raise self._broken  # answers that came before are returned first
+        return answers
+
+    def _read_into(self, answers: list[Answer[T]]) -> None:
+        while self._broken is None:
             try:
                 data = self._sock.recv(RECEIVED_AT_ONCE)
             except WOULD_BLOCK:
-                return answers
-            except OSError:
-                if answers:
-                    return answers  # the next call says so
-                raise
+                return
             if not data:
-                if answers:
-                    return answers
                 raise ConnectionError("the broker closed the connection")
             self._received += data
             while (frame := self._next_frame()) is not None:
