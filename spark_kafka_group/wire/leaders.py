@@ -151,21 +151,24 @@ class Leaders(Generic[C]):
         """A broker's answer about topics, with the operations that are allowed; raises kafka-python's errors.
 
         Those are made where brokers make topics. Their leaders are known from then on. It has all topics that were
-        looked up before, too.
+        looked up before, too, which are not made: one that was deleted stays so, though another one is written to.
         """
-        manager = self._bootstrapped()._manager
+        began_s = time.monotonic()
+        manager = self._bootstrapped(within_ms)._manager
         cluster = manager.cluster
-        every = set(cluster._topics) | set(topics)
-        request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in every],
-            allow_auto_topic_creation=True,
-            include_cluster_authorized_operations=False,
-            include_topic_authorized_operations=True,
-        )
-        response = run_within(manager, within_ms, lambda: manager.send(request, manager.any_node()))
-        cluster._topics = every
-        cluster.update_metadata(response)
-        return list(response.topics)
+        before = set(cluster._topics) - set(topics)
+        requests = [_to_write(topics, makes=True), *([_to_write(before, makes=False)] if before else [])]
+
+        async def asked() -> list[Any]:
+            node = manager.any_node()
+            futures = [manager.send(request, node) for request in requests]
+            return [await future for future in futures]
+
+        responses = run_within(manager, max(0.0, within_ms - 1000 * (time.monotonic() - began_s)), asked)
+        responses[0].topics = [topic for response in responses for topic in response.topics]
+        cluster._topics = before | set(topics)
+        cluster.update_metadata(responses[0])
+        return list(responses[0].topics)
 
     def connection(self, node_id: int) -> C:
         """The cached connection to a node, or a new one.
@@ -225,14 +228,16 @@ class Leaders(Generic[C]):
             self._client.close()
             self._client = None
 
-    def _bootstrapped(self) -> KafkaNetClient:
+    def _bootstrapped(self, within_ms: float | None = None) -> KafkaNetClient:
+        """A client that has reached a broker, within kafka.request.timeout.ms, or less than that."""
         if self._client is None:
+            limit_ms = self._options.connection.request_timeout_ms
             # The driver has reached the cluster before, and says for itself when it cannot any more.
             client = net_client(
                 reached_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
             )
             try:
-                client._manager.bootstrap(self._options.connection.request_timeout_ms)
+                client._manager.bootstrap(limit_ms if within_ms is None else min(within_ms, limit_ms))
             except BaseException:
                 client.close()
                 raise
@@ -294,6 +299,16 @@ class Leaders(Generic[C]):
     def _over(self, sock: socket.socket, node_id: int, conn: Any, lifetime_s: float | None) -> C:
         """A connection over a socket that was kafka-python's `conn`'s."""
         raise NotImplementedError
+
+
+def _to_write(topics: Collection[str], makes: bool) -> Any:
+    """A question about topics, and what the user may do with them; with `makes` brokers may make them."""
+    return MetadataRequest(
+        topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=makes,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=True,
+    )
 
 
 def _ends_soon(conn: Any) -> bool:

@@ -8,6 +8,7 @@ from support import name
 
 from spark_kafka_group.driver import sink_topic
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.leaders import Leaders
@@ -86,6 +87,37 @@ def test_a_topic_is_made_where_brokers_make_topics_that_are_written_to(making):
     topic = name("made")
     sink_topic.check(options(making.bootstrap_servers, topic))
     assert len(making.admin.describe_topics([topic])[0]["partitions"]) == 5
+
+
+def test_a_topic_that_was_deleted_is_not_made_again_when_another_one_is_written_to(making):
+    leaders = Leaders(options(making.bootstrap_servers).client, "executor")
+    try:
+        topics = WritableTopics(leaders, 10_000, 30_000)
+        deleted, next_one = name("deleted"), name("next")
+        assert len(topics.leaders(deleted)) == 5
+        making.delete_topic(deleted)
+        assert len(topics.leaders(next_one)) == 5
+        assert len(topics.leaders(next_one, refresh=True)) == 5
+        assert leaders.leaders([TopicPartition(next_one, 4)], refresh=True) != {}
+        found = making.admin.list_topics()
+        assert (deleted in found, next_one in found) == (False, True)
+    finally:
+        leaders.close()
+
+
+def test_the_first_connection_of_a_task_takes_no_longer_than_max_block_ms():
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        given = options(f"127.0.0.1:{silent.getsockname()[1]}", "t", **{"kafka.max.block.ms": "1500"})
+        leaders = Leaders(given.client, "executor")
+        began = time.monotonic()
+        try:
+            with pytest.raises(BrokerTimeoutError, match=r"^looking up topic t.* within kafka.max.block.ms"):
+                WritableTopics(leaders, given.producing.max_block_ms, 30_000).leaders("t")
+        finally:
+            leaders.close()
+        assert time.monotonic() - began < given.connection.request_timeout_ms / 2000
 
 
 @pytest.mark.parametrize(("topic", "doing"), [("t", "looking up topic t"), (None, "connecting to")])
