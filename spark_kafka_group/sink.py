@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.exactly_once import PlannedTransactions, TaskWrite
 from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.spark_processes import (
     SentToTasks,
     ends_micro_batches,

@@ -8,6 +8,7 @@ OPTIONS is JSON of :class:`Run`'s arguments. WHERE is one of KILL_POINTS, or "no
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -23,11 +24,13 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.driver.transactions.deciding import abort_undecided, decide_and_end
 from spark_kafka_group.driver.transactions.planning import planned
-from spark_kafka_group.exactly_once import BatchId, PlannedTransactions, TaskWrite
+from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.exactly_once import BatchId
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -43,12 +46,15 @@ def transaction_options(
     timeout_ms: int | None = None,
     topic: str | None = None,
     limit_ms: int = 30_000,
+    checkpoint: str | None = None,
     **more: str,
 ) -> TransactionOptions:
     """Of an exactly-once write; `more` are options of connections."""
     given = {"kafka.bootstrap.servers": servers, "subscribe": "t"} | more
     settings: dict[str, Any] = {} if topic is None else {"decision_topic": topic}
-    return TransactionOptions(Options.parse(given).client, Transacting(prefix, timeout_ms, **settings), limit_ms)
+    return TransactionOptions(
+        Options.parse(given).client, Transacting(prefix, timeout_ms, **settings), limit_ms, checkpoint
+    )
 
 
 class Run:
@@ -74,12 +80,18 @@ class Run:
             return TaskWrite(plan, batch_id, None, len(rows), self.run)
         with TransactionClient(self.options.client, "executor", self.options.limit_ms) as client:
             transaction, logs = TaskTransaction(client, plan, slot, attempt), PartitionClient(client)
-            producer, last, sent = transaction.begin(), {}, [0, 0]
-            for number, row in enumerate(rows):
-                tp = TopicPartition(self.topic, number % 2)
-                transaction.add_partitions({tp})
-                last[tp] = logs.write(tp, b"%d" % slot, row, transaction.transactional_id, producer, sent[number % 2])
-                sent[number % 2] += 1
+            try:
+                producer, last, sent = transaction.begin(), {}, [0, 0]
+                for number, row in enumerate(rows):
+                    tp, key, count = TopicPartition(self.topic, number % 2), b"%d" % slot, sent[number % 2]
+                    transaction.add_partitions({tp})
+                    last[tp] = logs.write(tp, key, row, transaction.transactional_id, producer, count)
+                    sent[number % 2] += 1
+                transaction.check_needed()
+            except BaseException:
+                with contextlib.suppress(BrokerError):
+                    transaction.abort()
+                raise
             return TaskWrite(plan, batch_id, transaction.written(last), len(rows), self.run)
 
     def tasks(self, plan: PlannedTransactions, batch: int, slots: int = 2, rows: int = 3) -> list[TaskWrite]:
@@ -142,6 +154,7 @@ def killed(options: TransactionOptions, topic: str, batch: int, where: str, more
     given = {
         "servers": options.client.connection.bootstrap_servers, "prefix": options.prefix,
         "timeout_ms": options.transacting.transaction_timeout_ms, "topic": topic, "batch": batch, "more": more,
+        "decisions": options.transacting.decision_topic,
     }  # fmt: skip
     return subprocess.run([sys.executable, __file__, json.dumps(given), where], check=False, timeout=120).returncode
 
@@ -194,7 +207,9 @@ def _die_at(where: str) -> None:
 
 def main() -> None:
     given, where = json.loads(sys.argv[1]), sys.argv[2]
-    options = transaction_options(given["servers"], given["prefix"], given["timeout_ms"], **given["more"])
+    options = transaction_options(
+        given["servers"], given["prefix"], given["timeout_ms"], given["decisions"], **given["more"]
+    )
     run = Run(options, given["topic"])
     plan = run.plan()
     _die_at(where)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import ProducerFencedError
-from spark_kafka_group.exactly_once import PlannedTransactions, Producer, TaskTransactionWritten
+from spark_kafka_group.exactly_once import Producer, TaskTransactionWritten
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.planned_transactions import PlannedTransactions
 from spark_kafka_group.transactional_ids import TaskId
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
-from spark_kafka_group.wire.transactions.transaction_requests import UNDER_WAY
+from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED, UNDER_WAY, Described
 
 LOOKED_AT_ONCE = 4
 """Ids that are looked up with one request each, at the same time."""
@@ -84,6 +85,22 @@ class TaskTransaction:
         offsets = {tp: last_offsets.get(tp, -1) for tp in sorted(self._partitions)}
         return TaskTransactionWritten(self.transactional_id, self._producer, offsets)
 
+    def check_needed(self) -> None:
+        """See that the batch was not decided without this attempt, once all of its records are acknowledged.
+
+        1. Spark runs a second attempt of a task, and takes the first one's rows. 2. The driver lists what Spark did not
+        need, decides, and aborts the rest. 3. The second attempt writes on. The next batch aborts its transaction;
+        after the last batch of a query readers would wait for its timeout.
+
+        Raises
+        ------
+        ProducerFencedError
+            When it was, or another driver goes on.
+        BrokerError
+        """
+        if self._planned.described:
+            self._check_undecided(self._client.describe([self._planned.prefix]))
+
     def abort(self) -> None:
         """Abort what is open, on the way out of a task that fails. Harmless when repeated.
 
@@ -104,12 +121,21 @@ class TaskTransaction:
         while True:
             ids = [self._id(number) for number in range(first, first + LOOKED_AT_ONCE)]
             found = self._client.describe([prefix, *ids])
-            driver = found.get(prefix)
-            if driver is None or driver.producer != self._planned.driver:
-                raise ProducerFencedError(
-                    f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned"
-                )
+            self._check_undecided(found)
             free = [one for one in ids if one not in found or found[one].state not in UNDER_WAY]
             if free:
                 return free[0]
             first += LOOKED_AT_ONCE
+
+    def _check_undecided(self, found: Mapping[str, Described]) -> None:
+        """The driver takes the prefix anew for each batch, so a transaction that it has committed is the decision."""
+        prefix = self._planned.prefix
+        driver = found.get(prefix)
+        if driver is None or driver.producer != self._planned.driver:
+            raise ProducerFencedError(
+                f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned"
+            )
+        if driver.state in COMMITTED:
+            raise ProducerFencedError(
+                f"kafka.transactional.id {prefix}: the batch was decided without this attempt of its task"
+            )

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import BatchId, PlannedTransactions, TaskWrite
+from spark_kafka_group.exactly_once import BatchId
 from spark_kafka_group.executor.rows_written import RowsWritten
 from spark_kafka_group.executor.sending.stamping import Transaction
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.executor.write import written
+from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def write_in_transaction(
     TransactionError
         When it cannot be known whether the batch was published before.
     ProducerFencedError
-        When another driver or attempt goes on instead of this one.
+        When another driver or attempt goes on instead of this one, or the batch was decided without it.
     WriteError, UnwritableRowError, BrokerError
         What was written is aborted. Spark then runs the task again.
     """
@@ -61,6 +62,7 @@ def write_in_transaction(
             producer = transaction.begin()
             in_transaction = Transaction(transaction.transactional_id, producer, transaction.add_partitions)
             found = written(itertools.chain([first], batches), options, columns, in_transaction)
+            transaction.check_needed()
         except BaseException:
             with contextlib.suppress(BrokerError):  # the error counts; the next start aborts it, or brokers do
                 transaction.abort()

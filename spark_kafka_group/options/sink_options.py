@@ -22,8 +22,9 @@ from spark_kafka_group.options.writing import EXACTLY_ONCE, Writing
 from spark_kafka_group.security import Security
 
 LATE_PROGRESS = "asyncProgressTrackingEnabled"
+CHECKPOINT = "checkpointlocation"
 SPARKS_OWN = frozenset({
-    "checkpointlocation", "path", "provider", "queryname", LATE_PROGRESS.lower(),
+    CHECKPOINT, "path", "provider", "queryname", LATE_PROGRESS.lower(),
     "asyncprogresstrackingcheckpointintervalms", "_asyncprogresstrackingoverridesinksupportcheck",
 })  # fmt: skip
 """Keys of Spark's own, in lower case, among the options that it hands to a sink."""
@@ -38,6 +39,7 @@ class SinkOptions:
     transacting: Transacting
     connection: Connection
     security: Security
+    checkpoint: str | None = None
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> SinkOptions:
@@ -57,7 +59,7 @@ class SinkOptions:
         sections["producing"] = _as_java_adjusts(
             sections["producing"], given["producing"].keys(), sections["connection"].request_timeout_ms
         )
-        options = cls(**sections)
+        options = cls(**sections, checkpoint=next((raw[name] for name in raw if name.lower() == CHECKPOINT), None))
         for check in CROSS_CHECKS:
             problem = check(options)
             if problem:
@@ -83,7 +85,7 @@ class SinkOptions:
     @property
     def transactions(self) -> TransactionOptions:
         """What exactly-once takes of them."""
-        return TransactionOptions(self.client, self.transacting, self.producing.delivery_timeout_ms)
+        return TransactionOptions(self.client, self.transacting, self.producing.delivery_timeout_ms, self.checkpoint)
 
     def given(self) -> list[str]:
         """Names of the options that are not at their defaults."""

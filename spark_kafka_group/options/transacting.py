@@ -43,11 +43,14 @@ class TransactionOptions:
     ----------
     limit_ms
         How long requests about transactions are repeated: kafka.delivery.timeout.ms.
+    checkpoint
+        Of the query, as the user gave it to Spark; None where that was in another way than by the write's options.
     """
 
     client: ClientOptions
     transacting: Transacting
     limit_ms: int = 120_000
+    checkpoint: str | None = None
 
     @property
     def prefix(self) -> str:

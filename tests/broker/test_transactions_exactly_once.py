@@ -168,7 +168,7 @@ def test_another_query_with_the_same_prefix_writes_its_first_batches(kafka, outp
 def test_a_checkpoint_that_is_older_than_the_last_batch_is_refused(kafka, output, run_of):
     run = run_of()
     run.batch(7)
-    with pytest.raises(TransactionError, match="batch 5 comes after batch 7 was written"):
+    with pytest.raises(TransactionError, match="batch 5 comes after batch 7 of query q was written"):
         run.tasks(run.plan(), 5)
 
 
@@ -218,8 +218,9 @@ def test_decisions_are_found_behind_records_that_were_deleted(kafka, output, run
         run.plan()
     kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
     run.batch(0)
+    run.batch(1)
     kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "delete"})])
-    kafka.admin.delete_records({TopicPartition(topic, 0): 1})
+    kafka.admin.delete_records({TopicPartition(topic, 0): 2})  # the first decision, and its marker
     kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
     run.batch(1)
     assert read(kafka, output) == all_rows(2)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
+from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.driver.transactions.finishing import leftovers
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
@@ -15,14 +16,15 @@ from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.exactly_once import (
     BatchId,
     Decision,
-    PlannedTransactions,
     Producer,
+    SourceBatch,
     State,
     TaskTransactionWritten,
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.planned_transactions import PlannedTransactions
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
@@ -48,17 +50,22 @@ def plan(last=None, doubt=None):
     ("rows", "more", "same"),
     [
         (5, {}, True),
-        (4, {}, True),  # partitions that others have now are not read again
+        (4, {}, True),  # partitions that others have now may not be read again, and nothing tells
+        (4, {"of": ()}, False),
+        (4, {"of": (), "logged": ("a", "a")}, True),
+        (4, {"of": (), "logged": ("a", "")}, False),
         (6, {}, False),
+        (6, {"logged": ("a", "a")}, False),
         (6, {"state": State.SETTLED}, True),
         (6, {"rows": -1}, True),
         (6, {"sources": "offsets"}, True),
     ],
 )
-def test_a_batch_that_was_decided_has_no_more_rows_when_it_is_run_again(rows, more, same):
-    given = {"state": State.DECIDED, "rows": 5, "sources": ""} | more
-    last = dataclasses.replace(decided(state=given["state"]), rows=given["rows"])
-    again = dataclasses.replace(plan(last), sources=given["sources"])
+def test_a_batch_that_was_decided_has_the_same_rows_when_it_is_run_again(rows, more, same):
+    given = {"state": State.DECIDED, "rows": 5, "sources": "", "of": None, "logged": ("", "")} | more
+    then, now = given["logged"]
+    last = dataclasses.replace(decided(state=given["state"]), rows=given["rows"], logged=then, sources=given["of"])
+    again = dataclasses.replace(plan(last), sources=given["sources"], logged=now)
     assert (again.why_not_the_same(rows) is None) == same
 
 
@@ -113,6 +120,8 @@ def test_tasks_write_unless_their_batch_was_decided():
     assert not plan(decided(state=State.REVOKED)).is_written(OF_3)
     assert not plan(decided()).is_written(BatchId("q", 4))
     assert not plan(decided()).is_written(BatchId("another", 0))
+    with pytest.raises(TransactionError, match="batch 1 of query another is not written: batch 3 of query q was"):
+        plan(decided()).is_written(BatchId("another", 1))
     with pytest.raises(TransactionError, match="batch 2 comes after batch 3"):
         plan(decided()).is_written(BatchId("q", 2))
 
@@ -122,6 +131,39 @@ def test_a_doubt_stops_a_query_unless_spark_has_the_batch():
         with pytest.raises(TransactionError, match="who knows"):
             plan(decided(), "who knows").is_written(batch)
     assert not plan(decided(), "who knows").is_written(BatchId("q", 4))
+
+
+def test_a_batch_that_reads_other_offsets_than_the_decided_one_is_another_one():
+    then = dataclasses.replace(decided(), logged="then")
+    assert dataclasses.replace(plan(then), logged="then").is_written(OF_3)
+    assert plan(then).is_written(OF_3)  # the checkpoint cannot be read
+    now = dataclasses.replace(plan(then), logged="now")
+    with pytest.raises(TransactionError, match="batch 3 of query q was written, and was to read other offsets then"):
+        now.is_written(OF_3)
+    assert not now.is_written(BatchId("q", 4))
+    revoked = dataclasses.replace(then, state=State.REVOKED)
+    assert not dataclasses.replace(now, last=revoked).is_written(OF_3)
+
+
+def test_decisions_that_are_gone_stop_queries_and_no_batch_write():
+    gone = dataclasses.replace(plan(), forgotten="gone")
+    assert not gone.is_written(BatchId("write-1", 0))
+    with pytest.raises(TransactionError, match="gone"):
+        gone.is_written(OF_3)
+
+
+@pytest.mark.parametrize(("place", "found"), [("{}", True), ("file:{}", True), ("file://{}", True), ("s3:/{}", False)])
+def test_what_spark_has_logged_of_a_batch_is_known_where_the_checkpoint_is_a_local_folder(tmp_path, place, found):
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text('{"id":"q"}')
+    checkpoint = place.format(tmp_path)
+    assert logged_batch(checkpoint, OF_3) == ""
+    (tmp_path / "offsets" / "3").write_text("v1")
+    first = logged_batch(checkpoint, OF_3)
+    (tmp_path / "offsets" / "3").write_text("v1 later")
+    assert (first != "" and logged_batch(checkpoint, OF_3) not in ("", first)) == found
+    assert logged_batch(checkpoint, BatchId("another", 3)) == ""
+    assert logged_batch(None, OF_3) == ""
 
 
 def test_ids_of_the_last_decision_are_left_alone():
@@ -141,6 +183,11 @@ TRANSACTIONS = st.builds(
 )
 
 
+SOURCES = st.builds(
+    SourceBatch, st.text(max_size=9), st.integers(0, 2**40), st.dictionaries(PARTITIONS, st.integers(0, 2**62))
+)
+
+
 @given(
     st.text(min_size=1, max_size=20),
     st.integers(0, 2**40),
@@ -149,10 +196,18 @@ TRANSACTIONS = st.builds(
     st.lists(TRANSACTIONS, max_size=3),
     st.integers(-1, 2**40),
     st.text(max_size=20),
+    st.text(max_size=20),
+    st.none() | st.lists(SOURCES, max_size=2).map(tuple),
 )
-def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions, rows, run):
-    decision = Decision(BatchId(query, batch), state, parity, tuple(transactions), rows, run)
+def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions, rows, run, logged, sources):
+    decision = Decision(BatchId(query, batch), state, parity, tuple(transactions), rows, run, logged, sources)
     assert Decision.from_json(decision.to_json()) == decision
+
+
+def test_a_decision_of_an_earlier_version_says_nothing_of_sources():
+    raw = b'{"version":1,"query":"q","batch":3,"state":"decided","parity":1,"transactions":[]}'
+    assert Decision.from_json(raw) == decided()
+    assert decided().sources is None
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
     "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
-    "option", "options", "outage_message", "printable", "retry_topics", "schema", "security", "shared_files",
-    "source_offsets", "spark_version", "task", "text_table", "timing", "transactional_ids", "user_classes",
-    "workers_python",
+    "option", "options", "outage_message", "planned_transactions", "printable", "retry_topics", "schema", "security",
+    "shared_files", "source_offsets", "spark_version", "task", "text_table", "timing", "transactional_ids",
+    "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -30,7 +30,8 @@ ALLOWED = {
     "retry_topics": set(),
     "error_headers": {"retry_topics"},
     "offsets": {"errors", "json_text", "printable"},
-    "exactly_once": {"errors", "json_text", "offsets"},
+    "exactly_once": {"json_text", "offsets"},
+    "planned_transactions": {"errors", "exactly_once"},
     "transactional_ids": set(),
     "files": set(),
     "shared_files": set(),
@@ -253,7 +254,11 @@ def test_a_worker_imports_nothing_but_what_writing_needs():
     unpickled, written = (set(line.split()) for line in output.splitlines())
     assert not [name for name in unpickled if name.split(".")[0] in ("kafka", "numpy.testing", "ssl")]
     own = {tuple(name.split(".")[1:]) for name in written if name.startswith("spark_kafka_group.")}
-    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {"sink", "exactly_once"}
+    assert {parts[0] for parts in own} == OF_A_WORKER - {"user_classes"} | {
+        "sink",
+        "exactly_once",
+        "planned_transactions",
+    }
     assert not [
         parts for parts in own if parts[:2] in {("executor", "read"), ("executor", "fetcher"), ("wire", "group")}
     ]

@@ -9,20 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
+from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, left_open, revoke
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import (
+    BatchId,
     Decision,
-    PlannedTransactions,
     Producer,
+    SourceBatch,
     State,
     TaskTransactionWritten,
-    TaskWrite,
 )
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
@@ -76,20 +78,29 @@ def decide_and_end(
         decision, offset, driver = planned.last, planned.last_offset, planned.driver
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
-        if (written or planned.sources) and not was_written:
+        if (written or planned.sources or _begins(planned, batch)) and not was_written:
             _check(client, planned, written)
             sources = _sources(options, planned, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
-            decision = Decision(batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run)
+            decision = Decision(
+                batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
+                logged_batch(options.checkpoint, batch),
+                tuple(SourceBatch(one.reader, one.batch, one.offsets) for one in sources),
+            )  # fmt: skip
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
                 offset = _leave_ended(decisions, planned, decision, offset)
                 driver, unneeded = _refuse_late_tasks(client, planned, unneeded)
         _abort_unneeded(client, planned, unneeded)
-    left = None if decision is None else replace(decision, transactions=())
+    left = None if decision is None else decision.in_short
     ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _begins(planned: PlannedTransactions, batch: BatchId) -> bool:
+    """Whether a query begins with an id that another one had: its next batch is refused, unless this one is decided."""
+    return planned.last is not None and planned.last.batch.query != batch.query
 
 
 def _leave_ended(decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int) -> int:

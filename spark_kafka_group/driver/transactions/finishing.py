@@ -13,12 +13,11 @@ from spark_kafka_group.json_text import listed
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
-from spark_kafka_group.wire.transactions.transaction_requests import OPEN, Described
+from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED, OPEN, Described
 
 log = logging.getLogger(__name__)
 
 LOOKED_UP_WITHIN_S = 10.0
-COMMITTED_STATES = frozenset({"PrepareCommit", "CompleteCommit"})
 
 
 def last_decision(decisions: DecisionLog, prefix: str, start: int = 0) -> tuple[int, Decision] | None:
@@ -52,7 +51,7 @@ def ends_of(
         if known is not None and known.producer == one.producer:
             if known.state == OPEN:
                 ends[one.transactional_id] = None
-            elif known.state in COMMITTED_STATES:
+            elif known.state in COMMITTED:
                 ends[one.transactional_id] = End.COMMITTED
     unclear = [one for one in decision.transactions if one.transactional_id not in ends]
     return ends | looked_up(decisions.partitions, unclear, within_s)

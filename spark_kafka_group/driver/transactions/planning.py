@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.driver.transactions.finishing import (
     abort,
     abort_a_rest,
@@ -22,8 +23,10 @@ from spark_kafka_group.driver.transactions.finishing import (
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
 from spark_kafka_group.errors import TransactionLostError
-from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, PlannedTransactions, Producer, State
+from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.planned_transactions import PlannedTransactions
 from spark_kafka_group.source_offsets import SourceOffsets, published
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
@@ -64,7 +67,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     with kept_client(options, ROLE, reached_before=known is not None) as client:
         if known is not None and client.takes_expected:
             driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
-            plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, None, known.described)
+            plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, known.described)
         else:
             plan = _restarted(options, client)
     planned_now = LastBatch(plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False)
@@ -90,7 +93,8 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     decisions.prepare()
     driver, timeout_ms = client.take_with(prefix, _timeouts(options, decisions))
     offset, decision = last_decision(decisions, prefix) or (0, None)
-    doubt: str | None = None
+    doubt = None
+    forgotten = None if decision is not None else _why_forgotten(options, client)
     belonging = () if decision is None else decision.transactions
     if decision is not None and decision.state is State.DECIDED:
         abort_a_rest(client, decisions, decision, timeout_ms)
@@ -109,7 +113,25 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
             case Kind.FINISHED:
                 pass
     abort(client, prefix, left_open(client, prefix, driver, belonging), timeout_ms)
-    return _plan(options, driver, timeout_ms, decision, offset, doubt, client.describes)
+    plan = _plan(options, driver, timeout_ms, decision, offset, client.describes)
+    return replace(plan, doubt=doubt, forgotten=forgotten)
+
+
+def _why_forgotten(options: TransactionOptions, client: TransactionClient) -> str | None:
+    """Why there must have been a decision, though the topic has none: tasks' transactions are committed after one.
+
+    1. A batch is decided, and its driver dies. 2. The decision topic is deleted, or the query started with another one.
+    3. The batch would be written again.
+    """
+    committed = client.committed_of(options.prefix)
+    if not committed:
+        return None
+    return (
+        f"kafka.transactional.id {options.prefix}: topic {options.transacting.decision_topic} has no decision, though "
+        f"{listed(committed)} committed rows: the topic was deleted, or decisionTopic is another one than before. It "
+        f"is not known whether the batch was written. Name the topic of before; to go on without it, and perhaps write "
+        f"the batch again, take another kafka.transactional.id"
+    )
 
 
 def _timeouts(options: TransactionOptions, decisions: DecisionLog) -> list[int]:
@@ -126,16 +148,16 @@ def _plan(
     timeout_ms: int,
     decision: Decision | None,
     offset: int,
-    doubt: str | None,
     described: bool,
 ) -> PlannedTransactions:
     return PlannedTransactions(
         prefix=options.prefix,
         driver=driver,
         timeout_ms=timeout_ms,
-        last=None if decision is None else replace(decision, transactions=()),
+        last=None if decision is None else decision.in_short,
         last_offset=offset,
-        doubt=doubt,
+        doubt=None,
         described=described,
         write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
+        logged="" if decision is None else logged_batch(options.checkpoint, decision.batch),
     )

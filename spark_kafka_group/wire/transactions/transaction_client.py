@@ -233,27 +233,34 @@ class TransactionClient:
 
     def open_of(self, prefix: str) -> dict[str, Described]:
         """The open transactions of tasks of a prefix, by their ids; those of brokers that do not answer are missing."""
-        if not self.describes:
-            return {}
-        listed: set[str] = set()
-        for node in [broker.node_id for broker in self.manager.cluster.brokers()]:
-            listed |= self._listed(node, prefix)
-        of_tasks = [one for one in listed if TaskId.parsed(one, prefix) is not None]
+        of_tasks = self._of_tasks(prefix, [requests.OPEN])
         return {one: found for one, found in self.describe(of_tasks).items() if found.open}
 
-    def _listed(self, node: Any, prefix: str) -> set[str]:
+    def committed_of(self, prefix: str) -> list[str]:
+        """The ids of tasks of a prefix whose last transaction was committed; those of brokers that do not answer are
+        missing."""
+        return sorted(self._of_tasks(prefix, requests.COMMITTED))
+
+    def _of_tasks(self, prefix: str, states: Collection[str]) -> list[str]:
+        if not self.describes:
+            return []
+        listed: set[str] = set()
+        for node in [broker.node_id for broker in self.manager.cluster.brokers()]:
+            listed |= self._listed(node, prefix, states)
+        return [one for one in listed if TaskId.parsed(one, prefix) is not None]
+
+    def _listed(self, node: Any, prefix: str, states: Collection[str]) -> set[str]:
         deadline, pause = time.monotonic() + min(LISTED_WITHIN_S, self._limit_s), FIRST_PAUSE_S
+        request = requests.list_in(states, pattern(prefix))
         while True:
             try:
-                response = self.run(
-                    ms_until(deadline), lambda: self.manager.send(requests.list_open(pattern(prefix)), node_id=node)
-                )
+                response = self.run(ms_until(deadline), lambda: self.manager.send(request, node_id=node))
                 requests.check(response.error_code, f"node {node}")
                 return {found.transactional_id for found in response.transaction_states}
             except kafka_errors.KafkaError as error:
                 if reaction_to(error) not in RETRIED or time.monotonic() + pause > deadline:
                     log.warning(
-                        "kafka.transactional.id %s: node %s does not list its open transactions: %s. Those that nobody "
+                        "kafka.transactional.id %s: node %s does not list its transactions: %s. Those that nobody "
                         "ends stay open until their timeout",
                         prefix, node, name_of(type(error)),
                     )  # fmt: skip

@@ -33,6 +33,8 @@ RESUMED_FROM = 3
 NO_PRODUCER = Producer(-1, -1)
 
 OPEN = "Ongoing"
+COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
+"""States of a transaction that is committed, or certain to be."""
 UNDER_WAY = frozenset({OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 """States in which a transaction is not over."""
 
@@ -149,9 +151,9 @@ def described(found: Any) -> Described:
     )
 
 
-def list_open(pattern: str) -> Any:
-    """The open transactions of one broker. Versions before 2 ignore the pattern."""
-    return ListTransactionsRequest(state_filters=[OPEN], producer_id_filters=[], transactional_id_pattern=pattern)
+def list_in(states: Collection[str], pattern: str) -> Any:
+    """The transactions of one broker in some states. Versions before 2 ignore the pattern."""
+    return ListTransactionsRequest(state_filters=list(states), producer_id_filters=[], transactional_id_pattern=pattern)
 
 
 def check(error_code: int, about: str) -> None:

@@ -1,0 +1,143 @@
+"""Decisions of another query, of a batch with other offsets, without an attempt of a task, or gone with their topic."""
+
+import json
+
+import pytest
+from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from support import name
+
+from spark_kafka_group.errors import ProducerFencedError, TransactionError
+from spark_kafka_group.executor.task_transaction import TaskTransaction
+from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.transactions.kept_clients import close_all
+
+
+@pytest.fixture
+def output(kafka):
+    return kafka.create_topic(name("output"), partitions=2)
+
+
+@pytest.fixture
+def run_of(kafka, output):
+    def make(prefix=None, query="q", shared=None, **more):
+        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
+        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
+
+    yield make
+    close_all()
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    """Of query q, as Spark makes it."""
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
+    return tmp_path
+
+
+def log(checkpoint, batch, text):
+    (checkpoint / "offsets" / str(batch)).write_text(text)
+
+
+@pytest.mark.parametrize("same_application", [False, True])
+def test_of_two_queries_with_one_id_that_run_in_turn_the_first_is_refused(
+    kafka, output, run_of, tmp_path, same_application
+):
+    shared = str(tmp_path) if same_application else None
+    first, second = run_of("in-turn", "a", shared), run_of("in-turn", "b", shared)
+    first.batch(0)
+    messages = [second.task(second.plan(), 0, 0, [b"of b"])]
+    second.commit(messages)
+    plan = first.plan()
+    with pytest.raises(TransactionError, match="batch 1 of query a is not written: batch 0 of query b was written"):
+        first.tasks(plan, 1)
+    second.commit([second.task(second.plan(), 1, 0, [b"of b, too"])])
+    assert read(kafka, output) == sorted([*all_rows(1), b"of b", b"of b, too"])
+
+
+def test_a_new_checkpoint_goes_on_with_the_id_also_where_its_first_batch_has_no_rows(kafka, output, run_of):
+    run_of("begins", "a").batch(5)
+    run = run_of("begins", "b")
+    run.commit([run.task(run.plan(), 0, 0, [])])
+    run.batch(1)
+    assert read(kafka, output) == sorted([*rows_of(1, 0, 3), *rows_of(1, 1, 3), *rows_of(5, 0, 3), *rows_of(5, 1, 3)])
+
+
+def test_a_batch_write_does_not_take_the_place_of_a_query(run_of):
+    query, write = run_of("write", "a"), run_of("write", "write-1")
+    query.batch(0)
+    write.batch(0)
+    with pytest.raises(TransactionError, match="batch 1 of query a is not written: batch write write-1 was written"):
+        query.tasks(query.plan(), 1)
+
+
+@pytest.mark.parametrize("rows", [3, 2])
+def test_a_batch_that_reads_other_offsets_is_refused_whatever_rows_it_has(kafka, output, run_of, checkpoint, rows):
+    run = run_of(checkpoint=str(checkpoint))
+    log(checkpoint, 0, "v1 offsets")
+    run.batch(0)
+    log(checkpoint, 0, "v1 others, as planned from a copy of the checkpoint from before")
+    with pytest.raises(TransactionError, match="batch 0 of query q was written, and was to read other offsets then"):
+        run.tasks(run.plan(), 0, rows=rows)
+    log(checkpoint, 0, "v1 offsets")
+    run.batch(0)
+    log(checkpoint, 1, "v1 next offsets")
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)
+
+
+def test_a_batch_that_has_fewer_rows_than_were_published_stops_the_query_unless_its_offsets_are_the_same(
+    kafka, output, run_of, checkpoint
+):
+    run, seeing = run_of("fewer"), run_of("fewer", checkpoint=str(checkpoint))
+    log(checkpoint, 0, "v1 offsets")
+    seeing.batch(0)
+    with pytest.raises(TransactionError, match="batch 0 of query q was published with 6 rows, and has 4 now"):
+        run.batch(0, rows=2)
+    seeing.batch(0, rows=2)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_decisions_that_were_deleted_with_their_topic_are_missed(kafka, output, run_of):
+    run = run_of()
+    topic = name("decisions")
+    run.options = transaction_options(kafka.bootstrap_servers, run.options.prefix, topic=topic)
+    assert killed(run.options, output, 0, "ended", {}) == -9
+    kafka.delete_topic(topic)
+    wait_until(lambda: topic not in kafka.admin.list_topics(), within=30)
+    for _ in range(2):
+        with pytest.raises(TransactionError, match=f"topic {topic} has no decision, though {run.options.prefix}-0-0-0"):
+            run.tasks(run.plan(), 0)
+    assert read(kafka, output) == all_rows(1)
+    run.query = "write-1"
+    run.commit([run.task(run.plan(), 0, 0, [b"of a batch write"])])
+    assert b"of a batch write" in read(kafka, output)
+
+
+def test_another_decision_topic_than_before_is_noticed(kafka, output, run_of):
+    run_of("moved", topic=name("decisions")).batch(0)
+    run = run_of("moved", topic=(other := name("decisions")))
+    with pytest.raises(TransactionError, match=f"topic {other} has no decision"):
+        run.tasks(run.plan(), 0)
+
+
+@pytest.mark.parametrize("late", ["begins", "has written"])
+def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka, output, run_of, monkeypatch, late):
+    run = run_of()
+    plan = run.plan()
+    messages = run.tasks(plan, 0)
+    begin = TaskTransaction.begin
+
+    def begun(transaction):
+        producer = begin(transaction)
+        run.commit(messages)  # between its beginning and its last row
+        return producer
+
+    if late == "begins":
+        run.commit(messages)
+    else:
+        monkeypatch.setattr(TaskTransaction, "begin", begun)
+    with pytest.raises(ProducerFencedError, match="the batch was decided without this attempt of its task"):
+        run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
+    wait_until(lambda: unstable(kafka, output) == [], within=10)
+    assert read(kafka, output) == all_rows(1)
