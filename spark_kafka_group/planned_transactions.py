@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.exactly_once import UNKNOWN, BatchId, Decision, Producer, State, TaskTransactionWritten
 
+NEWEST = "Take the newest checkpoint; to write the batches of this one again, take another kafka.transactional.id"
+
 
 @dataclass(frozen=True)
 class PlannedTransactions:
@@ -83,11 +85,17 @@ class PlannedTransactions:
         if self.doubt is not None:
             raise TransactionError(self.doubt)
         if batch.batch < last.batch.batch:
-            raise TransactionError(self._older(f"batch {batch.batch} comes after {last.batch} was written"))
+            raise TransactionError(
+                f"kafka.transactional.id {self.prefix}: batch {batch.batch} comes after {last.batch} was written: the "
+                f"checkpoint is older than the last run of the query. {NEWEST}"
+            )
         if last.state is State.REVOKED:
             return False
         if last.logged and self.logged and last.logged != self.logged:
-            raise TransactionError(self._older(f"{batch} was written, and was to read other offsets then"))
+            raise TransactionError(
+                f"kafka.transactional.id {self.prefix}: {batch} was written, and was to read other offsets then: the "
+                f"checkpoint is older than the last run of the query. {NEWEST}"
+            )
         if run and run == last.run:
             raise TransactionError(
                 f"kafka.transactional.id {self.prefix}: the rows are not written, as a write before this one has "
@@ -112,12 +120,6 @@ class PlannedTransactions:
             )
         return False
 
-    def _older(self, why: str) -> str:
-        return (
-            f"kafka.transactional.id {self.prefix}: {why}: the checkpoint is older than the last run of the query. "
-            f"Take its newest checkpoint; to write the batches of this one again, take another kafka.transactional.id"
-        )
-
     def why_not_the_same(self, rows: int) -> str | None:
         """Why a batch that was decided before cannot be the one that has these rows now; None where it can be.
 
@@ -135,8 +137,7 @@ class PlannedTransactions:
         return (
             f"kafka.transactional.id {self.prefix}: {last.batch} was published with {last.rows} rows, and has {rows} "
             f"now: the checkpoint is older than the last run of the query, or the source does not read the same rows "
-            f"again. Take the newest checkpoint; to write the batches of this one again, take another "
-            f"kafka.transactional.id"
+            f"again. {NEWEST}"
         )
 
 

@@ -49,6 +49,8 @@ class SourceOffsets:
         The next offset of each partition, at least one.
     leader_epochs
         Of these offsets, where they are known.
+    decision_topic
+        Where the source looks up what was decided of its batches.
     """
 
     group_id: str
@@ -60,6 +62,7 @@ class SourceOffsets:
     metadata: str
     offsets: Mapping[TopicPartition, int]
     leader_epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    decision_topic: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict."""

@@ -275,14 +275,13 @@ class GroupSession:
         """
         self.standing.proven = start
         tps = [r.tp for r in ranges]
-        if self._sink is not None:
-            self._sink.abort_undecided()
+        decided = None if self._sink is None else self._sink.decided(end.batch)
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._yielded.learn(committed, end.batch))
         joined = self._settling.be_member(self._settling.patience_ms()) is not Joined.NOT_YET
         readable = replayed.readable(self._query, ranges, end)
         if self._sink is not None and end.in_transaction:
-            elsewhere, left = replayed.written_and_left(self._query, readable, end, joined)
+            elsewhere, left = replayed.written_and_left(self._query, readable, end, joined, decided)
             self._yielded.left_out |= left
             left_out |= left.keys()
         else:

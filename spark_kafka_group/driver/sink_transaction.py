@@ -32,6 +32,7 @@ from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.shared_files import file_name, make_folder, put, remove
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
@@ -87,24 +88,39 @@ class SinkTransaction:
             self._own = replace(self._own, is_asked=False)
             self._put_first_line()
 
-    def abort_undecided(self) -> None:
-        """Have the sink of an earlier run decide nothing any more.
+    def decided(self, batch: int) -> SourceBatch | None:
+        """Have the sink of an earlier run decide nothing any more, and see what it has decided of a batch.
 
         1. The sink commits the source's offsets in its transaction, and its process is killed before it ends that.
         2. The query is started again. The coordinator answers no lookup of these offsets until the transaction has
         ended. 3. The next write of the sink would abort it, but Spark asks the source first, which would wait for the
         transaction's timeout.
 
+        Parameters
+        ----------
+        batch
+            This source's number of it.
+
+        Returns
+        -------
+        SourceBatch
+            None where it has decided nothing of this batch, or nothing is known of it.
+
         Raises
         ------
-        BrokerError
+        BrokerError, TransactionError
         """
+        from spark_kafka_group.driver.transactions.finishing import last_decision
+        from spark_kafka_group.wire.transactions.decision_log import DecisionLog
         from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
         last_batch.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
         options = self._query.options
         with TransactionClient(options.client, "driver", options.connection.default_api_timeout_ms) as client:
             client.take(self.transactional_id, TIMEOUT_MS)
+            decisions = DecisionLog(client, options.group.decision_topic)
+            found = last_decision(decisions, self.transactional_id) if decisions.exists() else None
+        return None if found is None else found[1].of_source(self._query.reader, batch)
 
     def begins(self, batch: Batch) -> None:
         """Publish the offsets of `batch`, of which Spark wants the tasks.
@@ -123,7 +139,7 @@ class SinkTransaction:
             running = SourceOffsets(
                 query.group_id, generation, member_id, instance_id, own.reader, batch.end.batch,
                 commit_note(own.reader, batch.generation, batch.end.batch), batch.ends,
-                query.standing.epochs.of(batch.ends),
+                query.standing.epochs.of(batch.ends), query.options.group.decision_topic,
             )  # fmt: skip
         self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
         self._put(self._own)

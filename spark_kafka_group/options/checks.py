@@ -14,6 +14,7 @@ from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.options.group import LISTENER_METHODS
 from spark_kafka_group.options.reading import INTERCEPTOR_METHODS
 from spark_kafka_group.options.sections import Sections
+from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.security.contradictions import check as check_security
 
 LONGEST_TOPIC = 249
@@ -66,6 +67,12 @@ def _offsets_in_transactions_need_membership(options: Sections) -> str | None:
         "assign reads without membership: nothing would keep a process that was replaced from committing in the "
         "sink's transaction, so kafka.transactional.id is not for it; take subscribe, or drop it"
     )
+
+
+def _decisions_are_of_a_sink(options: Sections) -> str | None:
+    if options.group.transactional_id is not None or options.group.decision_topic == DECISION_TOPIC:
+        return None
+    return "decisionTopic needs kafka.transactional.id, both as those of the query's sink: set that, or leave it out"
 
 
 def _retry_topics_can_be_read(options: Sections) -> str | None:
@@ -126,6 +133,7 @@ CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
     _static_needs_group,
     _assign_has_no_membership,
     _offsets_in_transactions_need_membership,
+    _decisions_are_of_a_sink,
     _named_is_subscribed("startingOffsets"),
     _named_is_subscribed("startingOffsetsByTimestamp"),
     _named_is_subscribed("endingOffsets"),

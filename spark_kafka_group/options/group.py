@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from spark_kafka_group.option import Section, choice, integer, names, option, text
 from spark_kafka_group.options import parsing
+from spark_kafka_group.options.transacting import DECISION_TOPIC
 
 LISTENER_METHODS = ("on_partitions_revoked", "on_partitions_assigned", "on_partitions_lost")
 
@@ -56,6 +57,12 @@ class Group(Section):
         "its rows, and the source commits none. All groupkafka sources of the query need it. See "
         "[From Kafka to Kafka](guarantees.md#from-kafka-to-kafka).",
         shown="none",
+    )  # fmt: skip
+    decision_topic: str = option(
+        "decisionTopic", parsing.topic,
+        "That of the sink with this `kafka.transactional.id`: by it the source knows what was written of a "
+        "micro-batch that is run again.",
+        default=DECISION_TOPIC,
     )  # fmt: skip
     session_timeout_ms: int = option(
         "kafka.session.timeout.ms", integer(1),

@@ -169,7 +169,7 @@ def refusal_of(error: Exception) -> Refusal | None:
     if isinstance(error, kafka_errors.RetriableError):
         return None  # kafka-python raises these for its own reasons too
     topics = error.args[0] if isinstance(error, kafka_errors.TopicAuthorizationFailedError) and error.args else ()
-    return Refusal(name_of(type(error)), topics=frozenset(topics))
+    return Refusal(name_of(type(error)), topics=frozenset([topics] if isinstance(topics, str) else topics))
 
 
 def _refusal(error: Any, request: Request, response: Any) -> Refusal:

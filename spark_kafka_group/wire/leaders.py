@@ -23,8 +23,13 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
 from spark_kafka_group.wire.client.address import address
-from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, connection_configs, run_within, translated
-from spark_kafka_group.wire.client.manager import net_client
+from spark_kafka_group.wire.client.connect import (
+    REQUEST_TIMEOUT,
+    connection_configs,
+    reached_client,
+    run_within,
+    translated,
+)
 
 CONNECTED_WITHIN_S = 5.0
 """How long a call waits for a connection, before the caller may ask whether another broker leads by now. The attempt
@@ -233,15 +238,12 @@ class Leaders(Generic[C]):
         if self._client is None:
             limit_ms = self._options.connection.request_timeout_ms
             # The driver has reached the cluster before, and says for itself when it cannot any more.
-            client = net_client(
-                reached_before=True, speaks=self._speaks, **connection_configs(self._options, self._role)
+            self._client = reached_client(
+                connection_configs(self._options, self._role),
+                limit_ms if within_ms is None else min(within_ms, limit_ms),
+                reached_before=True,
+                speaks=self._speaks,
             )
-            try:
-                client._manager.bootstrap(limit_ms if within_ms is None else min(within_ms, limit_ms))
-            except BaseException:
-                client.close()
-                raise
-            self._client = client
         return self._client
 
     def _run(self, call: Callable[[], Any], timeout_ms: float | None = None) -> Any:

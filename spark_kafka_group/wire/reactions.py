@@ -35,6 +35,7 @@ class Request(Enum):
     COMMIT_IN_TRANSACTION = "TxnOffsetCommit"
     END_TRANSACTION = "EndTxn"
     DESCRIBE_TRANSACTION = "DescribeTransactions"
+    CREATE_TOPICS = "CreateTopics"
 
 
 OF_A_MEMBER = (
@@ -222,7 +223,7 @@ OPERATIONS = (
         (Request.PRODUCE, Request.INIT_PRODUCER_ID, Request.ADD_PARTITIONS, Request.ADD_GROUP, Request.END_TRANSACTION),
         "Write",
     )
-    | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)"}
+    | {Request.DESCRIBE_TRANSACTION: "Describe (or Write, which includes it)", Request.CREATE_TOPICS: "Create"}
 )
 """The ACL operation that a request needs on the group or transactional id, and on the topics it names."""
 
@@ -360,8 +361,19 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
         session_bounds="them" if facts.session_bounds is None else "{} and {}".format(*facts.session_bounds),
         strategies=", ".join(facts.strategies),
         topics=", ".join(sorted(topics)),
-        operation=DESCRIBE if request is None else OPERATIONS[request],
+        operation=_operation(error, request),
     )
+
+
+def _operation(error: str, request: Request | None) -> str:
+    """The ACL operation that is lacking. Requests about a transaction need Write on it, and name other things, too."""
+    match error:
+        case "GROUP_AUTHORIZATION_FAILED" if request is Request.ADD_GROUP:
+            return OPERATIONS[Request.COMMIT]
+        case "TRANSACTIONAL_ID_AUTHORIZATION_FAILED" if request is Request.COMMIT_IN_TRANSACTION:
+            return OPERATIONS[Request.END_TRANSACTION]
+        case _:
+            return DESCRIBE if request is None else OPERATIONS[request]
 
 
 def as_markdown() -> str:

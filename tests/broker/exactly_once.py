@@ -1,13 +1,14 @@
 """A query whose sink writes rows, and the offsets that its sources published, in one transaction."""
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kafka import ConsumerGroupMetadata, KafkaProducer
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from transactions import consumed
 
+from spark_kafka_group.exactly_once import BatchId, Decision, SourceBatch, State
 from spark_kafka_group.source_offsets import published
 from spark_kafka_group.testing import wait_until
 
@@ -39,7 +40,8 @@ class Transaction:
         member = ConsumerGroupMetadata(source.group_id, source.generation, source.member_id, source.instance_id)
         self._producer.send_offsets_to_transaction(offsets, member)
 
-    def commit(self):
+    def decide(self, topic, key, decision):
+        self._producer.send(topic, partition=0, key=key.encode(), value=decision.to_json()).get(timeout=30)
         self._producer.commit_transaction()
 
     def close(self):
@@ -59,6 +61,8 @@ class ExactlyOnce:
         Ends of batches as Spark's offset log has them, after the initial offsets.
     succeeded, decided
         The last batch in Spark's commit log, and the last one of which the sink has decided that it is written.
+    tells_sources
+        Whether decisions name the offsets that they commit, as those of earlier versions do not.
     """
 
     kafka: object
@@ -66,6 +70,8 @@ class ExactlyOnce:
     topic: str
     shared: object
     make_drivers: object
+    decision_topic: str
+    tells_sources: bool = True
     logged: list = field(default_factory=list)
     succeeded: int = 0
     decided: int = 0
@@ -124,7 +130,10 @@ class ExactlyOnce:
 
     def decide(self):
         if self.running > self.decided:
-            self.transaction.commit()
+            sources = tuple(SourceBatch(one.reader, one.batch, one.offsets) for one in self.found)
+            decision = Decision(BatchId("q", self.running), State.DECIDED, 0, (), sources=sources)
+            decision = decision if self.tells_sources else replace(decision, sources=None)
+            self.transaction.decide(self.decision_topic, self.transactional_id, decision)
             self.decided = self.running
 
     def finish(self):

@@ -92,15 +92,17 @@ class Life:
 @pytest.mark.parametrize("seed", [1])
 def test_each_row_is_written_once(kafka, group, driver_of, tmp_path, seed):
     topic, out = topic_with(kafka, [], partitions=PARTITIONS), kafka.create_topic(name("out"), partitions=1)
+    decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})
     lives = []
     for number in range(2):
         shared, one = tmp_path / str(number), name("sink")
         shared.mkdir()
 
         def drivers(shared=shared, one=one):
-            return [driver_of(kafka, topic, group, shared, **OPTIONS, **{"kafka.transactional.id": one})]
+            of_sink = {"kafka.transactional.id": one, "decisionTopic": decisions}
+            return [driver_of(kafka, topic, group, shared, **OPTIONS, **of_sink)]
 
-        lives.append(Life(ExactlyOnce(kafka, one, out, shared, drivers), 100 * seed + number).start())
+        lives.append(Life(ExactlyOnce(kafka, one, out, shared, drivers, decisions), 100 * seed + number).start())
     produced = 0
 
     def enough():

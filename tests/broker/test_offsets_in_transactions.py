@@ -8,6 +8,7 @@ import time
 import kafka.errors as kafka_errors
 import pytest
 from exactly_once import ExactlyOnce, Transaction, rows_of
+from exactly_once_runs import transaction_options
 from running import Counted
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
@@ -19,6 +20,9 @@ from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, live_sou
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.event_logs import read_run
 from spark_kafka_group.tools.verify import verify
+from spark_kafka_group.wire.transactions import offsets_in_transaction
+from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
@@ -41,19 +45,21 @@ def exactly_once(kafka, group, out, driver_of, shared, tmp_path):
     """Makes queries with a source for each topic, all in one group; what they did is checked in the end."""
     made = []
 
-    def make(*topics, transactional_id=None, directory=shared, **more):
+    decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})
+
+    def make(*topics, transactional_id=None, directory=shared, tells_sources=True, **more):
         one = transactional_id or name("sink")
 
         def drivers():
             return [
                 driver_of(
                     kafka, topic, group, directory, eventLog=tmp_path / f"{one}-{number}.jsonl",
-                    **BOTH | {"kafka.transactional.id": one} | more,
+                    **BOTH | {"kafka.transactional.id": one, "decisionTopic": decisions} | more,
                 )
                 for number, topic in enumerate(topics)
             ]  # fmt: skip
 
-        made.append(ExactlyOnce(kafka, one, out, directory, drivers))
+        made.append(ExactlyOnce(kafka, one, out, directory, drivers, decisions, tells_sources))
         return made[-1]
 
     yield make
@@ -258,6 +264,24 @@ class TestFencing:
         assert sorted(query.written()) == rows_of(topic, {0: 10})
 
 
+class TestDeletedTopics:
+    def test_their_offsets_are_left_out_of_the_transaction(self, kafka, group, exactly_once, monkeypatch):
+        monkeypatch.setattr(offsets_in_transaction, "GONE_AFTER_S", 0.5)
+        kept, gone = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
+        query = exactly_once(f"{kept},{gone}").start()
+        query.plan()
+        query.begin()
+        (source,) = query.published()
+        assert len(source.offsets) == 2
+        kafka.delete_topic(gone)
+        options = transaction_options(kafka.bootstrap_servers, query.transactional_id, limit_ms=15_000)
+        with TransactionClient(options.client, "tests", options.limit_ms) as client:
+            producer = client.take(options.prefix, 60_000)
+            commit_offsets(client, options.prefix, producer, source)
+            assert client.commit(options.prefix, producer)
+        wait_until(lambda: committed(kafka, group).get((kept, 0)) == 10, within=30)
+
+
 class TestTwoQueriesWithOneId:
     def test_the_second_is_refused(self, kafka, group, exactly_once, monkeypatch):
         monkeypatch.setattr("spark_kafka_group.driver.sink_transaction.GOES_WITHIN_S", 0.5)
@@ -414,6 +438,53 @@ class TestReplays:
         query.drain(20)
         assert sorted(query.written()) == rows_of(topic, {0: 10, 1: 10})
         assert query.trigger() is None
+
+    @pytest.mark.parametrize("moved", [(0,), (0, 1)], ids=["a partition", "all partitions"])
+    def test_a_decided_batch_is_read_again_as_it_was_though_others_have_read_on(
+        self, kafka, group, exactly_once, moved
+    ):
+        """What Spark aggregates needs its rows, and the sink writes none of them."""
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        query = exactly_once(topic).start()
+        query.plan(limit=10)
+        query.begin()
+        query.add_offsets()
+        query.decide()
+        query.stop()  # before Spark's commit log has it
+        commit_for(kafka, group, {(topic, partition): 8 for partition in moved})
+        query.start()
+        assert query.trigger() == [span(topic, 0, 0, 5), span(topic, 1, 0, 5)]
+        query.trigger()
+        query.trigger()
+        theirs = {f"{topic}-{partition}-{offset}" for partition in moved for offset in (5, 6, 7)}
+        assert sorted({*query.written(), *theirs}) == rows_of(topic, {0: 10, 1: 10})
+        assert len(query.written()) == 20 - len(theirs)
+
+    @pytest.mark.parametrize("tells", [True, False], ids=["", "decisions of an earlier version"])
+    def test_what_was_decided_without_a_partition_is_read_again_without_it(
+        self, kafka, group, exactly_once, query_of, tells
+    ):
+        """Others have written its rows, so Spark must not aggregate them. A decision that does not name partitions
+        cannot tell."""
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        query = exactly_once(topic, tells_sources=tells).start()
+        query.plan()
+        query.begin()
+        query.stop()
+        other = query_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
+        wait_until(lambda: len(other.owned()) == 2, within=30)
+        query.start()
+        (kept,) = query.begin()
+        query.add_offsets()
+        query.decide()
+        query.stop()
+        other.end()
+        other.driver.stop()
+        commit_for(kafka, group, {(topic, 1 - kept.tp.partition): 10})
+        query.start()
+        assert len(query.trigger()) == (1 if tells else 2)
+        assert query.trigger() is None
+        assert len(query.written()) == 10
 
     def test_also_where_the_sink_had_decided_the_batch_without_any_partition(
         self, kafka, group, exactly_once, query_of

@@ -1,18 +1,24 @@
 """The least rights of an exactly-once write, as docs/exactly-once.md has them, by Kafka's own authorizer."""
 
+import contextlib
+
 import pytest
 from exactly_once_runs import Run, all_rows, read
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from secured import add_user, options, scram
 from support import name
 
-from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.errors import BrokerError, GroupKafkaError
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC, Transacting, TransactionOptions
+from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
-TOPIC, ID = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
-CREATE, READ, WRITE = ACLOperation.CREATE, ACLOperation.READ, ACLOperation.WRITE
+TOPIC, GROUP, ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+CREATE, DESCRIBE, READ, WRITE = ACLOperation.CREATE, ACLOperation.DESCRIBE, ACLOperation.READ, ACLOperation.WRITE
 
 
 @pytest.fixture
@@ -22,7 +28,7 @@ def output(kafka):
 
 @pytest.fixture
 def run_of(kafka, output):
-    def make(*rights):
+    def make(*rights, **settings):
         user, prefix = name("user"), name("w")
         add_user(kafka, user)
         for operation, kind, resource in rights:
@@ -30,7 +36,7 @@ def run_of(kafka, output):
             pattern = ResourcePattern(kind, prefix if kind is ID else resource, of)
             kafka.admin.create_acls([ACL(f"User:{user}", "*", operation, ACLPermissionType.ALLOW, pattern)])
         parsed = Options.parse(options(kafka, "SASL", "any", **scram(user)))
-        return Run(TransactionOptions(parsed.client, Transacting(prefix), 15_000), output)
+        return Run(TransactionOptions(parsed.client, Transacting(prefix, **settings), 15_000), output)
 
     return make
 
@@ -52,17 +58,84 @@ def test_a_write_needs_its_ids_its_topics_and_nothing_else(kafka, output, run_of
 
 
 def why_refused(run):
-    """The error of a plan; brokers hear of rights a little later, and refuse for want of others until then."""
+    """The error of a batch that commits offsets, too; brokers hear of rights a little later, and refuse for want of
+    others until then."""
     try:
-        run.plan()
-    except BrokerError as error:
+        messages = run.tasks(run.plan(), 0)
+        with TransactionClient(run.options.client, "tests", 15_000) as client:
+            decisions = DecisionLog(client, run.options.transacting.decision_topic)
+            of_group = SourceOffsets(run.group, -1, "", None, "r", 0, "", {TopicPartition(run.source, 0): 1})
+            producer = client.take(run.options.prefix, 60_000)
+            decisions.append(run.options.prefix, b"{}", producer, 0, [of_group])
+        run.commit(messages)
+    except GroupKafkaError as error:
         return str(error)
     return ""
 
 
-def test_a_right_that_is_missing_is_named(kafka, output, run_of):
-    run = run_of((WRITE, TOPIC, output), *((one, TOPIC, DECISION_TOPIC) for one in (CREATE, READ, WRITE)))
-    advice = f"this user needs the ACL operation Write on TransactionalId {run.options.prefix}"
-    wait_until(lambda: advice in why_refused(run), within=30)
-    run = run_of((WRITE, ID, None), (WRITE, TOPIC, output))
-    wait_until(lambda: f"creating topic {DECISION_TOPIC}: " in why_refused(run), within=30)
+RIGHTS = {
+    "prefix": (WRITE, ID),
+    "output": (WRITE, TOPIC),
+    "create": (CREATE, TOPIC),
+    "describe": (DESCRIBE, TOPIC),
+    "read": (READ, TOPIC),
+    "write": (WRITE, TOPIC),
+    "group": (READ, GROUP),
+    "source": (READ, TOPIC),
+}
+
+
+@pytest.mark.parametrize(
+    ("lacks", "doing", "operation", "resource"),
+    [
+        ("prefix", "taking transactional id {prefix}", "Write", "TransactionalId {prefix}, with the pattern"),
+        ("output", "adding {output}-0 to the transaction of {prefix}-0-0-0", "Write", "Topic {output}"),
+        ("create", "creating topic {decisions}", "Create", "Topic {decisions}. Create it yourself"),
+        ("describe", "looking up topic {decisions}", "Describe", "Topic {decisions}"),
+        ("read", "reading {decisions}-0", "Read", "Topic {decisions}"),
+        ("write", "adding {decisions}-0 to the transaction of {prefix}", "Write", "Topic {decisions}"),
+        ("group", "adding offsets of group {group} to the transaction of {prefix}", "Read", "Group {group}"),
+        ("source", "committing offsets of group {group} in the transaction of {prefix}", "Read", "Topic {source}"),
+    ],
+)  # fmt: skip
+def test_a_right_that_is_missing_is_named_with_its_operation_and_resource(
+    kafka, output, run_of, lacks, doing, operation, resource
+):
+    decisions, group = name("decisions"), name("group")
+    source = kafka.create_topic(name("source"))
+    if lacks not in ("create", "describe"):
+        kafka.create_topic(decisions, configs={"cleanup.policy": "compact"})
+    resources = {"prefix": None, "output": output, "group": group, "source": source}
+    without = {"describe", "read", "write"} if lacks == "describe" else {lacks}
+    rights = [(*right, resources.get(of, decisions)) for of, right in RIGHTS.items() if of not in without]
+    run = run_of(*rights, decision_topic=decisions)
+    run.group, run.source = group, source
+    said = {"prefix": run.options.prefix, "output": output, "decisions": decisions, "group": group, "source": source}
+    parts = [doing.format(**said), f"this user needs the ACL operation {operation}", f" on {resource.format(**said)}"]
+
+    errors = []
+
+    def is_named():
+        errors.append(why_refused(run))
+        return "\n" not in errors[-1] and all(part in errors[-1] for part in parts)
+
+    with contextlib.suppress(TimeoutError):
+        wait_until(is_named, within=60)
+    assert is_named(), errors[-1]
+
+
+@pytest.mark.parametrize("listener", ["SASL_SSL", "MTLS"])
+def test_rows_are_published_once_over_tls(kafka, authority, output, listener):
+    given = {
+        "SASL_SSL": scram() | {"ssl_truststore_location": authority.certificate, "ssl_truststore_type": "PEM"},
+        "MTLS": {
+            "ssl_truststore_location": authority.certificate, "ssl_truststore_type": "PEM",
+            "ssl_keystore_location": authority.path("client.pem"), "ssl_keystore_type": "PEM",
+        },
+    }[listener]  # fmt: skip
+    parsed = Options.parse(options(kafka, listener, "any", **given))
+    run = Run(TransactionOptions(parsed.client, Transacting(name("w")), 15_000), output)
+    run.batch(0)
+    run.tasks(run.plan(), 1)
+    run.batch(1)
+    assert read(kafka, output) == all_rows(2)

@@ -58,7 +58,14 @@ def test_names_are_taken_in_any_case_and_values_arrive_in_tasks():
 
 def test_sparks_own_keys_are_ignored():
     own = dict.fromkeys(SPARKS_OWN, "x") | {"checkpointLocation": "/tmp/c", "queryName": "q"}
-    assert SinkOptions.parse(REQUIRED | own) == parsed()
+    found = SinkOptions.parse(REQUIRED | own)
+    assert found.given() == parsed().given()
+    assert dataclasses.replace(found, checkpoint=None) == parsed()
+
+
+def test_the_checkpoint_is_known_where_the_write_has_it():
+    assert parsed().checkpoint is None
+    assert SinkOptions.parse(REQUIRED | {"checkpointLocation": "/tmp/c"}).transactions.checkpoint == "/tmp/c"
 
 
 @pytest.mark.parametrize("name", [name for name in DECLARED if name not in SINK_DECLARED])

@@ -9,6 +9,7 @@ from spark_kafka_group.commit_metadata import is_of_batch
 from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.positions.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
 
 
 def written_and_left(
-    query: Query, ranges: Collection[OffsetRange], end: GroupOffset, joined: bool
+    query: Query, ranges: Collection[OffsetRange], end: GroupOffset, joined: bool, decided: SourceBatch | None = None
 ) -> tuple[frozenset[TopicPartition], dict[TopicPartition, int]]:
     """What the group says of a batch whose sink commits its offsets in the transaction of its rows.
 
@@ -58,10 +59,16 @@ def written_and_left(
     these rows. With one, all that was decided is read again, whoever owns it now: the sink writes no row twice, and
     what Spark aggregates needs the same rows as before.
 
+    The decision itself names its partitions. Where it cannot be read, what the group still has of it serves: 1. The
+    batch is decided, and its process dies. 2. Others read on in all of its partitions. 3. Then the group has no sign of
+    it any more.
+
     Parameters
     ----------
     joined
         Whether this is a member of the group; else it owns nothing.
+    decided
+        What the sink has decided of the batch; None where nothing is known of that.
 
     Returns
     -------
@@ -80,7 +87,10 @@ def written_and_left(
         if group.offset == end.positions[tp] and is_of_batch(group.metadata, query.reader, end.batch)
     }
     foreign = by_others(committed, query.reader, end.batch)
-    if written:
+    if decided is not None:
+        written = {r.tp for r in ranges if r.tp in decided.offsets}
+        left = {r.tp for r in ranges} - written
+    elif written:
         # Others have gone on from the decided offsets. (From the start of the batch, if an earlier run of it went
         # without the partition. Then nothing of it is lost, or written twice, either.)
         written |= {tp for tp, group in foreign.items() if group.offset >= end.positions[tp]}

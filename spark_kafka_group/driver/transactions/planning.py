@@ -22,7 +22,7 @@ from spark_kafka_group.driver.transactions.finishing import (
 )
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.resolution import Kind, doubtful, lost
-from spark_kafka_group.errors import TransactionLostError
+from spark_kafka_group.errors import TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import OF_A_BATCH_WRITE, Decision, Producer, State
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.options.transacting import TransactionOptions
@@ -76,8 +76,22 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
 
 
 def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
-    """The offsets of the batch that runs, of the sources that leave them to this write."""
-    return [] if shared is None else published(shared, options.prefix)
+    """The offsets of the batch that runs, of the sources that leave them to this write.
+
+    Raises
+    ------
+    TransactionError
+        When a source would look up what was decided of them elsewhere.
+    """
+    found = [] if shared is None else published(shared, options.prefix)
+    topic = options.transacting.decision_topic
+    other = next((one.decision_topic for one in found if one.decision_topic not in ("", topic)), None)
+    if other is not None:
+        raise TransactionError(
+            f"decisionTopic of the sink is {topic}, and of a source with the same kafka.transactional.id "
+            f"({options.prefix}) it is {other}: give both the same"
+        )
+    return found
 
 
 def digest(sources: Sequence[SourceOffsets]) -> str:

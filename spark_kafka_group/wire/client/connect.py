@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
@@ -150,6 +150,27 @@ def socket_options(options: ClientOptions, liveness: list[tuple[int, int, int]])
         *liveness,
         *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
     ]
+
+
+def reached_client(
+    configs: Mapping[str, Any], within_ms: float, reached_before: bool, speaks: bool = True
+) -> KafkaNetClient:
+    """A client of kafka-python's, without a thread, that has reached a broker; raises kafka-python's errors.
+
+    Parameters
+    ----------
+    configs
+        Of :func:`connection_configs`, changed or not.
+    speaks, reached_before
+        As of :func:`connected`.
+    """
+    client = net_client(reached_before, speaks, **configs)
+    try:
+        client._manager.bootstrap(within_ms)
+    except BaseException:
+        client.close()
+        raise
+    return client
 
 
 def connected_consumer(options: ClientOptions, role: str, **configs: Any) -> KafkaConsumer:

@@ -17,8 +17,14 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.options import ClientOptions
-from spark_kafka_group.wire.client.connect import connection_configs, ms_until, retried, run_within, translated
-from spark_kafka_group.wire.client.manager import net_client
+from spark_kafka_group.wire.client.connect import (
+    connection_configs,
+    ms_until,
+    reached_client,
+    retried,
+    run_within,
+    translated,
+)
 from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
@@ -57,14 +63,10 @@ class NonMemberCommitter:
         self._coordinator: int | None = None
         configs = connection_configs(options, "listener")
         configs["socket_options"] = [*configs["socket_options"], DROP_UNSENT]
-        self._client = net_client(reached_before=True, **configs)  # by the query
+        with translated(f"connecting to {options.connection.bootstrap_servers}"):
+            # The query has reached brokers before.
+            self._client = reached_client(configs, options.connection.request_timeout_ms, reached_before=True)
         self._manager = self._client._manager
-        try:
-            with translated(f"connecting to {options.connection.bootstrap_servers}"):
-                self._manager.bootstrap(options.connection.request_timeout_ms)
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> Self:
         return self

@@ -19,11 +19,11 @@ from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.broker_settings import integers_of
-from spark_kafka_group.wire.reactions import Reaction, name_of, reaction_to
+from spark_kafka_group.wire.reactions import Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import STOLEN, TransactionClient
-from spark_kafka_group.wire.transactions.transaction_requests import check
+from spark_kafka_group.wire.transactions.transaction_requests import About, check
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class DecisionLog:
             )
 
     def exists(self) -> bool:
-        """Whether there is the topic."""
+        """Whether there is the topic; an error where this user may not know it."""
         return self._partitions.exists(self._topic)
 
     def last(self, key: str, start: int = 0) -> tuple[int, bytes] | None:
@@ -191,7 +191,7 @@ class DecisionLog:
             log.info("created topic %s, with replication factor %s", self._topic, replicas)
 
         try:
-            self._client.retried(doing, ask)
+            self._client.retried(doing, ask, about=About(Request.CREATE_TOPICS, (self._topic,)))
         except BrokerError as error:
             raise BrokerError(
                 f"{error}. Create it yourself, with one partition and {CLEANUP_POLICY}=compact, or name another one "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -11,15 +14,23 @@ from kafka.protocol.producer import TxnOffsetCommitRequest
 
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.group.offset_requests import in_parts
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.reactions import Request, name_of
+from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import About
+
+log = logging.getLogger(__name__)
 
 COMMIT_FROM, COMMIT = 3, 3
 """The version that first names the member, and the last one that goes with EndTxn 3."""
+UNKNOWN_TOPIC = kafka_errors.UnknownTopicOrPartitionError.errno
+GONE_AFTER_S = 5.0
+"""A coordinator hears of a new topic much sooner."""
 FIND_COORDINATOR = 3
 """The last version that looks up one group."""
 
@@ -39,12 +50,10 @@ def commit_offsets(client: TransactionClient, transactional_id: str, producer: P
     doing = f"committing offsets of group {source.group_id} in the transaction of {transactional_id}"
     of_group = _Group(client, source.group_id)
     for part in in_parts(source.offsets, len(source.group_id) + len(source.metadata.encode())):
+        topics = tuple(sorted({tp.topic for tp, _ in part}))
+        about = About(Request.COMMIT_IN_TRANSACTION, topics, source.group_id, transactional_id)
         try:
-            client.retried(
-                doing,
-                lambda left_ms, part=part: of_group.commit(transactional_id, producer, source, part, left_ms),  # type: ignore[misc]
-                Request.COMMIT_IN_TRANSACTION,
-            )
+            _until_taken(client, doing, about, partial(of_group.commit, transactional_id, producer, source, part))
         except (BrokerError, MembershipError) as error:
             if error.__cause__ is not None and name_of(type(error.__cause__)) in NO_MEMBER:
                 raise TransactionError(
@@ -52,6 +61,34 @@ def commit_offsets(client: TransactionClient, transactional_id: str, producer: P
                     f"{source.generation} any more: another process has taken its place, or its partitions are others'"
                 ) from error
             raise
+
+
+def _until_taken(
+    client: TransactionClient,
+    doing: str,
+    about: About,
+    commit: Callable[[float], set[TopicPartition]],
+) -> None:
+    """Commit until the coordinator knows all partitions, but for those that were deleted.
+
+    A topic may be deleted while the batch runs. Its rows were read, and are published; its offsets are of no use any
+    more, and are left out. A coordinator may also hear of a new topic a little later than its leaders.
+    """
+    partitions = PartitionClient(client)
+    since_s = time.monotonic()
+
+    def attempt(left_ms: float) -> None:
+        unknown = commit(left_ms)
+        if not unknown:
+            return
+        if time.monotonic() - since_s < GONE_AFTER_S or any(partitions.has(tp) for tp in unknown):
+            raise kafka_errors.UnknownTopicOrPartitionError(listed([str(tp) for tp in sorted(unknown)]))
+        log.warning(
+            "%s: %s were deleted since the batch was read, and are left out",
+            doing, listed([str(tp) for tp in sorted(unknown)]),
+        )  # fmt: skip
+
+    client.retried(doing, attempt, about.request, about)
 
 
 NO_MEMBER = frozenset(
@@ -75,16 +112,22 @@ class _Group:
         source: SourceOffsets,
         offsets: Sequence[tuple[TopicPartition, int]],
         left_ms: float,
-    ) -> None:
-        """Send one request; raises kafka-python's errors."""
+    ) -> set[TopicPartition]:
+        """Send one request; the partitions that the coordinator does not know. Raises kafka-python's errors."""
         try:
             if self._node is None:
                 self._node = self._found(left_ms)
             node, request = self._node, _request(transactional_id, producer, source, offsets)
             response = self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=node))
-            for topic in response.topics:
-                for partition in topic.partitions:
-                    _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
+            codes = {
+                TopicPartition(topic.name, partition.partition_index): partition.error_code
+                for topic in response.topics
+                for partition in topic.partitions
+            }
+            unknown = {tp for tp, code in codes.items() if code == UNKNOWN_TOPIC}
+            for tp in codes.keys() - unknown:
+                _check(codes[tp], str(tp))
+            return unknown
         except kafka_errors.KafkaError:
             self._node = None  # the next attempt looks it up
             raise

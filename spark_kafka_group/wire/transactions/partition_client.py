@@ -14,10 +14,12 @@ from kafka.record import MemoryRecords
 from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import About
 
 FETCH, PRODUCE = 11, 9
 """The latest versions that are sent: later Fetches name topics by id, later Produces add partitions to transactions."""
@@ -26,6 +28,7 @@ FETCH_FROM = 4
 FETCH_BYTES = 1024 * 1024
 FETCH_WAIT_MS = 100
 GZIP = 1
+DENIED = "TOPIC_AUTHORIZATION_FAILED"
 ALL_IN_SYNC = -1
 
 
@@ -63,9 +66,18 @@ class PartitionClient:
         self._topics: set[str] = set()
 
     def exists(self, topic: str) -> bool:
-        """Whether there is a topic that this user may see."""
+        """Whether there is a topic.
+
+        Raises
+        ------
+        BrokerError
+            When this user may not know it.
+        """
         self._refresh(topic)
-        return bool(self._client.manager.cluster.partitions_for_topic(topic))
+        cluster = self._client.manager.cluster
+        if topic in cluster.unauthorized_topics:
+            raise BrokerError(f"looking up topic {topic}: {DENIED}: {About(None, (topic,)).advice(DENIED)}")
+        return bool(cluster.partitions_for_topic(topic))
 
     def has(self, tp: TopicPartition) -> bool:
         """Whether there is a partition that this user may see."""
@@ -127,7 +139,7 @@ class PartitionClient:
                 bytes(found.records or b""), -1 if start is None else start, found.last_stable_offset, aborted
             )
 
-        return self._at_leader(f"reading {tp}", tp, ask)  # type: ignore[no-any-return]
+        return self._at_leader(f"reading {tp}", tp, ask, asks=Request.FETCH)  # type: ignore[no-any-return]
 
     def write(
         self, tp: TopicPartition, key: bytes, value: bytes, transactional_id: str, producer: Producer, sequence: int
@@ -146,11 +158,18 @@ class PartitionClient:
             _check(found.error_code, tp)
             return int(found.base_offset)
 
-        return int(self._at_leader(f"writing to {tp}", tp, ask, Request.PRODUCE))
+        return int(self._at_leader(f"writing to {tp}", tp, ask, Request.PRODUCE, Request.PRODUCE))
 
     def _at_leader(
-        self, doing: str, tp: TopicPartition, ask: Callable[[float], Any], request: Request | None = None
+        self,
+        doing: str,
+        tp: TopicPartition,
+        ask: Callable[[float], Any],
+        request: Request | None = None,
+        asks: Request | None = None,
     ) -> Any:
+        """`request` says what is repeated, `asks` which right it needs."""
+
         def attempt(left_ms: float) -> Any:
             try:
                 return ask(left_ms)
@@ -158,7 +177,7 @@ class PartitionClient:
                 self._topics.discard(tp.topic)  # the next attempt looks its leader up
                 raise
 
-        return self._client.retried(doing, attempt, request)
+        return self._client.retried(doing, attempt, request, About(asks, (tp.topic,)))
 
     def _sent(self, request: Any, tp: TopicPartition, left_ms: float) -> Any:
         """A response of the partition's leader."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -20,16 +19,14 @@ from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.transactional_ids import TaskId, pattern
-from spark_kafka_group.wire.client.connect import connection_configs, ms_until, run_within, translated
-from spark_kafka_group.wire.client.manager import net_client
-from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, advice, name_of, reaction_to
+from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
+from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
-from spark_kafka_group.wire.transactions.transaction_requests import Described
+from spark_kafka_group.wire.transactions.attempts import Attempts
+from spark_kafka_group.wire.transactions.transaction_requests import About, Described
 
 log = logging.getLogger(__name__)
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.005, 0.2
-"""Between two attempts; markers are written within milliseconds, coordinators move within seconds."""
 LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
 AT_ONCE = 200
@@ -69,15 +66,10 @@ class TransactionClient:
         self._limit_s = limit_ms / 1000
         configs = connection_configs(options, role)
         configs |= {"max_in_flight_requests_per_connection": 2 * AT_ONCE, "receive_message_max_bytes": LARGEST_RESPONSE}
-        self._client = net_client(reached_before=reached_before, **configs)
+        with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
+            self._client = reached_client(configs, limit_ms, reached_before)
         self.manager = self._client._manager
         self._coordinators: dict[str, int] = {}
-        try:
-            with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
-                self.manager.bootstrap(limit_ms)
-        except BaseException:
-            self.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -159,6 +151,7 @@ class TransactionClient:
             f"adding {listed([str(tp) for tp in sorted(tps)])} to the transaction of {transactional_id}",
             transactional_id,
             lambda: requests.add_partitions(transactional_id, producer, tps),
+            About(Request.ADD_PARTITIONS, tuple({tp.topic for tp in tps}), transactional_id=transactional_id),
         )
 
     def add_group(self, transactional_id: str, producer: Producer, group_id: str) -> None:
@@ -173,6 +166,7 @@ class TransactionClient:
             f"adding offsets of group {group_id} to the transaction of {transactional_id}",
             transactional_id,
             lambda: requests.add_group(transactional_id, producer, group_id),
+            About(Request.ADD_GROUP, group_id=group_id, transactional_id=transactional_id),
         )
 
     def commit(self, transactional_id: str, producer: Producer) -> bool:
@@ -250,31 +244,29 @@ class TransactionClient:
         return [one for one in listed if TaskId.parsed(one, prefix) is not None]
 
     def _listed(self, node: Any, prefix: str, states: Collection[str]) -> set[str]:
-        deadline, pause = time.monotonic() + min(LISTED_WITHIN_S, self._limit_s), FIRST_PAUSE_S
+        attempts = Attempts(min(LISTED_WITHIN_S, self._limit_s))
         request = requests.list_in(states, pattern(prefix))
         while True:
             try:
-                response = self.run(ms_until(deadline), lambda: self.manager.send(request, node_id=node))
+                response = self.run(attempts.left_ms, lambda: self.manager.send(request, node_id=node))
                 requests.check(response.error_code, f"node {node}")
                 return {found.transactional_id for found in response.transaction_states}
             except kafka_errors.KafkaError as error:
-                if reaction_to(error) not in RETRIED or time.monotonic() + pause > deadline:
+                if reaction_to(error) not in RETRIED or not attempts.pause():
                     log.warning(
                         "kafka.transactional.id %s: node %s does not list its transactions: %s. Those that nobody "
                         "ends stay open until their timeout",
                         prefix, node, name_of(type(error)),
                     )  # fmt: skip
                     return set()
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
-            if not self._is_there(node, deadline):
+            if not self._is_there(node, attempts):
                 return set()  # others coordinate its transactions by now, or soon
 
-    def _is_there(self, node: Any, deadline: float) -> bool:
+    def _is_there(self, node: Any, attempts: Attempts) -> bool:
         """Whether the cluster counts a broker among its own now."""
         cluster = self.manager.cluster
         with contextlib.suppress(kafka_errors.KafkaError):
-            self.run(ms_until(deadline), cluster.refresh_metadata)
+            self.run(attempts.left_ms, cluster.refresh_metadata)
         return any(broker.node_id == node for broker in cluster.brokers())
 
     # Requests
@@ -283,25 +275,35 @@ class TransactionClient:
         """A call of kafka-python's manager; raises kafka-python's errors."""
         return run_within(self.manager, timeout_ms, call)
 
-    def retried(self, doing: str, call: Callable[[float], Any], request: Request | None = None) -> Any:
-        """Call with the milliseconds left until it works, at most until the limit."""
-        deadline, pause = time.monotonic() + self._limit_s, FIRST_PAUSE_S
+    def retried(
+        self,
+        doing: str,
+        call: Callable[[float], Any],
+        request: Request | None = None,
+        about: About | None = None,
+    ) -> Any:
+        """Call with the milliseconds left until it works, at most until the limit; `request` says what is repeated."""
+        attempts = Attempts(self._limit_s)
         while True:
             try:
-                return call(ms_until(deadline))
+                return call(attempts.left_ms)
             except kafka_errors.KafkaError as error:
                 if reaction_to(error, request) not in RETRIED:
+                    name = name_of(type(error))
+                    text = (about or About()).advice(name)
+                    if text is not None:
+                        raise BrokerError(f"{doing}: {name}: {text}") from error
                     with translated(doing):
                         raise
-                if time.monotonic() + pause >= deadline:
+                if not attempts.pause():
                     raise self._late(doing, error) from error
-            time.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    def _one(self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any]) -> Any:
+    def _one(
+        self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any], about: About | None = None
+    ) -> Any:
         answered = self._all(request, doing, [transactional_id], lambda _: make())[transactional_id]
         if answered.error is not None:
-            raise self._refused(request, doing, transactional_id, answered.error)
+            raise self._refused(request, doing, transactional_id, answered.error, about)
         return answered.response
 
     def _ended(self, request: Request, doing: str, transactional_id: str, answered: Answered) -> bool:
@@ -312,9 +314,11 @@ class TransactionClient:
             return True
         raise self._refused(request, doing, transactional_id, answered.error)
 
-    def _refused(self, request: Request, doing: str, transactional_id: str, error: Any) -> Exception:
+    def _refused(
+        self, request: Request, doing: str, transactional_id: str, error: Any, about: About | None = None
+    ) -> Exception:
         name = name_of(error)
-        text = advice(name, request, Facts(transactional_id=transactional_id), [])
+        text = (about or About(request, transactional_id=transactional_id)).advice(name)
         refused: Exception = BrokerError(": ".join([doing, name, text] if text else [doing, name]))
         if reaction_to(error, request) is Reaction.FENCED:
             refused = ProducerFencedError(f"{doing}: {name}: {STOLEN}")
@@ -332,11 +336,11 @@ class TransactionClient:
         """The coordinators' answers, once each is one that another attempt would not change."""
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))
-        deadline, pause = time.monotonic() + self._limit_s, FIRST_PAUSE_S
+        attempts = Attempts(self._limit_s)
         while waiting:
             last: Any = None
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                for one, found in self._attempt(request, part, make, deadline).items():
+                for one, found in self._attempt(request, part, make, attempts).items():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
                         last = found.error
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
@@ -344,18 +348,15 @@ class TransactionClient:
                     else:
                         done[one] = found
             waiting = [one for one in waiting if one not in done]
-            if waiting:
-                if time.monotonic() + pause >= deadline:
-                    more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
-                    raise self._late(f"{doing} (of {waiting[0]}{more})", last)
-                time.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
+            if waiting and not attempts.pause():
+                more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
+                raise self._late(f"{doing} (of {waiting[0]}{more})", last)
         return done
 
     def _attempt(
-        self, request: Request, transactional_ids: Collection[str], make: Callable[[str], Any], deadline: float
+        self, request: Request, transactional_ids: Collection[str], make: Callable[[str], Any], attempts: Attempts
     ) -> dict[str, Answered]:
-        found = self._find([one for one in transactional_ids if one not in self._coordinators], deadline)
+        found = self._find([one for one in transactional_ids if one not in self._coordinators], attempts)
 
         async def sent() -> dict[str, Answered]:
             under_way = {
@@ -366,12 +367,12 @@ class TransactionClient:
             return {one: await _answer(future, request) for one, future in under_way.items()}
 
         try:
-            answered: dict[str, Answered] = self.run(ms_until(deadline), sent)
+            answered: dict[str, Answered] = self.run(attempts.left_ms, sent)
             return found | answered
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
 
-    def _find(self, transactional_ids: list[str], deadline: float) -> dict[str, Answered]:
+    def _find(self, transactional_ids: list[str], attempts: Attempts) -> dict[str, Answered]:
         """Look up coordinators; the errors of those that were not found."""
         if not transactional_ids:
             return {}
@@ -383,7 +384,7 @@ class TransactionClient:
             return [await future for future in futures]
 
         try:
-            responses = self.run(ms_until(deadline), asked)
+            responses = self.run(attempts.left_ms, asked)
         except kafka_errors.KafkaError as error:
             return {one: Answered(error=type(error)) for one in transactional_ids}
         failed: dict[str, Answered] = {}

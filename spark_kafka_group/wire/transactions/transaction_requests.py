@@ -23,6 +23,7 @@ from kafka.protocol.producer import (
 
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.wire.reactions import Facts, Request, advice
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS, END = 4, 4, 3, 3
 """The latest versions that are sent."""
@@ -62,6 +63,27 @@ class Described:
     def open(self) -> bool:
         """Whether records can be added, and it can end in either way."""
         return self.state == OPEN
+
+
+@dataclass(frozen=True)
+class About:
+    """What a call asks for, and of what: for advice, where brokers refuse it.
+
+    Attributes
+    ----------
+    request
+        None for lookups of topics.
+    """
+
+    request: Request | None = None
+    topics: tuple[str, ...] = ()
+    group_id: str | None = None
+    transactional_id: str | None = None
+
+    def advice(self, name: str) -> str | None:
+        """Advice about an error, by Kafka's name; None where there is none."""
+        facts = Facts(group_id=self.group_id, transactional_id=self.transactional_id)
+        return advice(name, self.request, facts, self.topics)
 
 
 def find_coordinators(transactional_ids: Collection[str]) -> Any:
