@@ -8,6 +8,7 @@ import sys
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql.functions import udf
+from support import WORKERS_PYTHON
 
 from spark_kafka_group.tools.ending import _first_line, checkpoint_of
 
@@ -48,6 +49,37 @@ def test_the_last_line_of_an_error_of_the_jvm_s_is_its_message():
     done = subprocess.run([sys.executable, "-c", UNKNOWN_SOURCE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1
     assert re.search("DATA_SOURCE_NOT_FOUND.*nothing", done.stderr.splitlines()[-1])
+
+
+REFUSED_SINK = """
+import sys
+from pyspark.sql import SparkSession
+from spark_kafka_group import GroupKafkaDataSource, submit
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark.dataSource.register(GroupKafkaDataSource)
+servers, checkpoint, name, value = sys.argv[1:]
+with submit.orderly():
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().selectExpr("'x' value")
+    writer = rows.writeStream.format("groupkafka").option("kafka.bootstrap.servers", servers).option("topic", "absent")
+    writer.option(name, value).option("checkpointLocation", checkpoint).start().awaitTermination()
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        (("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms"),
+        (("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name"),
+    ],
+)
+def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, option, said):
+    arguments = [kafka.bootstrap_servers, str(tmp_path / "checkpoint"), *option]
+    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+    done = subprocess.run(
+        [sys.executable, "-c", REFUSED_SINK, *arguments], capture_output=True, text=True, timeout=180, env=environment
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert said in done.stderr.splitlines()[-1]
 
 
 LEFT_RUNNING = """

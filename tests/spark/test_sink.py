@@ -145,6 +145,30 @@ def test_sql_inserts_into_a_view_with_options_and_into_a_table_with_options_at_e
     assert sorted(read(topic, "cast(value as string)")) == [("sql",), ("table",), ("view",)]
 
 
+def test_a_write_makes_a_table_and_appends_to_it_and_each_has_the_options(spark, kafka, read):
+    topic, table = kafka.create_topic(name("topic"), partitions=1), name("table").replace("-", "_")
+    made = f"{table}_made"
+
+    def row(value):
+        return spark.sql(f"SELECT '{value}' value")
+
+    try:
+        for value, mode in [("new", "append"), ("append", "append"), ("ignored", "ignore")]:
+            row(value).write.format("groupkafka").options(**sink(kafka, topic)).mode(mode).saveAsTable(table)
+        row("created").writeTo(made).using("groupkafka").options(**sink(kafka, topic)).create()
+        with pytest.raises(AnalysisException, match="the write has no options"):
+            row("x").write.options(**sink(kafka, topic)).insertInto(table)
+        overwriting = row("x").write.format("groupkafka").options(**sink(kafka, topic)).mode("overwrite")
+        with pytest.raises(AnalysisException, match="records of a topic cannot be overwritten"):
+            overwriting.saveAsTable(table)
+        with pytest.raises(AnalysisException, match="records of a topic cannot be overwritten"):
+            row("x").writeTo(made).using("groupkafka").options(**sink(kafka, topic)).createOrReplace()
+    finally:
+        for one in (table, made):
+            spark.sql(f"DROP TABLE IF EXISTS {one}")
+    assert sorted(read(topic, "cast(value as string)")) == [("append",), ("created",), ("new",)]
+
+
 def test_a_stream_writes_each_micro_batch_and_reports_its_rows(kafka, read, numbers, tmp_path):
     topic, folder = kafka.create_topic(name("topic"), partitions=2), tmp_path / "in"
     folder.mkdir()

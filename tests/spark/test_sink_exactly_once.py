@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,11 @@ from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 from support import committed, name
 
+from spark_kafka_group.testing import wait_until
+
 PARTITIONS = 2
+MANY = 25_000
+"""Rows that Spark hands to a task in several batches."""
 
 
 @pytest.fixture
@@ -77,6 +82,41 @@ def test_a_query_that_fails_within_a_batch_publishes_each_row_once(spark, kafka,
     query.awaitTermination()
     assert read(kafka, output) == (list(range(40)), [])
     assert sum(progress.numInputRows for progress in query.recentProgress) >= 20
+
+
+def waiting_within(file):
+    """Passes its rows on, and then waits, so that its task has written some and has not ended."""
+
+    def apply(batches):
+        yield from batches
+        while not Path(file).exists():
+            time.sleep(0.05)
+
+    return apply
+
+
+@pytest.mark.parametrize("own_source", [False, True], ids=["", "with offsets of the source"])
+def test_a_query_that_is_stopped_within_a_batch_leaves_nothing_open(
+    spark, kafka, group, output, written_to, tmp_path, own_source
+):
+    source = kafka.create_topic(name("input"), partitions=1)
+    kafka.produce(source, [b"%d" % number for number in range(MANY)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source}
+    if own_source:
+        read_from |= {"kafka.group.id": group, "kafka.transactional.id": written_to["kafka.transactional.id"]}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from).load().select("value")
+    waits = rows.mapInArrow(waiting_within(str(tmp_path / "go")), "value binary")
+    writer = waits.writeStream.format("groupkafka").options(**written_to, **{"kafka.batch.size": "1000"})
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = writer.start()
+    try:
+        wait_until(lambda: read(kafka, output)[1], within=60)
+        query.stop()
+        wait_until(lambda: read(kafka, output) == ([], []), within=30)
+    finally:
+        (tmp_path / "go").touch()
+    writer.start().awaitTermination()
+    assert read(kafka, output) == (list(range(MANY)), [])
 
 
 def test_offsets_of_the_source_are_committed_together_with_the_rows(spark, kafka, group, output, written_to, tmp_path):
