@@ -483,13 +483,15 @@ def test_in_a_transaction_partitions_are_added_before_their_first_batches(broker
         producer_id, epoch = 7, 3
 
     sending = sender_of(Transaction("ours-1", Producer(), before_first))
-    broker.faults.extend(["", "lost"])
     send(sending, ORDERS, 0, 30)
+    sending.flush()
+    broker.faults.append("lost")
     send(sending, BILLS, 0, 10)
     sending.flush()
     assert [tps for tps, _ in added] == [{ORDERS}, {BILLS}]
     assert added[0][1] == 0
     assert numbers(broker.values(ORDERS)) == list(range(30))
+    assert numbers(broker.values(BILLS)) == list(range(10))
     assert broker.transactional_ids == {"ours-1"}
     assert broker.asked_for_ids == 0
     assert {known[0] for known in broker.logs[ORDERS].batches} == {7}
