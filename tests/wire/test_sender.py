@@ -157,6 +157,10 @@ def test_a_batch_that_is_too_large_is_halved_until_it_fits_and_what_follows_stay
     values = numbers(broker.values(ORDERS))
     assert values == [v for n, large in enumerate(expected) for v in [*large, 1000 + 100 * n, 1001 + 100 * n]]
     assert sending.held_bytes == 0
+    assert list(sending.halvings) == ["orders"]
+    assert 2 <= sending.halvings["orders"] <= 2 * count  # of 987 bytes; the later ones were made as large as the first
+    sending.close()
+    assert sender_of().halvings == sending.halvings
 
 
 def test_one_record_that_is_too_large_says_what_to_change(broker, sender_of):
