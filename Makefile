@@ -21,7 +21,7 @@ SECONDS_EACH ?= 180
 SECONDS ?= 3600
 TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
-BENCHMARKS := cost batch columns streaming writing partitions ceiling consumers generations latency memory start idle growth exploring processing
+BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
 TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
@@ -35,6 +35,9 @@ test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark
 DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
+# Spark starts Python processes all the time. Where bytecode is not kept, each compiles what it imports of the source tree, and of
+# the newest pyspark, once more: half of the time that it takes to start.
+export PYTHONDONTWRITEBYTECODE :=
 
 # The requirements of an extra of pyproject.toml, without the package: $(call install_extra,folder of python and pip,extra)
 define install_extra

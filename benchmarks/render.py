@@ -16,8 +16,8 @@ import pictures
 from common import RESULTS, shown
 
 PROGRAMS = (
-    "cost", "batch", "columns", "streaming", "writing", "partitions", "ceiling", "consumers", "generations", "latency",
-    "memory", "start", "idle", "growth", "exploring", "processing",
+    "cost", "batch", "columns", "streaming", "writing", "transactions", "partitions", "ceiling", "consumers",
+    "generations", "latency", "memory", "start", "idle", "growth", "exploring", "processing",
 )  # fmt: skip
 """In the order of the report."""
 FINDINGS = Path(__file__).parent / "findings"

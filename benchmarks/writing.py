@@ -23,7 +23,9 @@ CASES = (
     (1_000, "none", 400_000, 2.0),
     (1_000, "lz4", 400_000, 2.0),
 )
-"""With Java's defaults of everything else: acks=all, idempotence, record batches of 16 KiB."""
+"""With each sink's defaults of everything else: acks=all, idempotence, but record batches of 16 KiB, or of 512 KiB."""
+BATCHES_OF = {"16 KiB, 5 ms": ("16384", "5"), "512 KiB, 100 ms": ("524288", "100")}
+"""Settings that both sinks are given, besides."""
 BATCHES, ROWS = 60, 1_000
 
 
@@ -70,6 +72,10 @@ def main() -> None:
             for case, columns in (("keyed", ["key", "value"]), ("no key", ["value"])):
                 sides = {sink: partial(write, df.select(*columns), sink, **options) for sink in SINKS}
                 report.compare(f"{size:,} B, {codec}, {case}", sides, args.rounds, goal=goal, per=("rows", count))
+            for title, (batch_size, linger_ms) in BATCHES_OF.items() if codec == "none" else ():
+                same = {**options, "kafka.batch.size": batch_size, "kafka.linger.ms": linger_ms}
+                sides = {sink: partial(write, df, sink, **same) for sink in SINKS}
+                report.compare(f"{size:,} B, keyed, both {title}", sides, args.rounds, per=("rows", count))
             df.unpersist()
             cluster.admin.delete_topics([topic])
         topic = cluster.create_topic("small", partitions=PARTITIONS)

@@ -21,6 +21,30 @@ WITH_SPARK = 2
 """Workers that run all rooms; those beyond them run rooms that wait."""
 WAITING = {"broker", "chaos", "wire"}
 """Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
+ON_THREE_BROKERS = {
+    "test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it",
+    "test_a_coordinator_that_moves_is_no_rebalance",
+    "test_a_group_is_led_by_the_node_that_kafka_finds_for_it",
+    "test_a_leader_that_dies_while_it_is_read_from_is_followed",
+    "test_a_leader_that_goes_away_and_comes_back_has_each_record_once",
+    "test_a_leader_with_too_few_replicas_waits_for_the_others",
+    "test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader",
+    "test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile",
+    "test_three_nodes_go_on_when_one_is_killed",
+    "tests/broker/test_leaderless.py",
+    "tests/broker/test_quick_leaving.py",
+    "tests/broker/test_sender_on_three_nodes.py",
+    "tests/broker/test_silent_leaders.py",
+    "tests/broker/test_transactions_outages.py",
+}
+"""Tests of `kafka3`, or the files of which all are. They run on one worker, one after the other: these brokers cost
+processor time as long as they live, so they are started once, and stopped after the last of these tests."""
+
+
+def is_on_three_brokers(nodeid):
+    """Whether a test is one of these; a scheduler knows tests by their names alone."""
+    file, *_, test = nodeid.split("::")
+    return file in ON_THREE_BROKERS or test.partition("[")[0] in ON_THREE_BROKERS
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -37,6 +61,8 @@ def pytest_xdist_make_scheduler(config, log):
             room = file.split("/")[1]
             if file == CELLS:
                 return nodeid
+            if is_on_three_brokers(nodeid):
+                return "tests/broker/on three"
             return f"tests/{room}" if room in WHOLE else file
 
         def _assign_work_unit(self, node):
@@ -53,6 +79,22 @@ def pytest_xdist_make_scheduler(config, log):
             super()._assign_work_unit(node)
 
     return Rooms(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Find tests that the list above lacks."""
+    for item in items:
+        if "kafka3" in getattr(item, "fixturenames", ()) and not is_on_three_brokers(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} uses kafka3: add it to ON_THREE_BROKERS in tests/conftest.py")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item, nextitem):
+    """Stop the three brokers on the worker that has run their tests: it gets no other of them."""
+    if not hasattr(item.config, "workerinput") or not is_on_three_brokers(item.nodeid):
+        return
+    if (nextitem is None or not is_on_three_brokers(nextitem.nodeid)) and "kafka3" in item.funcargs:
+        item.funcargs["kafka3"].stop()
 
 
 @pytest.fixture(scope="session")

@@ -18,6 +18,9 @@ from spark_kafka_group.retry_topics import is_topic_name
 if TYPE_CHECKING:
     from spark_kafka_group.executor.sink_columns import SinkColumns
 
+SHARED_BYTES = 16_384
+"""Java's default of batch.size, after which its producer takes another partition. A record batch is larger here, and a
+few rows would be in one partition."""
 _NONE = NO_PARTITION.to_bytes(4, "little", signed=True)  # all bits are set, so the order of bytes is any
 
 
@@ -60,7 +63,7 @@ class TopicDestinations:
     leaders
         Node id of the leader of each partition; None for one without a leader.
     batch_size
-        Rows without a key share a partition for so many bytes.
+        Rows without a key share a partition for so many bytes, and at most for SHARED_BYTES.
     choose
         Of several partitions one.
     """
@@ -73,7 +76,7 @@ class TopicDestinations:
         choose: Callable[[Sequence[int]], int] = random.choice,
     ) -> None:
         self._topic = topic
-        self._batch_size = batch_size
+        self._shared_bytes = min(batch_size, SHARED_BYTES)
         self._choose = choose
         self._shared: int | None = None
         self._bytes = 0
@@ -96,14 +99,18 @@ class TopicDestinations:
             self._shared = self._choose(self._led or range(self.count))
         return self._shared
 
+    def shared_rows(self, row_bytes: int) -> int:
+        """About how many more rows, of so many bytes each, go to :attr:`shared`."""
+        return max(1, -(-(self._shared_bytes - self._bytes) // max(1, row_bytes)))
+
     def add_shared(self, nbytes: int) -> None:
-        """Note bytes of rows that went to :attr:`shared`; after `batch_size` of them another partition is next."""
+        """Note bytes of rows that went to :attr:`shared`; after enough of them another partition is next."""
         self._bytes += nbytes
-        if self._bytes >= self._batch_size:
+        if self._bytes >= self._shared_bytes:
             self.change_shared()
 
     def change_shared(self) -> None:
-        """Take another partition for the next rows: the open record batch of this one is full."""
+        """Take another partition for the next rows."""
         others = [partition for partition in self._led if partition != self._shared]
         if others:
             self._shared = self._choose(others)

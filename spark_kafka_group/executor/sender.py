@@ -62,6 +62,8 @@ class Sender:
     ----------
     brokers
         Its connections, for lookups by the task, too.
+    halvings
+        How often brokers had record batches of a topic halved, as these were too large; kept for the next task.
     held_bytes
         Of record batches that are not acknowledged.
     records, written_bytes
@@ -96,6 +98,7 @@ class Sender:
         self._problem = ""
         self._failure: BaseException | None = None
         self._closed = False
+        self.halvings = self._receivers.halvings
         self.held_bytes = 0
         self.records = 0
         self.written_bytes = 0
@@ -122,7 +125,7 @@ class Sender:
             box = self._boxes.get(tp)
             if box is None:
                 box = self._boxes[tp] = self._routes.new_box(tp, self._stamping.first_sequence(tp))
-            box.hand_over(batch, self._now())
+            box.hand_over(batch, self._now(), self.halvings.get(tp.topic, 0))
             self.held_bytes += size
             self._routes.queue(box)
             self._turn()
@@ -347,6 +350,8 @@ class Sender:
     def _split(self, box: Outbox, sealed: Sealed) -> None:
         if sealed.batch.records < 2:
             raise unwritten.too_large(box.tp, sealed.size)
+        topic = box.tp.topic
+        self.halvings[topic] = max(self.halvings.get(topic, 0), sealed.halvings + 1)
         halves = self._encoder.split(sealed.batch)
         self.held_bytes += sum(len(half.data) for half in halves) - sealed.size
         box.split(sealed, halves)

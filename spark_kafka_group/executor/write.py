@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from spark_kafka_group.executor import encode
@@ -57,6 +57,10 @@ def written(
 
 class Sends(Protocol):
     """Where sealed record batches go."""
+
+    @property
+    def halvings(self) -> Mapping[str, int]:
+        """How often brokers had record batches of a topic halved, as these were too large."""
 
     def send(self, tp: TopicPartition, batch: EncodedBatch) -> None:
         """Hand a record batch over; waits while kafka.buffer.memory is taken."""
@@ -113,6 +117,7 @@ class OpenBatches:
         self._builders: dict[TopicPartition, BatchBuilder] = {}
         self._opened_s: dict[TopicPartition, float] = {}  # those that have rows, and since when
         self._open_bytes = 0
+        self._halvings: Mapping[str, int] = dict(sends.halvings)
         self.sent = False
 
     def add(self, batch: pa.RecordBatch, now_s: float, now_ms: int) -> None:
@@ -131,6 +136,11 @@ class OpenBatches:
         """
         if not batch.num_rows:
             return
+        if self._halvings != self._sends.halvings:
+            self.seal_all()
+            self._builders.clear()  # those that are made now make smaller batches
+            self._halvings = dict(self._sends.halvings)
+        row_bytes = batch.nbytes // batch.num_rows
         column = {name: self._columns.column(batch, name) for name in ("key", "value", "headers", "topic", "partition")}
         headers = None if column["headers"] is None else headers_column(column["headers"])
         key, value = (None if column[name] is None else binary_column(column[name]) for name in ("key", "value"))
@@ -145,7 +155,7 @@ class OpenBatches:
             each = destinations.partitions(self._encoder, rows, indices, column["partition"], self._by_key)
             for partition, places in each:
                 if partition == NO_PARTITION:
-                    self._append_shared(topic, destinations, rows, places, now_s, now_ms)
+                    self._append_shared(topic, destinations, rows, places, row_bytes, now_s, now_ms)
                 else:
                     self._append(TopicPartition(topic, partition), rows, places, now_s, now_ms)
 
@@ -179,12 +189,21 @@ class OpenBatches:
                 self._seal(tp)
 
     def _append_shared(
-        self, topic: str, destinations: TopicDestinations, rows: Rows, places: Buffer, now_s: float, now_ms: int
+        self,
+        topic: str,
+        destinations: TopicDestinations,
+        rows: Rows,
+        places: Buffer,
+        row_bytes: int,
+        now_s: float,
+        now_ms: int,
     ) -> None:
-        position, end = 0, _count(places)
-        while position < end:
+        places = memoryview(places).cast("B")
+        position, count = 0, _count(places)
+        while position < count:
             tp = TopicPartition(topic, destinations.shared)
-            position, added = self._append_some(tp, rows, places, position, now_s, now_ms)
+            end = min(count, position + destinations.shared_rows(row_bytes))
+            position, added = self._append_some(tp, rows, places[: 4 * end], position, now_s, now_ms)
             if position < end:
                 self._seal(tp)
                 destinations.change_shared()
@@ -198,7 +217,8 @@ class OpenBatches:
         builder = self._builders.get(tp)
         if builder is None:
             builder = self._builders[tp] = self._encoder.BatchBuilder(
-                topic=tp.topic, partition=tp.partition, batch_size=self._options.batch_size,
+                topic=tp.topic, partition=tp.partition,
+                batch_size=self._options.batch_size >> self._halvings.get(tp.topic, 0),
                 max_request_size=self._options.max_request_size, compression=self._compression,
             )  # fmt: skip
         before = builder.nbytes

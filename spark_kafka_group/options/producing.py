@@ -36,8 +36,9 @@ class Producing(Section):
     batch_size: int = option(
         "kafka.batch.size", integer(0),
         "Bytes of records, before they are compressed, after which a record batch is sent. A larger record gets a "
-        "record batch of its own.",
-        default=16_384,
+        "record batch of its own. Kafka's default, 16384, is for records that come one by one. Unless set, it is as "
+        "much as `kafka.buffer.memory` if that is less.",
+        default=524_288,
     )  # fmt: skip
     buffer_memory: int = option(
         "kafka.buffer.memory", integer(0, INT64_MAX),
@@ -74,8 +75,8 @@ class Producing(Section):
     linger_ms: int = option(
         "kafka.linger.ms", integer(0, INT64_MAX),
         "How long a record batch that is not full waits for more records while Spark hands rows over. The last ones of "
-        "a task are sent at once.",
-        default=5,
+        "a task are sent at once. Unless set, it is less where `kafka.delivery.timeout.ms` leaves less.",
+        default=100,
     )  # fmt: skip
     max_block_ms: int = option(
         "kafka.max.block.ms", integer(0, INT64_MAX),

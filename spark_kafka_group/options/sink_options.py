@@ -111,12 +111,17 @@ def _has_late_progress(raw: Mapping[str, Any]) -> bool:
 
 
 def _as_java_adjusts(producing: Producing, given: Collection[str], request_timeout_ms: int) -> Producing:
-    """Defaults that follow other settings, where these leave no sense in them, as in Java's producer."""
+    """Defaults that follow other settings, where these leave no sense in them."""
     changed: dict[str, Any] = {}
     if "enable_idempotence" not in given and _against_idempotence(producing) is not None:
         changed["enable_idempotence"] = False
+    if "batch_size" not in given:
+        changed["batch_size"] = min(producing.batch_size, producing.buffer_memory)
     if "delivery_timeout_ms" not in given:
         changed["delivery_timeout_ms"] = max(producing.delivery_timeout_ms, producing.linger_ms + request_timeout_ms)
+    elif "linger_ms" not in given:
+        left_ms = max(0, producing.delivery_timeout_ms - request_timeout_ms)
+        changed["linger_ms"] = min(producing.linger_ms, left_ms)
     return dataclasses.replace(producing, **changed)
 
 

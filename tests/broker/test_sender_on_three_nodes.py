@@ -89,6 +89,7 @@ def test_a_leader_that_is_killed_holds_up_no_other_and_costs_no_record(nodes):
         load.check(nodes)
 
 
+@pytest.mark.soak
 def test_leaders_that_are_killed_one_after_the_other_cost_no_record(nodes):
     tps = led_by_each(nodes)
     with sender(nodes.bootstrap_servers, **QUICK) as sending:

@@ -15,6 +15,10 @@ DEPLOYMENTS = [
     pytest.param("on_local_cluster", marks=LONG),
     "on_connect",
 ]
+WITH_CONNECT_SHOWN_ELSEWHERE = pytest.mark.parametrize(
+    "application", [*DEPLOYMENTS[:-1], pytest.param("on_connect", marks=LONG)], indirect=True
+)
+"""By the two queries below that share a group, and by the client's query in test_connect.py."""
 
 
 @pytest.fixture(params=DEPLOYMENTS)
@@ -36,6 +40,7 @@ def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, ins
         assert not [path for path in worker["path"] if os.path.exists(os.path.join(worker["directory"], path, "tests"))]
 
 
+@WITH_CONNECT_SHOWN_ELSEWHERE
 def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(3000, 6), partitions=6)
     query = application.start(
@@ -53,6 +58,7 @@ def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kaf
     assert values(application.rows(directory=f"{tmp_path}/rows")) == list(range(3600))
 
 
+@WITH_CONNECT_SHOWN_ELSEWHERE
 def test_available_now_goes_on_from_its_checkpoint(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     for count in (300, 330):

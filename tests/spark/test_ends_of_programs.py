@@ -85,12 +85,12 @@ def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, op
 LEFT_RUNNING = """
 from pyspark.sql import SparkSession
 from spark_kafka_group import submit
+from spark_kafka_group.testing import wait_until
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 with submit.orderly("billing"):
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     query = rows.writeStream.format("noop").start()
-    while query.lastProgress is None:
-        pass
+    wait_until(lambda: query.lastProgress, within=100)
 """
 
 

@@ -18,6 +18,8 @@ from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
 
 ROOT = Path(__file__).parents[2]
 SOCKETS = "spark.python.unix.domain.socket.enabled"
+SILENTLY_QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""What the Makefile has in JAVA_TOOL_OPTIONS, of which every JVM tells."""
 
 
 def submit(job, *arguments, **environment):
@@ -160,7 +162,7 @@ def test_an_error_of_a_query_is_the_job_s_last_line(tmp_path):
     result = submit(
         "stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", name("g"), "--topics", "t",
         "--output", tmp_path / "out", "--checkpoint", tmp_path / "checkpoint", code=1,
-        JAVA_TOOL_OPTIONS="",
+        JAVA_TOOL_OPTIONS="", SPARK_SUBMIT_OPTS=f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {SILENTLY_QUICK}",
     )  # fmt: skip
     sentence = (
         "connecting to 127.0.0.1:1: 127.0.0.1:1: no broker listens there (ECONNREFUSED). Correct --bootstrap-servers,"

@@ -21,6 +21,7 @@ class Sent:
 
     def __init__(self):
         self.batches = []
+        self.halvings = {}
 
     def send(self, tp, batch):
         self.batches.append((tp, batch))
@@ -116,6 +117,32 @@ def test_rows_without_a_key_fill_one_record_batch_after_the_other():
     assert {tp.partition for tp, _ in sent.batches} == {0, 1, 2}
     values = sorted(int(value) for rows in sent.rows("value").values() for (value,) in rows)
     assert values == list(range(3_000))
+
+
+def test_rows_without_a_key_change_partitions_more_often_than_record_batches_are_sent():
+    writing, sent = open_batches(SinkColumns(value=0), Cluster(t=(1,) * 4), topic="t")
+    for start in range(0, 40_000, 10_000):
+        writing.add(table(value=pa.array([f"{n:0100}" for n in range(start, start + 10_000)])), 0.0, 0)
+    writing.seal_all()
+    sizes = [len(batch.data) for _, batch in sent.batches]
+    assert 9 <= len(sizes) <= 12  # 4.2 MB
+    assert max(sizes) <= 524_288
+    of_each = [len(values) for values in sent.rows("value").values()]
+    assert len(of_each) == 4
+    assert min(of_each) > 0.75 * 10_000  # random, and 64 times each
+    values = sorted(int(value) for rows in sent.rows("value").values() for (value,) in rows)
+    assert values == list(range(40_000))
+
+
+def test_record_batches_of_a_topic_become_smaller_where_they_were_halved():
+    writing, sent = open_batches(SinkColumns(value=0, topic=1), Cluster(t=(1,), u=(1,)), **{"kafka.batch.size": "8000"})
+    rows = table(value=pa.array([f"{n:0100}" for n in range(200)]), topic=pa.array(["t", "u"] * 100))
+    writing.add(rows, 0.0, 0)
+    sent.halvings["t"] = 2
+    writing.add(rows, 0.0, 0)
+    writing.seal_all()
+    assert [sum(batch.records for tp, batch in sent.batches if tp.topic == topic) for topic in "tu"] == [200, 200]
+    assert [max(len(b.data) for tp, b in sent.batches[-6:] if tp.topic == topic) // 1000 for topic in "tu"] == [1, 7]
 
 
 def test_rows_of_one_key_stay_in_order_in_one_partition():

@@ -121,8 +121,18 @@ def test_the_default_time_of_delivery_grows_with_that_of_a_request_and_a_given_o
     )
 
 
+def test_defaults_give_way_to_settings():
+    assert parsed().producing.batch_size == 524_288
+    assert parsed(**{"kafka.buffer.memory": "16383"}).producing.batch_size == 16_383
+    assert parsed().producing.linger_ms == 100
+    as_long = {"kafka.request.timeout.ms": "30000", "kafka.delivery.timeout.ms": "30000"}
+    assert parsed(**as_long).producing.linger_ms == 0
+    assert parsed(**as_long | {"kafka.delivery.timeout.ms": "30007"}).producing.linger_ms == 7
+    assert "kafka.linger.ms (1)" in refusal(as_long | {"kafka.linger.ms": "1"})
+
+
 def test_settings_that_contradict_each_other_are_refused():
-    assert refusal({"kafka.buffer.memory": "16383"}) == (
+    assert refusal({"kafka.buffer.memory": "16383", "kafka.batch.size": "16384"}) == (
         "kafka.batch.size (16384) must not be above kafka.buffer.memory (16383)"
     )
     assert refusal({"kafka.request.timeout.ms": "540000"}).startswith("kafka.request.timeout.ms (540000) must be below")

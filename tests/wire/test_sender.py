@@ -157,6 +157,10 @@ def test_a_batch_that_is_too_large_is_halved_until_it_fits_and_what_follows_stay
     values = numbers(broker.values(ORDERS))
     assert values == [v for n, large in enumerate(expected) for v in [*large, 1000 + 100 * n, 1001 + 100 * n]]
     assert sending.held_bytes == 0
+    assert list(sending.halvings) == ["orders"]
+    assert 2 <= sending.halvings["orders"] <= 2 * count  # of 987 bytes; the later ones were made as large as the first
+    sending.close()
+    assert sender_of().halvings == sending.halvings
 
 
 def test_one_record_that_is_too_large_says_what_to_change(broker, sender_of):
@@ -483,13 +487,15 @@ def test_in_a_transaction_partitions_are_added_before_their_first_batches(broker
         producer_id, epoch = 7, 3
 
     sending = sender_of(Transaction("ours-1", Producer(), before_first))
-    broker.faults.extend(["", "lost"])
     send(sending, ORDERS, 0, 30)
+    sending.flush()
+    broker.faults.append("lost")
     send(sending, BILLS, 0, 10)
     sending.flush()
     assert [tps for tps, _ in added] == [{ORDERS}, {BILLS}]
     assert added[0][1] == 0
     assert numbers(broker.values(ORDERS)) == list(range(30))
+    assert numbers(broker.values(BILLS)) == list(range(10))
     assert broker.transactional_ids == {"ours-1"}
     assert broker.asked_for_ids == 0
     assert {known[0] for known in broker.logs[ORDERS].batches} == {7}

@@ -30,12 +30,15 @@ class Sealed:
         When it was handed over.
     stamped
         The sequence number that is in its bytes.
+    halvings
+        How often record batches of its topic had been halved when it was made.
     """
 
     batch: EncodedBatch
     first: int
     since_s: float
     stamped: int = NOT_STAMPED
+    halvings: int = 0
 
     @property
     def size(self) -> int:
@@ -106,9 +109,9 @@ class Outbox:
         heads = [batches[0] for batches in (self._waiting, self._in_flight) if batches]
         return min(heads, key=lambda sealed: sealed.first, default=None)
 
-    def hand_over(self, batch: EncodedBatch, now_s: float) -> None:
+    def hand_over(self, batch: EncodedBatch, now_s: float, halvings: int = 0) -> None:
         """Add a batch."""
-        self._waiting.append(Sealed(batch, self._handed_over, now_s))
+        self._waiting.append(Sealed(batch, self._handed_over, now_s, halvings=halvings))
         self._handed_over += batch.records
 
     def ready(self, node: int, now_s: float) -> Sealed | None:
@@ -175,7 +178,7 @@ class Outbox:
         self._one_by_one = True
         first = sealed.first
         for half in halves:
-            self._insert(Sealed(half, first, sealed.since_s))
+            self._insert(Sealed(half, first, sealed.since_s, halvings=sealed.halvings + 1))
             first += half.records
 
     def begin_anew(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spark_kafka_group.executor.sending.producer_session import ProducerSession
@@ -20,10 +20,13 @@ class Receivers:
     ----------
     session
         The producer of the last task, if that has ended well.
+    halvings
+        How often brokers had record batches of a topic halved, as these were too large.
     """
 
     brokers: ReceivingBrokers[Any]
     session: ProducerSession | None = None
+    halvings: dict[str, int] = field(default_factory=dict)
 
 
 _kept: dict[tuple[int, ClientOptions], Receivers] = {}
