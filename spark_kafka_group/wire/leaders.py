@@ -162,7 +162,7 @@ class Leaders(Generic[C]):
             include_cluster_authorized_operations=False,
             include_topic_authorized_operations=True,
         )
-        response = run_within(manager, within_ms, lambda: manager.send(request, manager.any_node()))
+        response = self._run(lambda: manager.send(request, manager.any_node()), within_ms)
         cluster._topics = every
         cluster.update_metadata(response)
         return list(response.topics)
