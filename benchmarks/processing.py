@@ -24,6 +24,7 @@ from memory import MIB, status
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group import Record, RecordProcessor
+from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster
@@ -66,9 +67,10 @@ def in_window(records: int, threads: int) -> dict[str, float]:
 
     settings = RecordProcessor(handler, ordering="unordered", threads=threads)._settings
     before = status("VmRSS")
-    queue = WorkQueue(settings, lambda *_: None)
+    queue = WorkQueue(settings, HandOff(settings, 0))
     with workers_for(queue, handler, threads, settings.stall_timeout_ms).running():
-        queue.put(made())
+        for _ in queue.process(made()):
+            pass
     assert queue.counts.done == records
     in_flight = queue.most_in_flight
     return {"peak MiB": (status("VmHWM") - before) / MIB, "in flight": in_flight, "threads": most_threads}

@@ -3,11 +3,14 @@
     spark-submit --properties-file conf/spark-defaults.conf --py-files shop.py jobs/process.py \
         --bootstrap-servers localhost:9092 --group billing --topics orders --handler shop:charge \
         --checkpoint /data/billing.checkpoint --retry-topics 60000,600000 --dead-letter-topic '{topic}-dlt' \
-        [--available-now]
+        [--output-topic invoices] [--exactly-once] [--available-now]
 
 The function gets a spark_kafka_group.Record, and may be an async def. A record has failed when it raises; it is tried
-again, then goes to the retry topics, then to the dead-letter topic. Offsets are committed when every record of a batch
-is done or is in one of these. Without --available-now it runs until it is stopped (Ctrl-C, SIGTERM).
+again, then goes to the retry topics, then to the dead-letter topic. What it returns, ProducerRecords, goes to their
+topics, or to --output-topic. Offsets are committed when every record of a batch is done or is in one of the topics for
+failures. With --exactly-once all that goes to topics becomes visible together with the committed offsets, once, for
+consumers that read with isolation.level=read_committed. Without --available-now it runs until it is stopped (Ctrl-C,
+SIGTERM).
 """
 
 import argparse
@@ -50,9 +53,33 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--fatal", action="append", default=[], metavar="MODULE:CLASS", help="an exception that is not tried again"
     )
+    parser.add_argument("--output-topic", help="the topic for records that the function returns and that name none")
+    parser.add_argument(
+        "--exactly-once", action="store_true", help="write in transactions; their ids begin with --group"
+    )
     parser.add_argument("--available-now", action="store_true", help="handle all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
-    return parser.parse_args()
+    submit.add_sink_option(parser)
+    return with_options(parser.parse_args())
+
+
+def with_options(args: argparse.Namespace) -> argparse.Namespace:
+    """With the options of the source, and those of the sink."""
+    more = {"retryTopics": args.retry_topics} if args.retry_topics else {}
+    if args.exactly_once:
+        more |= {"kafka.transactional.id": args.group, "kafka.isolation.level": "read_committed"}
+    args.options = submit.options(args, **{"kafka.auto.offset.reset": "earliest", "includeHeaders": "true"}, **more)
+    args.write_options = write_options(args)
+    return args
+
+
+def write_options(args: argparse.Namespace) -> dict[str, str]:
+    """The options that the sink alone has."""
+    own = {} if args.output_topic is None else {"topic": args.output_topic}
+    if args.exactly_once:
+        own |= {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": args.group}
+    options = submit.sink_options(args, **own)
+    return {name: value for name, value in options.items() if args.options.get(name) != value}
 
 
 def named(text: str) -> Any:
@@ -88,8 +115,6 @@ def described(progress: StreamingQueryProgress) -> str:
 
 def main() -> None:
     args = arguments()
-    more = {"retryTopics": args.retry_topics} if args.retry_topics else {}
-    options = submit.options(args, **{"kafka.auto.offset.reset": "earliest", "includeHeaders": "true"}, **more)
     with submit.orderly(args.group):
         handler = named(args.handler)
         processor = RecordProcessor(
@@ -104,13 +129,14 @@ def main() -> None:
             dead_letter_topic=args.dead_letter_topic,
             error_headers=args.error_headers,
             fatal=[named(fatal) for fatal in args.fatal],
-            options=options,
+            options=args.options,
+            write_options=args.write_options,
         )
         spark = submit.session(f"process {args.topics} with {args.handler}")
         ship(spark, handler)
         trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
         query = processor.start(
-            spark.readStream.format("groupkafka").options(**options).load(), args.checkpoint, **trigger
+            spark.readStream.format("groupkafka").options(**args.options).load(), args.checkpoint, **trigger
         )
         submit.follow(query, described, progress=args.progress)
         spark.stop()

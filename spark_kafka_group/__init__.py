@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from spark_kafka_group.batch.read_where import read_where
     from spark_kafka_group.listener import GroupKafkaListener
     from spark_kafka_group.processing.processor import Processed, RecordProcessor
+    from spark_kafka_group.processing.producer_record import ProducerRecord
     from spark_kafka_group.processing.record import Record
 
 __all__ = [
@@ -68,6 +69,7 @@ __all__ = [
     "OptionError",
     "Processed",
     "ProcessingError",
+    "ProducerRecord",
     "ReadError",
     "Record",
     "RecordProcessor",
@@ -87,6 +89,7 @@ _LATER = {
     "GroupBatch": "batch.group_batch",
     "GroupKafkaListener": "listener",
     "Processed": "processing.processor",
+    "ProducerRecord": "processing.producer_record",
     "Record": "processing.record",
     "RecordProcessor": "processing.processor",
     "group_batch": "batch.group_batch",

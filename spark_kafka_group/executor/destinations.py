@@ -1,4 +1,4 @@
-"""Which partition each row goes to: the one its column names, the one of its key, or one that several share for a
+"""Which partition each row goes to: the one its columns name, the one of its key, or one that several share for a
 while."""
 
 from __future__ import annotations
@@ -127,6 +127,33 @@ class TopicDestinations:
         lowest, highest = bounds["min"].as_py(), bounds["max"].as_py()
         return lowest if lowest < 0 else highest if highest >= self.count else None
 
+    def named(self, given: pa.Array | None, origin: pa.Array | None) -> pa.Array | None:
+        """The partitions that columns name: `given`, and where that is null, `origin` modulo their number.
+
+        Parameters
+        ----------
+        origin
+            The column `originPartition`: where the rows' records were in topics that may have more partitions.
+
+        Raises
+        ------
+        WriteError
+            When one in `origin` is negative.
+        """
+        if origin is None or origin.null_count == len(origin):
+            return given
+        from pyarrow.compute import coalesce, divide, min_max, multiply, subtract
+
+        lowest = min_max(origin)["min"].as_py()
+        if lowest < 0:
+            raise WriteError(
+                self._topic, lowest,
+                "a row names this partition in its column originPartition: make it 0 or above, or null",
+            )  # fmt: skip
+        count = pa.scalar(self.count, pa.int32())
+        here = subtract(origin, multiply(divide(origin, count), count))
+        return here if given is None else coalesce(given, here)
+
     def refuse(self, partition: int) -> WriteError:
         """The error about a row for a partition that the topic does not have."""
         if partition < 0:
@@ -152,7 +179,7 @@ class TopicDestinations:
         indices
             Places of the topic's rows; None for all.
         given
-            The column `partition`; all its numbers are partitions of the topic.
+            As of :meth:`named`; all its numbers are partitions of the topic.
         by_key
             Whether a key chooses a partition.
         """

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -23,6 +24,7 @@ from spark_kafka_group.executor.sending.stamping import Stamping, Stamps, Transa
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.producing import Producing
+from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.produce.produce_connection import ProduceConnection, wait
 from spark_kafka_group.wire.produce.produce_request import ZSTD_FROM, ProduceSettings, overhead
 from spark_kafka_group.wire.produce.produce_response import ProducedPartition, ProduceError
@@ -96,6 +98,7 @@ class Sender:
         self._clock = AttendedClock()
         self._now = self._clock.now
         self._problem = ""
+        self._long_wait = LongWait()
         self._failure: BaseException | None = None
         self._closed = False
         self.halvings = self._receivers.halvings
@@ -346,6 +349,7 @@ class Sender:
         self.records += sealed.batch.records
         self.written_bytes += sealed.size
         self._last_answer_s = self._now()
+        self._long_wait.over()
 
     def _split(self, box: Outbox, sealed: Sealed) -> None:
         if sealed.batch.records < 2:
@@ -434,6 +438,8 @@ class Sender:
             oldest = None if box.empty else box.oldest
             if oldest is not None and now - oldest.since_s >= limit_s:
                 raise unwritten.undelivered(box.tp, self._producing, self._why(box))
+            if oldest is not None:
+                self._long_wait.lasts(str(box.tp), now - oldest.since_s, partial(self._why, box))
 
     def _why(self, box: Outbox | None) -> str:
         problem = (box is not None and box.problem) or self._problem or self._routes.problem

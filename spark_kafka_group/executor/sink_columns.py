@@ -1,5 +1,5 @@
-"""The columns of rows that are written, as Spark's kafka sink has them: value, and where there are, key, topic,
-headers and partition."""
+"""The columns of rows that are written: those of Spark's kafka sink, which are value, and where there are, key, topic,
+headers and partition; and originPartition."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ TYPES = {
     "topic": (("string", "char", "varchar"), "string"),
     "headers": ((_HEADERS,), "array<struct<key: string, value: binary>>"),
     "partition": (("int",), "int"),
+    "originPartition": (("int",), "int"),
 }
 """Spark's types that a column may have, and how an error names them."""
 OF_THE_SOURCE = ("offset", "timestamp", "timestampType")
@@ -37,6 +38,7 @@ class SinkColumns:
     topic: int | None = None
     headers: int | None = None
     partition: int | None = None
+    origin_partition: int | None = None
 
     @classmethod
     def of(cls, fields: Sequence[Any], options: SinkOptions) -> SinkColumns:
@@ -74,6 +76,7 @@ class SinkColumns:
         for name, found in places.items():
             if found is not None:
                 _check_type(name, fields[found])
+        places["origin_partition"] = places.pop("originPartition")
         return cls(**places)  # type: ignore[arg-type]
 
     def column(self, batch: pa.RecordBatch, name: str) -> pa.Array | None:
@@ -84,7 +87,7 @@ class SinkColumns:
 
 def _place(name: str, fields: Sequence[Any]) -> int | None:
     exact = [place for place, field in enumerate(fields) if field.name == name]
-    alike = [place for place, field in enumerate(fields) if field.name.lower() == name]
+    alike = [place for place, field in enumerate(fields) if field.name.lower() == name.lower()]
     found = exact or alike
     if len(found) > 1:
         raise OptionError(f"there are {len(found)} columns named {name}: leave one")

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from spark_kafka_group.options.sink_options import SinkOptions
 
 
+COLUMNS = ("key", "value", "headers", "topic", "partition", "origin_partition")
+
+
 def write(batches: Iterable[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> RowsWritten:
     """Write a task's rows; returns when brokers have acknowledged all of them.
 
@@ -141,7 +144,7 @@ class OpenBatches:
             self._builders.clear()  # those that are made now make smaller batches
             self._halvings = dict(self._sends.halvings)
         row_bytes = batch.nbytes // batch.num_rows
-        column = {name: self._columns.column(batch, name) for name in ("key", "value", "headers", "topic", "partition")}
+        column = {name: self._columns.column(batch, name) for name in COLUMNS}
         headers = None if column["headers"] is None else headers_column(column["headers"])
         key, value = (None if column[name] is None else binary_column(column[name]) for name in ("key", "value"))
         rows = self._encoder.Rows(batch.num_rows, key, value, headers)
@@ -152,7 +155,8 @@ class OpenBatches:
             self._topics.look_up([topic for topic, _ in of_topics if topic not in self._destinations])
         for topic, indices in of_topics:
             destinations = self._destinations_in(topic, column["partition"], indices)
-            each = destinations.partitions(self._encoder, rows, indices, column["partition"], self._by_key)
+            named = destinations.named(column["partition"], column["origin_partition"])
+            each = destinations.partitions(self._encoder, rows, indices, named, self._by_key)
             for partition, places in each:
                 if partition == NO_PARTITION:
                     self._append_shared(topic, destinations, rows, places, row_bytes, now_s, now_ms)

@@ -1,54 +1,33 @@
-"""Sends records whose handler failed to the next topic, from a task."""
+"""Where a record goes whose handler failed, as a row for that topic."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 
 from spark_kafka_group.error_headers import Failure, Origin, Reader, attempts_made, handed_on, origin_of
 from spark_kafka_group.errors import OptionError, ProcessingError
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.printable import printable
+from spark_kafka_group.processing.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
-from spark_kafka_group.processing.work_queue import Settled
 from spark_kafka_group.retry_topics import main_topic
-from spark_kafka_group.wire.delivery import Delivery
 
 log = logging.getLogger(__name__)
 
 
 class HandOff:
-    """To retry topics and dead-letter topics; connects when the first record has to go. Thread-safe.
+    """To retry topics and dead-letter topics, for one task. Thread-safe."""
 
-    Parameters
-    ----------
-    outlives
-        As of :class:`Delivery`: records wait for brokers there, and hold up no handler.
-    """
-
-    def __init__(self, settings: Settings, task: int, outlives: bool = False) -> None:
+    def __init__(self, settings: Settings, task: int) -> None:
         self._settings = settings
-        self._outlives = outlives
-        group = "" if settings.options is None else settings.options.group.id or settings.options.group.id_prefix
-        self._reader = Reader(group, settings.handler_name, task)
-        self._lock = threading.Lock()
-        self._delivery: Delivery | None = None
+        self._reader = Reader(settings.group or "", settings.handler_name, task)
 
-    @contextlib.contextmanager
-    def connected(self) -> Iterator[HandOff]:
-        """Open in this block. Leaving it drops records that are not acknowledged; the work has ended by then."""
-        try:
-            yield self
-        finally:
-            if self._delivery is not None:
-                self._delivery.close()
-
-    def __call__(self, record: Record, failure: Failure, settled: Settled) -> None:
-        """Send a record on, see ``work_queue.HandOn``.
+    def __call__(self, record: Record, failure: Failure) -> tuple[str, OutputRow]:
+        """As ``work_queue.HandOn``.
 
         Raises
         ------
@@ -66,21 +45,12 @@ class HandOff:
         headers = handed_on(
             record.headers, self._settings.error_headers, origin, failure, self._reader, attempts, due_ms
         )
-        counter = "dead" if delay_ms is None else "retried"
         log.warning(
-            "%s: attempt %d failed, sent to %s: %s: %s",
+            "%s: attempt %d failed, goes to %s: %s: %s",
             record, attempts, topic, printable(failure.exception), printable(failure.message),
         )  # fmt: skip
-        self._opened().send(
-            topic, record.partition, record.key, record.value, headers, lambda problem: settled(counter, problem)
-        )
-
-    def _opened(self) -> Delivery:
-        with self._lock:
-            if self._delivery is None:
-                assert self._settings.options is not None, "checked with the settings"
-                self._delivery = Delivery(self._settings.options, self._outlives)
-            return self._delivery
+        row = OutputRow(topic, record.key, record.value, headers, origin_partition=record.partition)
+        return ("dead" if delay_ms is None else "retried"), row
 
 
 def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
@@ -97,9 +67,8 @@ def history_of(record: Record, settings: Settings) -> tuple[Origin, int]:
     return (origin, attempts_made(record.headers)) if origin.topic == main else (here, 0)
 
 
-def check_topics(settings: Settings) -> None:
-    """Check that every topic exists to which records of the subscribed topics may go. Topics of a pattern are not
-    checked.
+def check_topics(settings: Settings, topics: Collection[str], options: ClientOptions) -> None:
+    """Check that every topic exists to which records of `topics` may go. Topics of a pattern are not checked.
 
     Raises
     ------
@@ -107,9 +76,7 @@ def check_topics(settings: Settings) -> None:
     """
     from spark_kafka_group.wire import LogClient
 
-    options = settings.options
-    assert options is not None, "checked with the settings"
-    wanted = dict.fromkeys(name for topic in sorted(options.reading.topics) for name in settings.destinations(topic))
+    wanted = dict.fromkeys(name for topic in sorted(topics) for name in settings.destinations(topic))
     if not wanted:
         return
     client = LogClient(options)

@@ -1,4 +1,4 @@
-"""One Spark task: takes records as Arrow, calls handlers, and returns counts as a few rows."""
+"""One Spark task: takes records as Arrow, calls handlers, and returns rows for topics and a few rows of counts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_group.processing import output_rows
 from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.latency import Latencies
+from spark_kafka_group.processing.output_rows import arrow_batch
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record, records_of
 from spark_kafka_group.processing.work_queue import WorkQueue
@@ -16,44 +18,57 @@ from spark_kafka_group.processing.workers import workers_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MICRO_BATCH = "streaming.sql.batchId"
-"""Spark's name of a property that tasks of streams have."""
-SCHEMA = (
+COUNTED = (
     "records bigint, done bigint, retried bigint, dead bigint, triesAgain bigint, stalled bigint, mostInFlight bigint, "
     "oldestCellMs double, latencyMs double, calls bigint"
 )
-"""The columns of a task's rows: one row has its counts, and one row each bucket of its handlers' latencies."""
+SCHEMA = f"{output_rows.SCHEMA}, {COUNTED}"
+"""The columns of a task's rows: those for topics have a topic. Of the others one has the task's counts, and there is
+one for each bucket of its handlers' latencies."""
 
 
 def handle(
     batches: Iterable[pa.RecordBatch], handler: Callable[[Record], Any], settings: Settings
 ) -> Iterator[pa.RecordBatch]:
-    """Give each record to the handler, and return counts once all are done or handed on.
+    """Give each record to the handler. Counts come once all are done or handed on.
 
     Raises
     ------
-    ProcessingError, BrokerError
+    ProcessingError
         When a record is neither.
     """
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    task = 0 if context is None else context.partitionId()
-    of_a_stream = context is not None and context.getLocalProperty(MICRO_BATCH) is not None
-    with HandOff(settings, task, outlives=of_a_stream).connected() as hand_off:
-        queue = WorkQueue(settings, hand_off)
-        workers = workers_for(queue, handler, settings.threads, settings.stall_timeout_ms)
-        with workers.running():
-            queue.put(chain.from_iterable(map(records_of, batches)))
-    yield _counts(queue, workers.latencies())
+    queue = WorkQueue(settings, HandOff(settings, 0 if context is None else context.partitionId()))
+    workers = workers_for(queue, handler, settings.threads, settings.stall_timeout_ms)
+    with workers.running():
+        for rows in queue.process(chain.from_iterable(map(records_of, batches))):
+            yield _whole(arrow_batch(rows))
+    yield _whole(_counts(queue, workers.latencies()))
+
+
+def _whole(part: pa.RecordBatch) -> pa.RecordBatch:
+    """With all columns of the schema."""
+    import pyarrow as pa
+
+    schema = pa.schema([*output_rows.fields(), *_counted_fields()])
+    there = set(part.schema.names)
+    columns = [part.column(f.name) if f.name in there else pa.nulls(part.num_rows, f.type) for f in schema]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _counted_fields() -> list[pa.Field]:
+    import pyarrow as pa
+
+    kinds = {"bigint": pa.int64(), "double": pa.float64()}
+    return [pa.field(name, kinds[kind]) for name, kind in (column.split(" ") for column in COUNTED.split(", "))]
 
 
 def _counts(queue: WorkQueue, latencies: Latencies) -> pa.RecordBatch:
     import pyarrow as pa
 
     counts = queue.counts
-    kinds = [pa.int64()] * 7 + [pa.float64()] * 2 + [pa.int64()]
-    names = [column.split(" ")[0] for column in SCHEMA.split(", ")]
     rows: list[tuple[Any, ...]] = [
         (
             counts.records, counts.done, counts.retried, counts.dead, counts.tries_again, counts.stalled,
@@ -61,5 +76,6 @@ def _counts(queue: WorkQueue, latencies: Latencies) -> pa.RecordBatch:
         )
     ]  # fmt: skip
     rows += [(None,) * 8 + bucket for bucket in latencies.milliseconds()]
-    columns = [pa.array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    fields = _counted_fields()
+    columns = [pa.array(list(column), f.type) for column, f in zip(zip(*rows, strict=True), fields, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -1,4 +1,4 @@
-"""Hands the records of a query to a function, one at a time, on executors."""
+"""Hands the records of a query to a function, one at a time, on executors, and writes what it returns."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.metrics.group_metrics import OBSERVED
-from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.map_in_arrow import map_in_arrow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import REQUIRED, Record
+from spark_kafka_group.processing.returned_records import check_handler
+from spark_kafka_group.processing.topics_written import TopicsWritten
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,14 +76,16 @@ class RecordProcessor:
         df = spark.readStream.format("groupkafka").options(**options).load()
         processor.start(df, "/data/charge.checkpoint").awaitTermination()
 
-    A micro-batch succeeds when every record of it is done, or is in another topic and acknowledged there. After a crash
-    its records are handled again: at least once, so handlers must tolerate a record twice.
+    A micro-batch succeeds when every record of it is done, or goes to another topic, and all that goes to topics is
+    acknowledged. After a crash its records are handled again: at least once, so handlers must tolerate a record twice.
+    What is written is there once with ``deliveryGuarantee=exactly-once`` in `write_options`.
 
     Parameters
     ----------
     handler
         A function of a :class:`Record`, or an ``async def``; sent to executors, so it has to be picklable. A record is
-        done when it returns, with any result, and has failed when it raises an Exception.
+        done when it returns, and has failed when it raises an Exception. It returns None, or a :class:`ProducerRecord`
+        or several, which are written by ``format("groupkafka")``.
     ordering
         ``partition``: records of a partition one after the other; ``key``: records of a partition with the same key
         one after the other; ``unordered``.
@@ -106,7 +109,10 @@ class RecordProcessor:
     fatal
         Exceptions that make a record a dead letter at once.
     options
-        The source's, for brokers and security: needed to write to those topics.
+        The source's, for brokers and security: needed to write to topics.
+    write_options
+        Those that the sink alone has: ``topic``, of records that name none, ``deliveryGuarantee``, ``kafka.linger.ms``,
+        ... For exactly-once `options` have ``kafka.transactional.id``.
 
     Raises
     ------
@@ -130,27 +136,20 @@ class RecordProcessor:
         error_headers: str = "connect",
         fatal: Sequence[type[Exception]] = (),
         options: Mapping[str, Any] | None = None,
+        write_options: Mapping[str, Any] | None = None,
     ) -> None:
-        if not callable(handler):
-            raise OptionError(f"handler must be a function that takes a record, and is {handler!r}")
+        check_handler(handler)
+        written = None if options is None else TopicsWritten.of(options, write_options or {}, retry_topics)
+        if written is None and write_options is not None:
+            raise OptionError("write_options needs options: those of the source, which say where the brokers are")
         first_ms, max_ms = retry_backoff_ms
-        parsed = None if options is None else Options.parse(options)
         self._handler = handler
+        self._written = written
         self._settings = Settings(
             ordering, threads, cell_records, window_cells, stall_timeout_ms, max_local_retries,
-            Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal), parsed,
-            _name_of(handler),
+            Backoff(first_ms, max_ms), tuple(retry_topics), dead_letter_topic, error_headers, tuple(fatal),
+            None if written is None else written.group, None if written is None else written.topic, _name_of(handler),
         )  # fmt: skip
-        if (
-            parsed is not None
-            and parsed.reading.retry_delays_ms
-            and set(parsed.reading.retry_delays_ms) != set(retry_topics)
-        ):
-            raise OptionError(
-                f"retry_topics is {list(retry_topics)} and the source's retryTopics "
-                f"{list(parsed.reading.retry_delays_ms)}: make them the same, as the query must read the topics that "
-                f"failed records go to"
-            )
         _check_picklable(handler, self._settings)
 
     def start(self, df: DataFrame, checkpoint: str, *, query_name: str | None = None, **trigger: Any) -> StreamingQuery:
@@ -171,7 +170,12 @@ class RecordProcessor:
         ------
         OptionError, BrokerError
         """
-        writer = self._counted(df).writeStream.format("noop").option("checkpointLocation", checkpoint)
+        counted = self._handled(df).observe(OBSERVED, *_totals())
+        if self._written is None:
+            writer = counted.writeStream.format("noop")
+        else:
+            writer = _rows(counted).writeStream.format("groupkafka").options(**self._written.of_a_stream)
+        writer = writer.option("checkpointLocation", checkpoint)
         if query_name is not None:
             writer = writer.queryName(query_name)
         if trigger:
@@ -188,13 +192,17 @@ class RecordProcessor:
         pyspark.errors.PySparkException
             With ProcessingError, when a record could neither be handled nor be handed on.
         """
-        [row] = self._told(df).agg(*_totals()).collect()
-        return Processed.of(row)
+        from pyspark.sql import Observation
 
-    def _counted(self, df: DataFrame) -> DataFrame:
-        return self._told(df).observe(OBSERVED, *_totals())
+        if self._written is None:
+            [row] = self._handled(df).agg(*_totals()).collect()
+            return Processed.of(row)
+        observation = Observation(OBSERVED)
+        rows = _rows(self._handled(df).observe(observation, *_totals()))
+        rows.write.format("groupkafka").options(**self._written.of_a_batch).mode("append").save()
+        return Processed.of(observation.get)
 
-    def _told(self, df: DataFrame) -> DataFrame:
+    def _handled(self, df: DataFrame) -> DataFrame:
         from spark_kafka_group.processing.handler_task import SCHEMA
 
         missing = [name for name in REQUIRED if name not in df.columns]
@@ -210,7 +218,8 @@ class RecordProcessor:
                 )
             from spark_kafka_group.processing.hand_off import check_topics
 
-            check_topics(self._settings)
+            assert self._written is not None, "checked with the settings"
+            check_topics(self._settings, self._written.source.reading.topics, self._written.source)
         return map_in_arrow(df, partial(_handle, self._handler, self._settings), SCHEMA)
 
 
@@ -220,6 +229,13 @@ def _handle(
     from spark_kafka_group.processing.handler_task import handle
 
     return handle(batches, handler, settings)
+
+
+def _rows(counted: DataFrame) -> DataFrame:
+    """Those of them that are for topics."""
+    from spark_kafka_group.processing.output_rows import NAMES
+
+    return counted.where("topic IS NOT NULL").select(*NAMES)
 
 
 def _totals() -> list[Any]:

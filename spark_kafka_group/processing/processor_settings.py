@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from spark_kafka_group.error_headers import DIALECTS
 from spark_kafka_group.errors import OptionError
-from spark_kafka_group.options import Options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.retry_topics import delay_of, main_topic, retry_topic
 
@@ -16,7 +15,14 @@ TOPIC = "{topic}"
 
 @dataclass(frozen=True)
 class Settings:
-    """:class:`RecordProcessor` explains each.
+    """:class:`RecordProcessor` explains most.
+
+    Attributes
+    ----------
+    group
+        For headers; None where there are no options, and so nothing is written.
+    topic
+        For records without one.
 
     Raises
     ------
@@ -34,7 +40,8 @@ class Settings:
     dead_letter_topic: str | None
     error_headers: str
     fatal: tuple[type[Exception], ...]
-    options: Options | None
+    group: str | None
+    topic: str | None
     handler_name: str
 
     def __post_init__(self) -> None:
@@ -71,14 +78,19 @@ class Settings:
         not_errors = [kind for kind in self.fatal if not (isinstance(kind, type) and issubclass(kind, Exception))]
         if not_errors:
             raise OptionError(f"fatal must have classes of exceptions, and {not_errors[0]!r} is not one")
-        if self.hands_on and self.options is None:
+        if self.hands_on and not self.writes:
             raise OptionError(
                 "retry_topics and dead_letter_topic need options: those of the source, which say where the brokers are"
             )
 
     @property
+    def writes(self) -> bool:
+        """Whether records may be written at all."""
+        return self.group is not None
+
+    @property
     def hands_on(self) -> bool:
-        """Whether records may go to other topics."""
+        """Whether records whose handler fails may go to other topics."""
         return bool(self.retry_topics) or self.dead_letter_topic is not None
 
     def destination(self, topic: str, fatal: bool) -> tuple[str | None, int | None]:

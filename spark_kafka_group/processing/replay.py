@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,18 +10,18 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
-from spark_kafka_group.errors import BrokerError, OptionError
-from spark_kafka_group.options import Options
+from spark_kafka_group.errors import OptionError
+from spark_kafka_group.options import ClientOptions, Options
+from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.processing.map_in_arrow import map_in_arrow
-from spark_kafka_group.processing.record import REQUIRED, Record, records_of
+from spark_kafka_group.processing.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
+from spark_kafka_group.processing.record import REQUIRED, records_of
 from spark_kafka_group.retry_topics import RETRY, is_internal, sends_dead_letters_to
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-    from spark_kafka_group.wire.producer import Producer
 
 SCHEMA = "topic string, exception string, outcome string, records bigint"
 WANTED, FILTERED, UNKNOWN, RAW = "wanted", "filtered", "not a dead letter", "unreadable batch"
@@ -113,7 +111,7 @@ def send_back(df: DataFrame, wanted: Wanted, options: Mapping[str, str]) -> list
     Raises
     ------
     pyspark.errors.PySparkException
-        With BrokerError, when a topic or partition does not exist any more, or brokers refuse.
+        With BrokerError or WriteError, when a topic does not exist any more, or brokers refuse.
     """
     return _run(df, wanted, Options.parse(options), send=True)
 
@@ -142,68 +140,49 @@ def _retry_topics(options: Options) -> frozenset[str]:
 
 
 def _task(
-    wanted: Wanted, retry_topics: frozenset[str], options: Options | None, batches: Iterable[pa.RecordBatch]
+    wanted: Wanted, retry_topics: frozenset[str], options: ClientOptions | None, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     counts: Counter[tuple[str | None, str | None, str]] = Counter()
-    with contextlib.ExitStack() as opened:
-        sender = None if options is None else opened.enter_context(contextlib.closing(_Sender(options)))
-        for record in chain.from_iterable(map(records_of, batches)):
-            origin = origin_of(record.headers, NOWHERE)
-            exception = exception_of(record.headers)
-            outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
-            if outcome == WANTED and _is_gone(origin.topic, retry_topics):
-                outcome = GONE
-            if outcome == WANTED and sender is not None:
-                sender.send(record, origin)
-            counts[origin.topic or None, exception, outcome] += 1
-        if sender is not None:
-            sender.wait()
-    columns: list[list[Any]] = [[key[i] for key in counts] for i in range(3)] + [list(counts.values())]
+    rows = _rows(wanted, retry_topics, batches, counts)
+    if options is None:
+        for _ in rows:
+            pass
+    else:
+        from spark_kafka_group.executor.write import write
+
+        write(map(arrow_batch, rows), sink_options(options, outlives=False), sink_columns())
+    groups: list[list[Any]] = [[key[i] for key in counts] for i in range(3)] + [list(counts.values())]
     yield pa.RecordBatch.from_arrays(
-        [pa.array(c, pa.string()) for c in columns[:3]] + [pa.array(columns[3], pa.int64())],
+        [pa.array(c, pa.string()) for c in groups[:3]] + [pa.array(groups[3], pa.int64())],
         names=["topic", "exception", "outcome", "records"],
     )
 
 
+def _rows(
+    wanted: Wanted,
+    retry_topics: frozenset[str],
+    batches: Iterable[pa.RecordBatch],
+    counts: Counter[tuple[str | None, str | None, str]],
+) -> Iterator[list[OutputRow]]:
+    """The wanted letters as rows for their topics, many at a time; `counts` has all letters."""
+    output = OutputRows()
+    for record in chain.from_iterable(map(records_of, batches)):
+        origin = origin_of(record.headers, NOWHERE)
+        exception = exception_of(record.headers)
+        outcome = wanted.outcome(record.topic, origin, exception, handler_of(record.headers))
+        if outcome == WANTED and _is_gone(origin.topic, retry_topics):
+            outcome = GONE
+        counts[origin.topic or None, exception, outcome] += 1
+        if outcome == WANTED:
+            headers = without(record.headers)
+            output.add([OutputRow(origin.topic, record.key, record.value, headers, origin_partition=origin.partition)])
+            if output.due:
+                yield output.take()
+    if rows := output.take():
+        yield rows
+
+
 def _is_gone(topic: str, retry_topics: frozenset[str]) -> bool:
     return RETRY.fullmatch(topic) is not None and topic not in retry_topics
-
-
-class _Sender:
-    """Connects when the first letter is sent."""
-
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._producer: Producer | None = None
-        self._lock = threading.Lock()
-        self._error: BrokerError | None = None
-
-    def send(self, record: Record, origin: Origin) -> None:
-        if self._producer is None:
-            from spark_kafka_group.wire.producer import Producer
-
-            self._producer = Producer(self._options)
-        self._raise()
-        self._producer.send(
-            origin.topic, origin.partition, record.key, record.value, without(record.headers), self._settled
-        )
-
-    def wait(self) -> None:
-        if self._producer is not None:
-            self._producer.flush()
-        self._raise()
-
-    def close(self) -> None:
-        if self._producer is not None:
-            self._producer.close()
-
-    def _settled(self, error: BrokerError | None) -> None:
-        with self._lock:
-            self._error = self._error or error
-
-    def _raise(self) -> None:
-        with self._lock:
-            if self._error is not None:
-                raise self._error

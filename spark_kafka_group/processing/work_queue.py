@@ -12,13 +12,15 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from spark_kafka_group.error_headers import Failure
 from spark_kafka_group.errors import HandlerStalledError, ProcessingError
+from spark_kafka_group.processing.output_rows import OutputRow, OutputRows
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.returned_records import rows_of
 from spark_kafka_group.processing.window import Cell, Window, cells_of
 
 log = logging.getLogger(__name__)
@@ -30,11 +32,9 @@ while one still has many records."""
 LANES_PER_THREAD = 4
 """Lanes of a partition whose keys have an order. With more lanes fewer keys share one, and each lane costs a little."""
 
-Settled = Callable[[str, Exception | None], None]
-HandOn = Callable[[Record, Failure, Settled], None]
-"""Sends a record to another topic. Takes the record, why its handler failed, and a callback for the acknowledgement or
-the error; the callback gets the counter, ``retried`` or ``dead``. Raises ProcessingError if the record has no next
-topic."""
+HandOn = Callable[[Record, Failure], tuple[str, OutputRow]]
+"""Takes a record, and why its handler failed; gives the counter, ``retried`` or ``dead``, and a row for the next topic.
+Raises ProcessingError if the record has none."""
 
 
 class Chunk:
@@ -97,16 +97,18 @@ class Counts:
 
 
 class WorkQueue:
-    """Records between the thread that brings them and the workers that handle them. Thread-safe."""
+    """Records between the thread that brings them and the workers that handle them, and rows on their way back.
+    Thread-safe."""
 
     def __init__(self, settings: Settings, hand_on: HandOn, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
-        self._send_on = hand_on
+        self._next_of = hand_on
         self._clock = clock
         self._lock = threading.Lock()
         self._work = threading.Condition(self._lock)
         self._room = threading.Condition(self._lock)
         self._window = Window(settings.window_cells, clock)
+        self._output = OutputRows()
         self._lanes: dict[object, Lane] = {}
         self._ready: deque[Lane] = deque()
         self._lanes_backing_off: list[tuple[float, int, Lane]] = []
@@ -119,31 +121,43 @@ class WorkQueue:
 
     # For the thread that brings records
 
-    def put(self, records: Iterable[Record]) -> None:
-        """Admit all records, cell by cell, each when the window has room; return when all are settled.
+    def process(self, records: Iterable[Record]) -> Iterator[list[OutputRow]]:
+        """Admit all records, cell by cell, each when the window has room, and end when all are settled.
+
+        Gives rows to write, many at a time. While the caller writes them no cell is admitted, so no more rows wait than
+        those of a window.
 
         Raises
         ------
-        ProcessingError, BrokerError
+        ProcessingError
             The first error of a record that could neither be handled nor be handed on.
         """
         try:
             for cell in cells_of(records, self._settings.cell_records):
+                while rows := self._rows_before(lambda: not self._window.full):
+                    yield rows
                 with self._lock:
-                    self._room.wait_for(lambda: not self._window.full or self._error is not None)
-                    self._raise()
                     self._admit(cell)
             with self._lock:
                 self._closed = True
                 self._work.notify_all()
-                self._room.wait_for(lambda: self._window.empty or self._error is not None)
-                self._raise()
+            while rows := self._rows_before(lambda: self._window.empty):
+                yield rows
+            if rows := self._output.take():
+                yield rows
         except BaseException as error:
             self.abort(error)
             raise
 
+    def _rows_before(self, ready: Callable[[], bool]) -> list[OutputRow]:
+        """Wait until `ready`, or for rows to write before that; none when it is."""
+        with self._lock:
+            self._room.wait_for(lambda: ready() or self._output.due or self._error is not None)
+            self._raise()
+            return self._output.take() if self._output.due else []
+
     def abort(self, error: BaseException) -> None:
-        """End the work: workers get no more records, and :meth:`put` raises `error`."""
+        """End the work: workers get no more records, and :meth:`process` raises `error`."""
         with self._lock:
             self._fail(error)
 
@@ -186,6 +200,16 @@ class WorkQueue:
             if not taken.lane.shared and not taken.left:
                 taken.lane.held = False
                 self._offer(taken.lane)
+
+    def returned(self, record: Record, result: object) -> None:
+        """A handler has returned something for a record."""
+        try:
+            rows = rows_of(record, result, self._settings)
+        except ProcessingError as error:
+            self.abort(error)
+            return
+        with self._lock:
+            self._add_output(rows)
 
     def failed(self, taken: Slice, at: int, error: Exception) -> bool:
         """The handler failed for a record of a slice. Returns whether the worker must release the rest of the slice."""
@@ -303,6 +327,11 @@ class WorkQueue:
             if self._closed and self._window.empty:
                 self._work.notify_all()
 
+    def _add_output(self, rows: Sequence[OutputRow]) -> None:
+        self._output.add(rows)
+        if self._output.due:
+            self._room.notify()
+
     def _fail(self, error: BaseException) -> None:
         if self._error is None:
             self._error = error
@@ -313,19 +342,16 @@ class WorkQueue:
         if self._error is not None:
             raise self._error
 
-    # Without the lock, which `settled` takes
+    # Without the lock
 
     def _hand_on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
-        def settled(counter: str, problem: Exception | None) -> None:
-            with self._lock:
-                if problem is not None:
-                    self._fail(ProcessingError(f"{record} could not be sent on, so nothing is committed: {problem}"))
-                    return
-                setattr(self.counts, counter, getattr(self.counts, counter) + 1)
-                self._settle(cell, 1)
-
         try:
-            self._send_on(record, Failure.of(error, fatal), settled)
-        except Exception as problem:  # noqa: BLE001 - raised by put()
+            counter, row = self._next_of(record, Failure.of(error, fatal))
+        except Exception as problem:  # noqa: BLE001 - raised by process()
             problem.__cause__ = error
             self.abort(problem)
+            return
+        with self._lock:
+            setattr(self.counts, counter, getattr(self.counts, counter) + 1)
+            self._add_output([row])
+            self._settle(cell, 1)

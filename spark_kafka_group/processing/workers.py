@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from spark_kafka_group.errors import ProcessingError
 from spark_kafka_group.processing.latency import Latencies
 from spark_kafka_group.processing.record import Record
+from spark_kafka_group.processing.returned_records import materialized
 from spark_kafka_group.processing.work_queue import Slice, WorkQueue
 
 WATCHED_EVERY_S = 1.0
@@ -56,7 +57,7 @@ class _Thread:
                 if not self._handle(taken):
                     return
                 self._queue.finished(taken, self._done, (time.perf_counter_ns() - self._first) / 1e9)
-        except BaseException as error:  # noqa: BLE001 - raised by put(), a SystemExit of a handler's included
+        except BaseException as error:  # noqa: BLE001 - raised by process(), a SystemExit of a handler's included
             self._queue.abort(error)
 
     def _handle(self, taken: Slice) -> bool:
@@ -67,8 +68,11 @@ class _Thread:
             self._at, self._began = at, began
             call = self._call = [None]
             error: Exception | None = None
+            result: object = None
             try:
-                handler(record)
+                result = handler(record)
+                if result is not None:
+                    result = materialized(result)
             except Exception as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
@@ -79,6 +83,8 @@ class _Thread:
             add(ended - began)
             began = ended
             if error is None:
+                if result is not None:
+                    self._queue.returned(record, result)
                 self._done += 1
             elif self._queue.failed(taken, at, error):
                 break
@@ -176,7 +182,7 @@ class Coroutines:
     def _run(self) -> None:
         try:
             asyncio.run(self._work())
-        except BaseException as error:  # noqa: BLE001 - raised by put()
+        except BaseException as error:  # noqa: BLE001 - raised by process()
             self._queue.abort(error)
 
     async def _work(self) -> None:
@@ -197,7 +203,7 @@ class Coroutines:
                 began = time.perf_counter_ns()
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
-                        await self._handler(record)
+                        result = materialized(await self._handler(record))
                 except Exception as error:  # noqa: BLE001 - a handler may raise anything
                     ran_ns = time.perf_counter_ns() - began
                     self._latencies.add(ran_ns)
@@ -208,6 +214,8 @@ class Coroutines:
                         break
                 else:
                     self._latencies.add(time.perf_counter_ns() - began)
+                    if result is not None:
+                        self._queue.returned(record, result)
                     done += 1
             self._queue.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
         finally:

@@ -169,7 +169,7 @@ class Leaders(Generic[C]):
             futures = [manager.send(request, node) for request in requests]
             return [await future for future in futures]
 
-        responses = run_within(manager, max(0.0, within_ms - 1000 * (time.monotonic() - began_s)), asked)
+        responses = self._run(asked, max(0.0, within_ms - 1000 * (time.monotonic() - began_s)))
         responses[0].topics = [topic for response in responses for topic in response.topics]
         cluster._topics = before | set(topics)
         cluster.update_metadata(responses[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -12,6 +13,7 @@ from spark_kafka_group.errors import BrokerError, BrokerTimeoutError
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.leaders import Leaders
+from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Request, advice, reaction_to
 
 WRITE = 4
@@ -80,19 +82,22 @@ class WritableTopics:
             self._ask_until_known(unknown)
 
     def _ask_until_known(self, topics: set[str]) -> None:
-        deadline = time.monotonic() + self._within_ms / 1000
+        began, wait = time.monotonic(), LongWait()
+        deadline = began + self._within_ms / 1000
         unknown_since = None
         while True:
             doing = f"looking up topic {listed(sorted(topics))}"
             try:
                 with translated(doing, limit=self._limit, failure=lambda: self._cluster.last_failure):
                     topics = self._ask(topics, ms_until(deadline))
+                    wait.over()
                     if not topics:
                         return
             except BrokerError as error:
                 if not _may_pass(error) or time.monotonic() >= deadline:
                     raise
                 unknown_since = None
+                wait.lasts(doing, time.monotonic() - began, partial(str, error))
             else:
                 unknown_since = unknown_since or time.monotonic()
                 if time.monotonic() - unknown_since >= min(UNKNOWN_AFTER_S, self._within_ms / 1000):

@@ -11,31 +11,34 @@ from support import name, options
 
 from spark_kafka_group.error_headers import DIALECTS, Origin, attempts_made, origin_of
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff, check_topics
+from spark_kafka_group.processing.output_rows import arrow_batch, sink_columns
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
 
 
-def settings_for(kafka, topic, **more):
+def settings_of(**more):
     values = {
         "ordering": "key", "threads": 8, "cell_records": 10, "window_cells": 8, "stall_timeout_ms": 60_000,
         "max_local_retries": 0, "backoff": Backoff(1, 2), "retry_topics": (), "dead_letter_topic": "{topic}-dlt",
-        "error_headers": "connect", "fatal": (KeyError,), "options": Options.parse(options(kafka, topic, "billing")),
+        "error_headers": "connect", "fatal": (KeyError,), "group": "billing", "topic": None,
         "handler_name": "shop:charge",
     }  # fmt: skip
     return Settings(**values | more)
 
 
-def process(handler, records, settings):
-    with HandOff(settings, 7).connected() as hand_off:
-        queue = WorkQueue(settings, hand_off)
-        with workers_for(queue, handler, settings.threads, settings.stall_timeout_ms).running():
-            queue.put(records)
-        return queue.counts
+def process(kafka, handler, records, settings):
+    queue = WorkQueue(settings, HandOff(settings, 7))
+    to_brokers = sink_options(Options.parse(options(kafka, "unused")), outlives=True)
+    with workers_for(queue, handler, settings.threads, settings.stall_timeout_ms).running():
+        write(map(arrow_batch, queue.process(records)), to_brokers, sink_columns())
+    return queue.counts
 
 
 @contextlib.contextmanager
@@ -70,7 +73,7 @@ def test_key_value_and_own_headers_arrive_as_they_were_whatever_is_null(kafka):
         Record(b"", b"", topic, 1, 1, 5, 0, (("a", None), ("a", b""), ("b", b"\xff"))),
         Record(b"\x00\xff", b"v" * 100_000, topic, 5, 2, 5, 1),
     ]
-    counts = process(fails, odd, settings_for(kafka, topic, error_headers="kip1191"))
+    counts = process(kafka, fails, odd, settings_of(error_headers="kip1191"))
     assert (counts.records, counts.dead, counts.done) == (3, 3, 0)
     found = sorted(everything_in(kafka, f"{topic}-dlt"), key=lambda r: dict(r.headers)["__dlq.errors.offset"])
     assert [(r.key, r.value, r.partition) for r in found] == [(r.key, r.value, r.partition % 2) for r in odd]
@@ -79,17 +82,18 @@ def test_key_value_and_own_headers_arrive_as_they_were_whatever_is_null(kafka):
 
 def test_a_record_goes_through_its_retry_topics_to_the_dead_letters_and_its_headers_do_not_grow(kafka):
     topic = name("orders")
-    settings = settings_for(kafka, topic, retry_topics=(100, 200), error_headers="spring")
+    settings = settings_of(retry_topics=(100, 200), error_headers="spring")
+    brokers = Options.parse(options(kafka, topic))
     wanted = [f"{topic}-retry-100", f"{topic}-retry-200", f"{topic}-dlt"]
     with pytest.raises(OptionError, match=f"does not have: {wanted[0]}, {wanted[1]}, {wanted[2]}. Create them"):
-        check_topics(settings)
+        check_topics(settings, frozenset({topic}), brokers)
     for wished in wanted:
         kafka.create_topic(wished, partitions=3)
-    check_topics(settings)
+    check_topics(settings, frozenset({topic}), brokers)
     record, headers = Record(b"k", b"v", topic, 4, 99, 1_700_000_000_000, 0, (("own", b"1"),)), []
     for hop, destination in enumerate(wanted, start=1):
         before_ms = time.time() * 1000
-        counts = process(fails, [record], settings)
+        counts = process(kafka, fails, [record], settings)
         assert (counts.retried, counts.dead) == ((1, 0) if hop < 3 else (0, 1))
         [found] = everything_in(kafka, destination)
         assert found.partition == 1
@@ -131,10 +135,10 @@ def test_headers_of_a_producer_do_not_say_where_its_record_was_first_read(kafka,
     topic = name("orders")
     for made in (f"{topic}-retry-100", f"{topic}-dlt"):
         kafka.create_topic(made, partitions=1)
-    settings = settings_for(kafka, topic, retry_topics=(100,), error_headers=dialect)
+    settings = settings_of(retry_topics=(100,), error_headers=dialect)
     sent = [*IMPOSSIBLE, naming(b"payments", b"0", b"1") + COUNTED]
     records = [Record(b"k", b"v", topic, 0, n, 5, 0, tuple(headers)) for n, headers in enumerate(sent)]
-    assert process(fails, records, settings).retried == len(sent)
+    assert process(kafka, fails, records, settings).retried == len(sent)
     found = everything_in(kafka, f"{topic}-retry-100")
     assert sorted(map(said, found)) == [(topic, 0, n, 1) for n in range(len(sent))]
 
@@ -145,7 +149,7 @@ def test_headers_in_a_retry_topic_count_if_they_name_the_topic_that_it_belongs_t
     kafka.create_topic(f"{topic}-dlt", partitions=1)
     named = [naming(main, b"0", b"1") + COUNTED for main in (topic.encode(), b"payments")]
     records = [Record(b"k", b"v", retry, 0, n, 5, 0, tuple(headers)) for n, headers in enumerate(named)]
-    assert process(fails, records, settings_for(kafka, topic, retry_topics=(100,))).dead == 2
+    assert process(kafka, fails, records, settings_of(retry_topics=(100,))).dead == 2
     assert sorted(map(said, everything_in(kafka, f"{topic}-dlt"))) == [(topic, 0, 1, 99), (retry, 0, 1, 1)]
 
 
@@ -156,7 +160,7 @@ def test_a_fatal_exception_goes_past_the_retry_topics(kafka):
     def handler(record):
         raise KeyError(record.offset)
 
-    counts = process(handler, [Record(None, b"v", topic, 0, 0, 0, 0)], settings_for(kafka, topic, retry_topics=(100,)))
+    counts = process(kafka, handler, [Record(None, b"v", topic, 0, 0, 0, 0)], settings_of(retry_topics=(100,)))
     assert counts.dead == 1
     assert len(everything_in(kafka, f"{topic}-dlt")) == 1
 
@@ -165,7 +169,7 @@ def test_a_compressed_record_that_unpacks_beyond_the_limit_of_the_dead_letters_g
     topic = name("orders")
     kafka.create_topic(f"{topic}-dlt", partitions=1)
     value = b"0123456789" * 300_000  # 3 MB, where a topic takes 1 MB
-    process(fails, [Record(None, value, topic, 0, 0, 0, 0)], settings_for(kafka, topic))
+    process(kafka, fails, [Record(None, value, topic, 0, 0, 0, 0)], settings_of())
     assert [record.value for record in everything_in(kafka, f"{topic}-dlt")] == [value]
 
 
@@ -191,7 +195,7 @@ def test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed
     killer.start()
     try:
         records = [Record(b"%d" % n, b"v", topic, 0, n, 0, 0) for n in range(1000)]
-        counts = process(handler, records, settings_for(kafka3, topic))
+        counts = process(kafka3, handler, records, settings_of())
         assert counts.dead == 1000
         assert sorted(int(r.key) for r in everything_in(kafka3, dead)) == list(range(1000))
     finally:

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
 from spark_kafka_group.processing.backoff import Backoff
+from spark_kafka_group.processing.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
+from spark_kafka_group.processing.producer_record import ProducerRecord
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue
 from spark_kafka_group.processing.workers import workers_for
@@ -23,7 +25,7 @@ def settings_of(**more):
     values = {
         "ordering": "partition", "threads": 8, "cell_records": 10, "window_cells": 8, "stall_timeout_ms": 60_000,
         "max_local_retries": 2, "backoff": SOON, "retry_topics": (), "dead_letter_topic": None,
-        "error_headers": "connect", "fatal": (), "options": None, "handler_name": "tests:handler",
+        "error_headers": "connect", "fatal": (), "group": None, "topic": None, "handler_name": "tests:handler",
     }  # fmt: skip
     return Settings(**values | more)
 
@@ -33,24 +35,30 @@ def records(count, partitions=3, keys=7):
 
 
 class Elsewhere:
-    """Takes records that fail, acknowledged by another thread as a producer's are."""
+    """Takes records that fail."""
 
-    def __init__(self, counter="dead", problem=None):
-        self.counter, self.problem, self.sent = counter, problem, []
+    def __init__(self, counter="dead"):
+        self.counter, self.sent = counter, []
         self._lock = threading.Lock()
 
-    def __call__(self, record, failure, settled):
+    def __call__(self, record, failure):
         with self._lock:
             self.sent.append((record, failure))
-        threading.Thread(target=settled, args=(self.counter, self.problem)).start()
+        return self.counter, OutputRow(self.counter, record.key, record.value, ())
 
 
-def work(handler, of, hand_on=None, **more):
+def rows_of_work(handler, of, hand_on=None, **more):
+    """The rows that a task would write, the queue, and its workers."""
     result = settings_of(**more)
     queue = WorkQueue(result, hand_on or Elsewhere())
     workers = workers_for(queue, handler, result.threads, result.stall_timeout_ms)
     with workers.running():
-        queue.put(of)
+        rows = [row for many in queue.process(of) for row in many]
+    return rows, queue, workers
+
+
+def work(handler, of, hand_on=None, **more):
+    _, queue, workers = rows_of_work(handler, of, hand_on, **more)
     return queue, workers
 
 
@@ -150,8 +158,9 @@ def test_every_record_is_done_or_handed_on_however_many_fail(poison_per_mille, o
     of = records(1000)
     handler = Flaky(10**9, lambda record: int(record.value) % 1000 < poison_per_mille)
     elsewhere = Elsewhere("retried")
-    queue, _ = work(handler, of, elsewhere, ordering=ordering, max_local_retries=1)
+    rows, queue, _ = rows_of_work(handler, of, elsewhere, ordering=ordering, max_local_retries=1)
     counts = queue.counts
+    assert sorted(row.value for row in rows) == sorted(record.value for record, _ in elsewhere.sent)
     assert counts.records == counts.done + counts.retried + counts.dead == 1000
     assert counts.retried == len(elsewhere.sent) == poison_per_mille
     assert counts.tries_again == poison_per_mille
@@ -167,7 +176,7 @@ def test_a_fatal_exception_is_not_tried_again():
 
 
 def test_a_record_with_nowhere_to_go_ends_the_work_with_the_handler_s_error_as_the_cause():
-    def nowhere(record, failure, settled):
+    def nowhere(record, failure):
         raise ProcessingError(f"{record}: {failure.message}")
 
     handler = Flaky(10**9, lambda record: record.offset == 3)
@@ -177,10 +186,127 @@ def test_a_record_with_nowhere_to_go_ends_the_work_with_the_handler_s_error_as_t
     assert len(handler.tries) < 3000
 
 
-def test_a_hand_off_that_is_refused_ends_the_work():
-    handler = Flaky(10**9, lambda record: record.offset == 3)
-    with pytest.raises(ProcessingError, match="nothing is committed: too large"):
-        work(handler, records(3000), Elsewhere(problem=RuntimeError("too large")), max_local_retries=0)
+WRITING = {"group": "billing", "topic": "out"}
+
+
+@pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
+@pytest.mark.parametrize("kind", ["def", "async def", "generator"])
+def test_what_handlers_return_is_written_in_the_order_in_which_records_are_handled(ordering, kind):
+    def three(record):
+        return [ProducerRecord(b"%d" % n, record.key, partition=record.partition) for n in range(3)]
+
+    def returned(record):
+        text = str(record.offset)
+        return None if record.offset % 3 == 0 else ProducerRecord(text, record.key, "one", [("h", None)])
+
+    def yielded(record):
+        if record.offset % 3 != 0:
+            yield returned(record)
+
+    async def returned_later(record):
+        await asyncio.sleep(0)
+        return returned(record)
+
+    handler = {"def": returned, "async def": returned_later, "generator": yielded}[kind]
+    of = records(5000)
+    rows, queue, _ = rows_of_work(handler, of, ordering=ordering, **WRITING)
+    wanted = [OutputRow("one", r.key, b"%d" % r.offset, [("h", None)]) for r in of if r.offset % 3]
+    assert Counter(map(repr, rows)) == Counter(map(repr, wanted))
+    assert queue.counts.done == 5000
+    if ordering != "unordered":
+        of_keys, wanted_of_keys = defaultdict(list), defaultdict(list)
+        for row in rows:
+            of_keys[row.key].append(int(row.value))
+        for record in of:
+            wanted_of_keys[record.partition, record.key].append(record.offset)
+        for key, offsets in of_keys.items():
+            for (_, of_key), in_order in wanted_of_keys.items():
+                if of_key == key:
+                    wanted = [offset for offset in in_order if offset % 3]
+                    found = iter(offsets)
+                    assert all(offset in found for offset in wanted)
+    rows, _, _ = rows_of_work(three, records(1, partitions=1), **WRITING)
+    assert rows == [OutputRow("out", b"k0", b"%d" % n, [], 0) for n in range(3)]
+
+
+def test_rows_come_while_records_are_handled_and_no_more_than_a_window_waits_for_who_takes_them():
+    handled = Counter()
+
+    def handler(record):
+        handled["now"] += 1
+        return ProducerRecord(bytes(100_000))
+
+    result = settings_of(threads=1, **WRITING)
+    queue = WorkQueue(result, Elsewhere())
+    window = result.cell_records * result.window_cells
+    with workers_for(queue, handler, 1, result.stall_timeout_ms).running():
+        taken = 0
+        for rows in queue.process(records(2000, partitions=1)):
+            assert handled["now"] <= taken + len(rows) + 2 * window
+            taken += len(rows)
+    assert taken == 2000
+
+
+@pytest.mark.parametrize("kind", ["def", "async def"])
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        ("done", "returned 'done', of type str: return None, a ProducerRecord, or a list of them"),
+        ([1], "returned 1, of type int: return None, a ProducerRecord, or a list of them"),
+        ({"topic": "t"}, "of type dict: return None"),
+        (records(1)[0], "of type Record: return None"),
+        (ProducerRecord(5), "returned a ProducerRecord whose value is of type int: make it bytes, str or None"),
+        (ProducerRecord(b"", topic="no topic"), "whose topic is 'no topic', which is not a topic name"),
+        (ProducerRecord(b"", headers=[("a", "b")]), "whose headers are .*: make them pairs of str and bytes"),
+        (ProducerRecord(b"", partition=-1), "whose partition is -1: make it a number from 0 on, or None"),
+        (ProducerRecord("\ud800"), "text that is not valid Unicode"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_written_ends_the_work_and_is_no_failure_of_the_record(kind, result, problem):
+    async def later(record):
+        return result
+
+    handler = later if kind == "async def" else lambda record: result
+    elsewhere = Elsewhere()
+    with pytest.raises(ProcessingError, match=rf"^t-0: offset 0: the handler tests:handler .*{problem}"):
+        work(handler, records(1), elsewhere, max_local_retries=0, **WRITING)
+    assert elsewhere.sent == []
+
+
+def test_a_record_needs_a_topic_and_brokers():
+    with pytest.raises(ProcessingError, match="whose topic is None: give it one, or set topic in write_options"):
+        work(lambda record: ProducerRecord(b""), records(1), group="g")
+    with pytest.raises(ProcessingError, match="the RecordProcessor has no options: give it those of the source"):
+        work(lambda record: ProducerRecord(b"", topic="t"), records(1))
+
+
+def test_a_generator_that_raises_has_failed_and_nothing_of_it_is_written():
+    def handler(record):
+        yield ProducerRecord(b"first")
+        raise ValueError(record)
+
+    rows, queue, _ = rows_of_work(handler, records(3), max_local_retries=0, **WRITING)
+    assert (queue.counts.done, queue.counts.dead) == (0, 3)
+    assert {row.topic for row in rows} == {"dead"}
+
+
+def test_what_a_handler_returns_after_it_was_given_up_is_not_written():
+    over = threading.Event()
+
+    def handler(record):
+        if record.offset == 1:
+            over.wait(30)
+        return ProducerRecord(b"late" if over.is_set() else b"in time")
+
+    def hand_on(record, failure):
+        over.set()
+        return "dead", OutputRow("dead", record.key, record.value, ())
+
+    rows, _, _ = rows_of_work(
+        handler, records(2, partitions=1), hand_on, stall_timeout_ms=100, max_local_retries=0, threads=1, **WRITING
+    )
+    assert sorted(row.topic for row in rows) == ["dead", "out"]
 
 
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])

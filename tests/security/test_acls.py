@@ -1,6 +1,5 @@
 """The least rights of a user, as docs/security.md has them, by Kafka's own authorizer; and errors that say so."""
 
-import contextlib
 import json
 
 import pyarrow as pa
@@ -23,12 +22,12 @@ from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import write
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.processing.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.delivery import Delivery
-from spark_kafka_group.wire.producer import Producer
 
 READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE
 TOPIC, GROUP = ResourceType.TOPIC, ResourceType.GROUP
@@ -236,15 +235,13 @@ def test_who_may_not_write_to_a_topic_gets_an_error_and_write_is_all_it_takes(ka
         ([(DESCRIBE, TOPIC, topic), (WRITE, TOPIC, other)], False),
         ([(WRITE, TOPIC, topic)], True),
     ):
-        settled, settings = [], Options.parse(given(kafka, topic, None, user_with(*rights)))
-        with Producer(settings) as producer, contextlib.closing(Delivery(settings, outlives=True)) as delivery:
-            for sender in (producer, delivery):
-                sender.send(topic, 0, None, b"v", (), settled.append)
-                sender.flush()
-        for problem in settled:
-            assert (problem is None) == allowed
-            assert allowed or f"this user needs the ACL operation Write on Topic {topic}" in str(problem)
-        assert len(settled) == 2
+        settings = sink_options(Options.parse(given(kafka, topic, None, user_with(*rights))), outlives=True)
+        rows = [arrow_batch([OutputRow(topic, None, b"v", (), origin_partition=7)])]
+        if allowed:
+            assert sum(write(rows, settings, sink_columns()).records.values()) == 1
+        else:
+            with pytest.raises(BrokerError, match=f"this user needs the ACL operation Write on Topic {topic}"):
+                write(rows, settings, sink_columns())
 
 
 def test_the_tools_take_a_javas_properties_file_and_name_what_they_may_not(

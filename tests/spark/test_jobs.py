@@ -217,6 +217,8 @@ def test_jobs_use_unix_domain_sockets_unless_they_are_set_also_where_temporary_f
 
 
 SHOP = """
+from spark_kafka_group import ProducerRecord
+
 class Declined(Exception):
     pass
 
@@ -225,21 +227,30 @@ def charge(record):
         raise Declined("no money")
     if record.value == b"v13":
         raise KeyError("no such customer")
+    return ProducerRecord(record.value)
 """
 
 
 def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     kafka.create_topic(f"{topic}-dlt", partitions=3)
+    out = kafka.create_topic(name("out"))
     (tmp_path / "shop.py").write_text(SHOP)
     processed = submit(
         "process.py", "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
         "--handler", "shop:charge", "--checkpoint", tmp_path / "checkpoint", "--max-local-retries", "0",
         "--dead-letter-topic", "{topic}-dlt", "--fatal", "shop:Declined", "--available-now",
+        "--output-topic", out, "--exactly-once", "--sink-option", "kafka.linger.ms=0",
         PYTHONPATH=str(tmp_path),
     )  # fmt: skip
     [counts] = re.findall(r"records +(\d+)  done +(\d+)  retried +(\d+)  dead +(\d+)  in flight", processed.stdout)
     assert counts == ("30", "27", "0", "3")
+    written = spark.read.format("groupkafka").options(
+        **options(kafka, out, **{"kafka.isolation.level": "read_committed"})
+    )
+    assert sorted(row.value for row in written.load().collect()) == sorted(
+        b"v%d" % n for n in range(30) if n not in (7, 11, 13)
+    )
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
     arguments = [

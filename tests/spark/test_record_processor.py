@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -12,15 +13,17 @@ from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
+from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 from pyspark.errors import PySparkException
-from support import Record, committed, numbered, options, produce, topic_with
+from support import Record, committed, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import (
     GroupKafkaListener,
     MissingPackageError,
     OptionError,
     Processed,
+    ProducerRecord,
     RecordProcessor,
     group_batch,
 )
@@ -48,9 +51,12 @@ def handled(directory, topic):
     return Counter(map(int, path.read_text().split())) if path.exists() else Counter()
 
 
-def everything_in(kafka, topic):
+def everything_in(kafka, topic, isolation_level="read_uncommitted"):
     """All records of a topic."""
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None)
+    consumer = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None,
+        isolation_level=isolation_level,
+    )  # fmt: skip
     try:
         tps = [TopicPartition(topic, p) for p in consumer.partitions_for_topic(topic)]
         consumer.assign(tps)
@@ -134,7 +140,7 @@ def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committ
         noted_in(tmp_path, fails=lambda n, _: n == 7), max_local_retries=0, dead_letter_topic=f"{topic}-dlt",
         options=options(kafka, topic),
     )  # fmt: skip
-    with pytest.raises(PySparkException, match="offset 7 could not be sent on, so nothing is committed: .*-dlt-0"):
+    with pytest.raises(PySparkException, match=f"{topic}-dlt-0: a record batch of one record, .* max.message.bytes"):
         stream(processor, topic)
     assert set(committed(kafka, group).values()) <= {0}
     assert everything_in(kafka, f"{topic}-dlt") == []
@@ -327,3 +333,140 @@ def test_a_record_that_fails_comes_back_from_its_retry_topics_when_it_is_due(spa
     assert (sum(t.retried for t in processed), sum(t.dead for t in processed)) == (5, 1)
     with pytest.raises(OptionError, match="the query must read the topics that failed records go to"):
         RecordProcessor(handler, retry_topics=[300], options=settings)
+
+
+def test_records_that_a_handler_returns_are_in_their_topics_when_the_batch_is_committed(kafka, group, stream):
+    topic = topic_with(kafka, numbered(300, 3))
+    out = kafka.create_topic(name("out"), partitions=4)
+    other = kafka.create_topic(name("other"), partitions=2)
+
+    def handler(record):
+        number = int(record.value[1:])
+        if number % 3 == 0:
+            return ProducerRecord(
+                f"{number} Größe", record.key, headers=[("from", b"%d" % record.offset), ("no", None)]
+            )
+        if number % 3 == 1:
+            return [ProducerRecord(None, topic=other, partition=copy) for copy in range(2)]
+        return None
+
+    processor = RecordProcessor(handler, options=options(kafka, topic), write_options={"topic": out})
+    [result] = stream(processor, topic)
+    assert (result.records, result.done) == (300, 300)
+    found = everything_in(kafka, out)
+    assert sorted((r.key, r.value.decode(), r.headers) for r in found) == sorted(
+        (b"k%d" % n, f"{n} Größe", [("from", b"%d" % (n // 3)), ("no", None)]) for n in range(0, 300, 3)
+    )
+    assert all(r.partition == (murmur2(r.key) & 0x7FFFFFFF) % 4 for r in found)
+    assert Counter((r.key, r.value, r.partition) for r in everything_in(kafka, other)) == {
+        (None, None, 0): 100, (None, None, 1): 100,
+    }  # fmt: skip
+    assert sum(committed(kafka, group).values()) == 300
+
+
+def test_a_topic_that_is_missing_or_a_result_that_cannot_be_written_stops_the_query(kafka, group, stream):
+    topic = topic_with(kafka, numbered(3, 1), partitions=1)
+    missing = name("missing")
+    results = {
+        f"topic {missing} does not exist: create it": ProducerRecord(b"", topic=missing),
+        f"{topic}-99: a row names this partition in its column partition": ProducerRecord(b"", b"", topic, (), 99),
+        f"{topic}-0: offset 0: the handler .* returned 5, of type int: return None, a ProducerRecord": 5,
+    }
+    for problem, result in results.items():
+        processor = RecordProcessor(lambda record, result=result: result, options=options(kafka, topic))
+        with pytest.raises(PySparkException, match=problem):
+            stream(processor, topic)
+    assert set(committed(kafka, group).values()) <= {0}
+
+
+def values_of(kafka, topics, isolation_level):
+    """Of all records of these topics."""
+    return Counter(int(r.value[1:]) for topic in topics for r in everything_in(kafka, topic, isolation_level))
+
+
+@pytest.fixture
+def rows_at_a_time(spark):
+    """Has Spark give the sink rows before a task has handled all of its records."""
+    setting = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, "50")
+    yield
+    spark.conf.set(setting, before)
+
+
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_what_goes_to_topics_is_published_with_the_batch_though_a_worker_is_killed(
+    kafka, group, stream, tmp_path, rows_at_a_time, guarantee
+):
+    once = guarantee == "exactly-once"
+    topic = topic_with(kafka, numbered(3000, 2), partitions=2)
+    out = kafka.create_topic(name("out"), partitions=2)
+    retry, dead = (kafka.create_topic(f"{topic}-{kind}", partitions=2) for kind in ("retry-3600000", "dlt"))
+    going_to = [out, retry, dead]
+
+    def handler(record):
+        number = int(record.value[1:])
+        if number == 2900 and not (tmp_path / "died").exists():
+            while not (tmp_path / "seen").exists():
+                time.sleep(0.01)
+            (tmp_path / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number % 10 == 1:
+            raise ValueError(number)
+        if number % 10 == 2:
+            raise KeyError(number)
+        return ProducerRecord(record.value, record.key)
+
+    more = {"retryTopics": "3600000"}
+    if once:
+        more |= {"kafka.isolation.level": "read_committed", "kafka.transactional.id": name("w")}
+    processor = RecordProcessor(
+        handler, threads=1, max_local_retries=0, retry_topics=[3_600_000], dead_letter_topic="{topic}-dlt",
+        fatal=[KeyError], options=options(kafka, topic, group) | more,
+        write_options={"topic": out, "deliveryGuarantee": guarantee, "kafka.linger.ms": 0},
+    )  # fmt: skip
+    seen = []
+
+    def look():
+        wait_until(lambda: all(everything_in(kafka, one) for one in going_to), within=120)
+        seen.append(values_of(kafka, going_to, "read_committed"))
+        (tmp_path / "seen").touch()
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    with pytest.raises(PySparkException):
+        stream(processor, topic, **more)
+    looking.join()
+    assert bool(seen[0]) != once, "read_committed sees nothing of a transaction that is open"
+    assert set(committed(kafka, group).values()) <= {0}
+    [result] = stream(processor, topic, **more)
+    assert (result.records, result.done, result.retried, result.dead) == (3000, 2400, 300, 300)
+    assert sum(committed(kafka, group).values()) == 3000
+    by_topic = [values_of(kafka, [one], "read_committed") for one in going_to]
+    assert [{number % 10 for number in values} for values in by_topic] == [{0, 3, 4, 5, 6, 7, 8, 9}, {1}, {2}]
+    everything = sum(by_topic, Counter())
+    assert set(everything) == set(range(3000))
+    assert set(everything.values()) == {1} if once else max(everything.values()) > 1
+    assert values_of(kafka, going_to, "read_uncommitted").total() > 3000
+
+
+def test_a_batch_publishes_what_its_handlers_return_or_nothing(spark, kafka, tmp_path):
+    topic = topic_with(kafka, numbered(300, 3))
+    out = kafka.create_topic(name("out"), partitions=2)
+
+    def handler(record):
+        if record.value == b"v299" and not (tmp_path / "mended").exists():
+            raise ValueError("not yet")
+        return ProducerRecord(record.value)
+
+    processor = RecordProcessor(
+        handler, max_local_retries=0, options=options(kafka, topic) | {"kafka.transactional.id": name("w")},
+        write_options={"topic": out, "deliveryGuarantee": "exactly-once"},
+    )  # fmt: skip
+    df = spark.read.format("groupkafka").options(**options(kafka, topic)).load()
+    with pytest.raises(PySparkException, match="Set dead_letter_topic"):
+        processor.run(df)
+    assert values_of(kafka, [out], "read_committed") == {}
+    (tmp_path / "mended").touch()
+    assert processor.run(df).done == 300
+    assert values_of(kafka, [out], "read_committed") == dict.fromkeys(range(300), 1)

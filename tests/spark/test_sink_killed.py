@@ -17,6 +17,7 @@ from support import WORKERS_PYTHON, name
 from spark_kafka_group.testing import wait_until
 
 PROGRAM = Path(__file__).with_name("exactly_once_program.py")
+PROCESSOR = Path(__file__).with_name("exactly_once_processor.py")
 NUMBERS, KILLS = 7_000, int(os.environ.get("KILLS", "8"))
 
 
@@ -44,20 +45,14 @@ def wait_until_it_writes(kafka, topic, query):
     wait_until(lambda: query.poll() is not None or ends(kafka, topic, "read_uncommitted") != before, within=180)
 
 
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, tmp_path):
-    source = kafka.create_topic(name("input"), partitions=2)
-    output = kafka.create_topic(name("output"), partitions=2)
-    for _ in range(2):  # the second time they are known
-        kafka.produce(source, [b"%d" % number for number in range(NUMBERS)])
-    arguments = [kafka.bootstrap_servers, source, output, name("w"), str(tmp_path / "checkpoint")]
+def run_and_kill(kafka, output, program, tmp_path):
+    """Kill a program again and again while it writes, and have it come to its end then; returns what starts it."""
     environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
 
     def start():
         with (tmp_path / "err").open("ab") as err:
             return subprocess.Popen(
-                [sys.executable, str(PROGRAM), *arguments],
+                [sys.executable, *program],
                 env=environment, start_new_session=True, stdout=subprocess.DEVNULL, stderr=err,
             )  # fmt: skip
 
@@ -69,5 +64,34 @@ def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, t
         os.killpg(query.pid, signal.SIGKILL)
         query.wait()
     assert start().wait(600) == 0, (tmp_path / "err").read_text()[-3000:]
+    return start
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_query_that_is_killed_again_and_again_publishes_each_row_once(kafka, tmp_path):
+    source = kafka.create_topic(name("input"), partitions=2)
+    output = kafka.create_topic(name("output"), partitions=2)
+    for _ in range(2):  # the second time they are known
+        kafka.produce(source, [b"%d" % number for number in range(NUMBERS)])
+    program = [str(PROGRAM), kafka.bootstrap_servers, source, output, name("w"), str(tmp_path / "checkpoint")]
+    run_and_kill(kafka, output, program, tmp_path)
     assert published(kafka, output) == Counter(str(number) for number in range(NUMBERS))
     assert ends(kafka, output, "read_committed") == ends(kafka, output, "read_uncommitted")
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.soak
+def test_a_processor_that_is_killed_again_and_again_publishes_what_it_returns_retries_and_gives_up_once(
+    kafka, tmp_path
+):
+    source, output = (kafka.create_topic(name(kind), partitions=2) for kind in ("input", "output"))
+    retry, dead = (kafka.create_topic(f"{source}-{kind}", partitions=2) for kind in ("retry-1", "dlt"))
+    kafka.produce(source, [b"%d" % number for number in range(NUMBERS)])
+    program = [str(PROCESSOR), kafka.bootstrap_servers, name("g"), source, output, str(tmp_path / "checkpoint")]
+    start = run_and_kill(kafka, output, program, tmp_path)
+    assert start().wait(600) == 0, "what was not due before"
+    wanted = [Counter(str(n) for n in range(NUMBERS) if n % 10 in last) for last in ({0, 1, *range(3, 10)}, {1}, {2})]
+    assert [published(kafka, topic) for topic in (output, retry, dead)] == wanted
+    for topic in (output, retry, dead):
+        assert ends(kafka, topic, "read_committed") == ends(kafka, topic, "read_uncommitted")

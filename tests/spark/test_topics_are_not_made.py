@@ -1,5 +1,5 @@
 """On brokers that create a topic at the first request about it, Kafka's default, no request of this package creates
-one: neither lookups nor writes."""
+one, but for the sink's."""
 
 import contextlib
 import json
@@ -17,7 +17,6 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
-from spark_kafka_group.wire.producer import Producer
 
 MAKES_TOPICS = {"auto.create.topics.enable": "true"}
 
@@ -156,15 +155,6 @@ def test_a_record_processor_whose_topics_are_not_there(kafka, typo, spark, to):
 def test_a_task_whose_topic_is_gone(kafka, typo):
     wanted = Options.parse(options(kafka, typo) | {"kafkaConsumer.pollTimeoutMs": "500"})
     refused(lambda: list(read(ReadTask((OffsetRange(TopicPartition(typo, 0), 0, 1),)), wanted)), f"{typo}-0")
-
-
-def test_what_is_sent(kafka, typo):
-    producer = Producer(Options.parse(options(kafka, "unused")))
-    try:
-        with pytest.raises(BrokerError, match=f"topic {typo} does not exist: create it"):
-            producer.send(typo, 0, None, b"", (), lambda _: None)
-    finally:
-        producer.close()
 
 
 def test_a_listeners_commit_for_a_topic_that_is_gone(kafka, typo, group):

@@ -7,7 +7,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from spark_kafka_group.errors import UnwritableRowError
+from spark_kafka_group.errors import UnwritableRowError, WriteError
 from spark_kafka_group.executor.destinations import TopicDestinations, rows_of_topics
 from spark_kafka_group.executor.encode import load
 from spark_kafka_group.executor.encode.arrow_columns import binary_column
@@ -40,6 +40,21 @@ def test_a_partition_that_a_row_names_comes_before_its_key():
     assert chosen(destinations, ["a", "b", None], given=[2, 1, 0]) == {0: 2, 1: 1, 2: 0}
     of_a, of_b = chosen(destinations, ["a", "b"]).values()
     assert chosen(destinations, ["a", "b", None], given=[None, of_b, None]) == {0: of_a, 1: of_b, 2: NO_PARTITION}
+
+
+def test_a_partition_of_another_topic_is_taken_modulo_where_a_row_names_no_other():
+    destinations = TopicDestinations("t", (1, 1, 1), 100)
+    origin = pa.array([7, 7, 2**31 - 1, None, None], pa.int32())
+    given = pa.array([0, None, None, 2, None], pa.int32())
+    assert destinations.named(given, origin).to_pylist() == [0, 1, (2**31 - 1) % 3, 2, None]
+    assert destinations.named(None, origin).to_pylist() == [1, 1, (2**31 - 1) % 3, None, None]
+    nowhere = pa.array([None], pa.int32())
+    assert destinations.named(given, None) is destinations.named(given, nowhere) is given
+    found = chosen(destinations, ["a"] * 5, given=destinations.named(given, origin).to_pylist())
+    (of_a,) = chosen(destinations, ["a"]).values()
+    assert found == {0: 0, 1: 1, 2: (2**31 - 1) % 3, 3: 2, 4: of_a}
+    with pytest.raises(WriteError, match="t--5: a row names this partition in its column originPartition: make it 0"):
+        destinations.named(None, pa.array([1, -5], pa.int32()))
 
 
 def test_rows_of_one_topic_among_others_keep_their_places():

@@ -72,7 +72,7 @@ ALLOWED = {
     "batch": VALUES | {"wire", "driver", "live"},
     "metrics": {"errors", "json_text", "offsets"},
     "listener": VALUES | {"metrics", "wire"},
-    "processing": VALUES | {"hung_up", "metrics", "wire"},
+    "processing": VALUES | {"executor", "hung_up", "metrics", "wire"},
     "sampling": VALUES | {"executor", "wire"},
     "tools": VALUES
     | {

@@ -22,14 +22,9 @@ from spark_kafka_group.spark_version import is_supported
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"
 INSIDE = {
-    "kafka.cluster.ClusterMetadata": (
-        "_future _last_refresh_ms _last_successful_refresh_ms _need_update _partitions _refresh_future _topics"
-    ),
+    "kafka.cluster.ClusterMetadata": ("_future _last_refresh_ms _need_update _partitions _refresh_future _topics"),
     "kafka.KafkaAdminClient": "_manager",
     "kafka.KafkaConsumer": "_client _coordinator _fetcher _subscription",
-    "kafka.KafkaProducer": (
-        "_accumulator _closed _metadata _sender _transaction_manager _unregister_cleanup _wait_on_metadata"
-    ),
     "kafka.consumer.fetcher.Fetcher": (
         "_fetch_offsets_by_times_async _group_list_offset_requests _isolation_level _manager "
         "_send_list_offsets_requests"
@@ -52,9 +47,6 @@ INSIDE = {
     "kafka.net.selector.NetworkSelector": "_poll_once _ready _selector",
     "kafka.net.transport.KafkaSSLTransport": "_net _sock _sock_recv",
     "kafka.net.transport.KafkaTCPTransport": "_net _read_task _sock _sock_recv _write_task",
-    "kafka.producer.record_accumulator.RecordAccumulator": "_flushes_in_progress",
-    "kafka.producer.sender.Sender": "_can_retry _client _dispatch_error _send_producer_data",
-    "kafka.producer.transaction_manager.TransactionManager": "_current_state",
     "pyspark.SparkContext": "_active_spark_context _ensure_initialized _gateway _jvm _python_includes",
     "pyspark.SparkFiles": "_is_running_on_worker _root_directory",
     "pyspark.sql.SparkSession": "_instantiatedSession _jsparkSession",

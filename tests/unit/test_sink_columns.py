@@ -39,6 +39,8 @@ def refusal(ddl, **options):
 def test_each_column_is_found_wherever_it_is():
     everything = "partition int, key binary, headers headers, value string, topic string"
     assert columns(everything) == SinkColumns(value=3, key=1, topic=4, headers=2, partition=0)
+    assert columns("originPartition int, value string", topic="t") == SinkColumns(value=1, origin_partition=0)
+    assert columns("ORIGINPARTITION int, value string", topic="t") == SinkColumns(value=1, origin_partition=0)
     assert columns("value varchar", topic="t") == SinkColumns(value=0)
     assert columns("value collated, topic varchar") == SinkColumns(value=0, topic=1)
 

@@ -8,12 +8,13 @@ import socket
 import pytest
 
 from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.sending.receivers import receivers_for
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
-from spark_kafka_group.wire.producer import Producer
 
 GIVEN = {
     "kafka.client.id": "mine", "kafka.request.timeout.ms": "4321", "kafka.connections.max.idle.ms": "54321",
@@ -43,7 +44,8 @@ def of_the_driver(options, opened):
 
 
 def of_hand_off(options, opened):
-    return opened.enter_context(contextlib.closing(Producer(options)))._producer._sender._client._manager
+    brokers = receivers_for(sink_options(options, outlives=True).client).brokers
+    return opened.enter_context(contextlib.closing(brokers))._bootstrapped()._manager
 
 
 @pytest.mark.parametrize("client", [of_a_task, of_the_listener, of_tools, of_the_driver, of_hand_off])

@@ -9,11 +9,13 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import UnsupportedVersionError
 from spark_kafka_group.executor.read import read
+from spark_kafka_group.executor.write import write
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sent_on import sink_options
+from spark_kafka_group.processing.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
-from spark_kafka_group.wire.producer import Producer
 
 OLD, NEW = (0, 3), (13, 20)
 AT_ONCE_S = 10
@@ -44,7 +46,10 @@ CONNECTING = {
                                       | {"assign": '{"orders":[0]}'}),
     "batch read": lambda settings: GroupKafkaDataSource(settings).reader(None).partitions(),
     "task": task,
-    "producer": lambda settings: Producer(Options.parse(settings)).close(),
+    "dead letters": lambda settings: write(
+        [arrow_batch([OutputRow("orders-dlt", None, b"", ())])],
+        sink_options(Options.parse(settings), outlives=True), sink_columns(),
+    ),
     "listener": lambda settings: NonMemberCommitter(Options.parse(settings), "billing").close(),
 }  # fmt: skip
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
-from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.executor.corrupt.left_out import LeftOut
+from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.retry_topics import dead_letter_topic, main_topic
-from spark_kafka_group.wire.delivery import Delivery
 
 NEXT_OFFSET = "groupkafka.next.offset"
 """Header of our own: the offset, as text, at which reading went on."""
+COLUMNS = SinkColumns(topic=0, value=1, headers=2, origin_partition=3)
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class DeadLetters:
@@ -25,13 +30,12 @@ class DeadLetters:
     Parameters
     ----------
     outlives
-        As of :class:`Delivery`.
+        Whether brokers that are away are waited for, up to maxBrokerOutage if that is set.
     """
 
     def __init__(self, options: Options, outlives: bool = False) -> None:
         self._options = options
-        self._outlives = outlives
-        self._delivery: Delivery | None = None
+        self._sink_options = sink_options(options, outlives)
 
     def send(self, left_out: LeftOut) -> None:
         """Send one; returns when all in-sync replicas have it.
@@ -48,20 +52,18 @@ class DeadLetters:
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
         topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
-        if self._delivery is None:
-            self._delivery = Delivery(self._options, self._outlives)
-        said = list[BrokerError | None]()
-        self._delivery.send(topic, tp.partition, None, left_out.raw, headers, said.append)
-        self._delivery.flush()
-        (problem,) = said
-        if problem is not None:
+        try:
+            write([_row(topic, left_out, headers)], self._sink_options, COLUMNS)
+        except GroupKafkaError as problem:
             raise BrokerError(
                 f"{left_out}, which cannot be read ({error.problem}), could not be sent to {topic} "
                 f"(onCorruptRecord=deadLetter): {problem}"
             ) from problem
 
-    def close(self) -> None:
-        """Close connections."""
-        if self._delivery is not None:
-            self._delivery.close()
-            self._delivery = None
+
+def _row(topic: str, left_out: LeftOut, headers: list[tuple[str, bytes | None]]) -> pa.RecordBatch:
+    columns = [
+        pa.array([topic], pa.string()), pa.array([left_out.raw], pa.binary()), pa.array([headers], _HEADERS),
+        pa.array([left_out.tp.partition], pa.int32()),
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, names=["topic", "value", "headers", "originPartition"])

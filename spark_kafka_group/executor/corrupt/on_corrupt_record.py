@@ -234,8 +234,6 @@ class Remedy:
         """Close connections."""
         if self._searching is not None:
             self._searching.close()
-        if self._dead_letters is not None:
-            self._dead_letters.close()
 
     def _search_on(self, damage: Damage) -> WayOn | None:
         """Go on at the next record batch of the range that a broker finds, or that leads to that one."""

@@ -134,20 +134,19 @@ def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:
             "client_id": f"{options.connection.client_id}-{role}",
             "request_timeout_ms": options.connection.request_timeout_ms,
             "metadata_recovery_strategy": options.connection.metadata_recovery_strategy,  # of our Manager
-            "socket_options": socket_options(options, noticing()),
+            "socket_options": _socket_options(options),
         }
     )
 
 
-def socket_options(options: ClientOptions, liveness: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Of every connection to a broker."""
+def _socket_options(options: ClientOptions) -> list[tuple[int, int, int]]:
     buffers = {
         socket.SO_RCVBUF: options.connection.receive_buffer_bytes,
         socket.SO_SNDBUF: options.connection.send_buffer_bytes,
     }
     return [
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-        *liveness,
+        *noticing(),
         *((socket.SOL_SOCKET, name, size) for name, size in buffers.items() if size is not None),
     ]
 
