@@ -44,12 +44,12 @@ def test_a_mapped_record_has_a_row_with_its_place():
     assert expected(MAP, BATCHES, OF_T) == Counter(row(p, at) for p in (0, 1) for at in range(8))
 
 
-def test_an_aggregation_has_the_count_so_far_of_each_group_in_each_batch_that_has_records_of_it():
+def test_an_aggregation_has_the_count_so_far_of_each_group_in_each_batch():
     rows = expected(AGGREGATE, BATCHES, OF_T)
-    assert rows["p0:0:0", "2"] == 1  # sequence numbers 0 and 5 in the first batch, and none of the group later
+    assert rows["p0:0:0", "2"] == 2  # sequence numbers 0 and 5 in the first batch, and none of the group later
     assert rows["p0:1:0", "1"] == 1
     assert rows["p0:1:0", "2"] == 1
-    assert rows.total() == 5 + 3 + 2 + 5
+    assert rows.total() == 5 + 3 + 5 + 5
 
 
 def test_a_join_has_a_row_for_each_two_records_that_share_a_name():

@@ -31,7 +31,7 @@ def at_all_steps(stage: Stage, steps: Sequence[str], victim: Callable[[Stage], N
 VICTIMS: Mapping[str, tuple[Callable[[Stage], None], str, bool]] = {
     "program": (program_killed, "SIGKILL of all processes of the program", False),
     "jvm": (jvm_killed, "SIGKILL of the JVM alone", False),
-    "worker": (workers_killed, "SIGKILL of all Python processes that write, or decide and end", True),
+    "worker": (workers_killed, "SIGKILL of the Python processes that write, or decide and end", True),
     "broker": (broker_killed, "SIGKILL of the only broker, away for up to 3 s", False),
 }
 OF_SIX = (shapes.MAP, shapes.AGGREGATE, shapes.MAP, shapes.JOIN, shapes.AGGREGATE, shapes.MAP)

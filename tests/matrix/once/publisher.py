@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import signal
 import threading
@@ -16,8 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import TaskContext
-from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from matrix.once import shapes
@@ -29,8 +29,6 @@ SLOW, FAILING, SLOW_S = 0.04, 0.02, 4.0
 RESTART = "restart"
 
 stopping = threading.Event()
-starting = threading.Lock()
-"""One query starts at a time: Spark may not find a Python data source that it looks up in two threads at once."""
 
 
 def arguments() -> argparse.Namespace:
@@ -111,55 +109,71 @@ def start(spark: SparkSession, query: dict[str, Any], args: argparse.Namespace, 
     if args.unsteady is not None:
         rows = rows.mapInArrow(unsteady(args.unsteady), rows.schema)
     writer = rows.writeStream.format(args.sink).options(**options).queryName(query["name"])
-    writer = writer.outputMode("update" if query["shape"] == shapes.AGGREGATE else "append")
+    writer = writer.outputMode("complete" if query["shape"] == shapes.AGGREGATE else "append")
     writer = writer.option("checkpointLocation", str(Path(query["directory"]) / "checkpoint"))
     return writer.trigger(processingTime=args.trigger).start()
 
 
-def run(spark: SparkSession, query: dict[str, Any], args: argparse.Namespace) -> None:
-    """A query, again and again until the program is to end."""
-    directory = Path(query["directory"])
-    marks = directory / MARKS / args.name
-    marks.mkdir(parents=True)
-    options = query["sink"] | ({MARKS: str(marks)} if args.sink == "groupkafka" else {})
-    while not stopping.is_set():
+class Running:
+    """A query, which is started again when it has ended and its marks say so. For the main thread: it has the session.
+
+    Raises
+    ------
+    Exception
+        By all methods, when there is no JVM.
+    """
+
+    def __init__(self, spark: SparkSession, query: dict[str, Any], args: argparse.Namespace) -> None:
+        self._spark, self._query, self._args = spark, query, args
+        self._directory = Path(query["directory"])
+        self._marks = self._directory / MARKS / args.name
+        self._marks.mkdir(parents=True)
+        self._started: Any = None
+        self._ended = False
+
+    def start(self) -> None:
+        """Start it, or note why that fails."""
+        self._ended = False
+        options = self._query["sink"] | ({MARKS: str(self._marks)} if self._args.sink == "groupkafka" else {})
         try:
-            with starting:
-                started = start(spark, query, args, options)
-            (marks / "started").touch()
-            started.awaitTermination()
-            return
-        except (StreamingQueryException, AnalysisException) as error:
-            note(directory, args.name, str(error))
-        except BaseException as error:  # noqa: BLE001 - the JVM is gone
-            note(directory, args.name, f"no Spark: {type(error).__name__}: {error}")
-            os._exit(3)
-        while not (marks / RESTART).exists() and not stopping.wait(0.05):
-            pass
-        (marks / RESTART).unlink(missing_ok=True)
+            self._started = start(self._spark, self._query, self._args, options)
+            (self._marks / "started").touch()
+        except (AnalysisException, Py4JJavaError) as error:  # the latter where Spark's workers were killed
+            self._end(str(error))
+
+    def look(self) -> None:
+        """Note its end, and start it again when that is wanted."""
+        if not self._ended and not self._started.isActive:
+            error = self._started.exception()
+            self._end("it has stopped" if error is None else str(error))
+        if self._ended and (self._marks / RESTART).exists():
+            (self._marks / RESTART).unlink()
+            self.start()
+
+    def _end(self, error: str) -> None:
+        self._ended = True
+        note(self._directory, self._args.name, error)
 
 
 def note(directory: Path, process: str, error: str) -> None:
     """Keep how a query ended."""
-    if not stopping.is_set():
-        line = {"process": process, "ms": time.time() * 1000, "error": error[:6000]}
-        with (directory / "endings.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    line = {"process": process, "ms": time.time() * 1000, "error": error[:6000]}
+    with (directory / "endings.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def main() -> None:
     args = arguments()
     spark = session(args)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    threads = [threading.Thread(target=run, args=(spark, query, args), daemon=True) for query in args.queries]
-    for thread in threads:
-        thread.start()
+    running = [Running(spark, query, args) for query in args.queries]
+    for query in running:
+        query.start()
     while not stopping.wait(0.2):
-        pass
-    for query in spark.streams.active:
-        query.stop()
-    for thread in threads:
-        thread.join(30)
+        for query in running:
+            query.look()
+    for active in spark.streams.active:
+        active.stop()
     spark.stop()
 
 

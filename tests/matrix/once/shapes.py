@@ -57,13 +57,12 @@ def mapped(place: Place, name: str) -> Row:
 
 
 def aggregated(batches: Sequence[Batch], log: Mapping[Place, str]) -> Counter[Row]:
-    """For each batch the count so far of each group that it has records of."""
+    """For each batch the count so far of each group: Python sinks know no output mode update."""
     counts: Counter[str] = Counter()
     rows: Counter[Row] = Counter()
     for batch in batches:
-        now = Counter(group_of(name) for _, name in read_in(batch, log))
-        counts += now
-        rows.update((group, str(counts[group])) for group in now)
+        counts.update(group_of(name) for _, name in read_in(batch, log))
+        rows.update((group, str(count)) for group, count in counts.items())
     return rows
 
 

@@ -239,6 +239,11 @@ class Stage:
         """Whether a process of it stands there."""
         return any(query.marks(self.name).glob(f"{step}-*"))
 
+    def standing(self) -> list[int]:
+        """The processes that stand at a step."""
+        marks = [mark for query in self.queries for mark in query.marks(self.name).glob("*-*")]
+        return [int(mark.name.rpartition("-")[2]) for mark in marks]
+
     def disarm(self, process: str) -> None:
         """Let all queries go on from the steps at which processes of this program stand."""
         for query in self.queries:

@@ -39,7 +39,8 @@ def gone(stage: Stage, program: Program) -> None:
 
 
 def workers_killed(stage: Stage) -> None:
-    for pid in stage.workers():
+    """Of those that stand at a step."""
+    for pid in stage.standing():
         kill_if_there(pid)
     stage.disarm(stage.name)
 
