@@ -213,6 +213,10 @@ class Stage:
     def start(self) -> None:
         """Start the program, and wait until its queries run."""
         self.launch()
+        self.wait_until_started()
+
+    def wait_until_started(self) -> None:
+        """Wait until all queries run."""
         self.wait_for(lambda: all((q.marks(self.name) / "started").exists() for q in self.queries), STARTED_WITHIN_S)
 
     def wait_for(self, condition: Callable[[], object], within: float) -> None:
