@@ -179,6 +179,10 @@ def steps(found: Iterable[Tally]) -> list[str]:
             seeds = ", ".join(str(line["seed"]) for line in tally.lines)
             oldest = max((line.get("oldest_transaction_s", 0) for line in tally.lines), default=0)
             open_for = f"; the oldest transaction that was seen open was {oldest:.0f} s old" if oldest else ""
+            chosen = [line["by_choice"] for line in tally.lines if "by_choice" in line]
+            if chosen:
+                missing, twice = (sum(one[name] for one in chosen) for name in ("missing", "twice"))
+                open_for = f"; as the tool was told {missing:,} rows are missing, and {twice:,} there twice{open_for}"
             again = f"{tally.total('restarts')} times a query that had ended was started again"
             lines.append(
                 f"{tally.cell.name}: {listed(counted)}; {tally.total('rows'):,} rows published, {again}{open_for} "

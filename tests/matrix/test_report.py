@@ -73,3 +73,9 @@ def test_runs_of_several_queries_say_where_each_stood(tmp_path):
     said = "3,000 rows published, 1 times a query that had ended was started again"
     oldest = "the oldest transaction that was seen open was 12 s old (seeds 7, 8)."
     assert f"sink-steps-worker-kill-once: 3 flushed, 1 decided; {said}; {oldest}" in text.splitlines()
+
+
+def test_rows_that_the_tool_was_told_to_leave_out_or_repeat_are_said(tmp_path):
+    run = line("sink-held-half-ended-once", steps={"half-ended": 5}, by_choice={"missing": 1200, "twice": 7})
+    text = report.reliability(report.tallies(results(tmp_path, run)))
+    assert "; as the tool was told 1,200 rows are missing, and 7 there twice (seeds 7)." in text

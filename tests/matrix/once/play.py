@@ -130,7 +130,8 @@ def summary(
 ) -> dict[str, Any]:
     """What a run counted."""
     hits = Counter() if stage is None else stage.hits
-    more = sum(query.missing_and_more()[1].total() for query in published)
+    counted = [(bool(query.mended), *query.missing_and_more()) for query in published]
+    more = sum(twice.total() for mended, _, twice in counted if not mended)
     line: dict[str, Any] = {
         "cell": name,
         "source": "groupkafka",
@@ -151,6 +152,9 @@ def summary(
     }
     if stage is not None:
         line["steps"] = dict(hits)
+        if stage.mended:
+            missing, twice = (sum(one[at].total() for one in counted if one[0]) for at in (1, 2))
+            line["by_choice"] = {"missing": missing, "twice": twice}
         line["ended"] = dict(Counter(sentence(ended.error)[:160] for ended in stage.endings).most_common(12))
         if stage.watch is not None:
             line["oldest_transaction_s"] = round(stage.watch.oldest_s, 1)
