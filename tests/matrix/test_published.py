@@ -8,7 +8,7 @@ import pytest
 from matrix.cells.registry import CELLS
 from matrix.checkpoint import Batch
 from matrix.once.neighbour import Readings
-from matrix.once.shapes import AGGREGATE, JOIN, MAP, expected
+from matrix.once.shapes import AGGREGATE, JOIN, MAP, as_read, expected
 from matrix.once.verdict import ABORT, COMMIT, Published, Shared, judged, judged_shared
 
 LOG = {("t", p, at): f"p0:t:{p}:{at}" for p in (0, 1) for at in range(8)}
@@ -52,9 +52,21 @@ def test_an_aggregation_has_the_count_so_far_of_each_group_in_each_batch():
     assert rows.total() == 5 + 3 + 5 + 5
 
 
+def test_a_batch_that_was_not_committed_has_read_what_is_before_the_next_one():
+    started_again = Batch(2, {("t", 0): 4, ("t", 1): 3}, ENDS, 3.0)
+    assert [batch.ends for batch in as_read([BATCHES[0], started_again])] == [{("t", 0): 4, ("t", 1): 3}, ENDS]
+    rows = expected(AGGREGATE, [BATCHES[0], started_again], OF_T)
+    assert rows["p0:0:0", "1"] == 1  # sequence number 5 is not in the first batch
+    assert rows["p0:0:0", "2"] == 1
+
+
+def test_counts_of_all_records_are_expected_though_batches_have_left_some_out():
+    rows = expected(AGGREGATE, BATCHES[1:], OF_T)
+    assert rows["p0:0:0", "2"] == 1
+
+
 def test_a_join_has_a_row_for_each_two_records_that_share_a_name():
-    batch = Batch(0, ZERO | {("u", 0): 0}, ENDS | {("u", 0): 3}, 1.0)
-    assert expected(JOIN, [batch], LOG) == Counter({(f"p0:0:{at}", f"p0:0:{at}"): 1 for at in range(3)})
+    assert expected(JOIN, [], LOG) == Counter({(f"p0:0:{at}", f"p0:0:{at}"): 1 for at in range(3)})
     assert expected(JOIN, BATCHES, OF_T) == Counter()
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from matrix.checkpoint import TP, Batch
 from matrix.invariants import Finding
-from matrix.once.shapes import Place, Row, expected, mapped, read_in
+from matrix.once.shapes import Place, Row, as_read, expected, mapped, read_in
 
 COMMIT, ABORT = "commit", "abort"
 """What the tool makes of a batch that was lost in part: it counts as published, or it is written again."""
@@ -97,7 +97,7 @@ def judged_mended(query: Published, missing: Counter[Row], more: Counter[Row]) -
     """Only of batches that the tool has mended rows are missing, or twice, as its choice says; of each some are."""
     of_batch: dict[Row, int] = {
         mapped(place, name): batch.number
-        for batch in query.batches
+        for batch in as_read(query.batches)
         if batch.number in query.mended
         for place, name in read_in(batch, query.log)
     }
