@@ -36,7 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--queries", type=json.loads, required=True)
     parser.add_argument("--sink", default="groupkafka")
-    parser.add_argument("--trigger", default="500 milliseconds")
+    parser.add_argument("--trigger", default="2 seconds")
     parser.add_argument("--master", default="local[8,4]")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--jars", default="")
