@@ -23,7 +23,7 @@ def begun(
     seed: int,
     of_shapes: Sequence[str],
     guarantee: str,
-    session_s: float = 6.0,
+    session_s: float = 45.0,
     timeout_ms: int = 300_000,
 ) -> Stage:
     """A stage that goes on, with one query of each shape, each with topics, a group and an output of its own."""
