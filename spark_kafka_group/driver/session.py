@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,7 @@ class GroupSession:
         self._sink = SinkTransaction.of(query, shared)
         self._min_offsets = MinOffsets(options.reading.max_trigger_delay_ms)
         self._shares = 0  # how often a limit has been shared out: whose turn it is
+        self._replayed_s = 0.0  # when a batch was run again, by time.monotonic()
         self._slots: dict[TopicPartition, int] = {}  # task number of each partition in the last batch
 
     def asked(self) -> contextlib.AbstractContextManager[None]:
@@ -167,7 +169,10 @@ class GroupSession:
 
     def settle_between_triggers(self, patience_ms: float) -> None:
         """Take part in a rebalance if no batch runs, so that the group need not wait."""
-        if self._may_rejoin(patience_ms):
+        if self._lets_siblings_join():
+            if self.member.unsettled():
+                self._go_on_with_replay(self._settling.be_member(patience_ms))
+        elif self._may_rejoin(patience_ms):
             self._settling.be_member(patience_ms)
 
     def progress(self) -> dict[str, Any] | None:
@@ -271,16 +276,23 @@ class GroupSession:
         3. The group is asked before joining, as a join that waits at the coordinator holds up all other requests.
         4. If the group does not settle in time, a member may wait for this very batch. So it is read without
            membership, and not committed; the next call joins, and takes positions by the rules. Where the sink commits
-           offsets together with rows, it is not read then, unless its rows are written: they are somebody else's.
+           offsets together with rows, it is not read then, unless its rows are written: they are somebody else's. So
+           it waits longer: what Spark aggregates is right only if the batch reads all that it has read before.
         """
         self.standing.proven = start
         tps = [r.tp for r in ranges]
         decided = None if self._sink is None else self._sink.decided(end.batch)
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._yielded.learn(committed, end.batch))
-        joined = self._settling.be_member(self._settling.patience_ms()) is not Joined.NOT_YET
+        by_sink = self._sink is not None and end.in_transaction
+        patience_ms = self._settling.patience_ms()
+        if by_sink and patience_ms is not None:
+            patience_ms = max(patience_ms, self._query.options.group.session_timeout_ms)
+        joined = self._settling.be_member(patience_ms) is not Joined.NOT_YET
+        if by_sink and joined:
+            joined = self._settling.has_its_share()
         readable = replayed.readable(self._query, ranges, end)
-        if self._sink is not None and end.in_transaction:
+        if by_sink:
             elsewhere, left = replayed.written_and_left(self._query, readable, end, joined, decided)
             self._yielded.left_out |= left
             left_out |= left.keys()
@@ -289,7 +301,35 @@ class GroupSession:
         generation = self.member.use() if joined else -1
         batch = Batch(end, readable, generation, elsewhere, left_out, begun=True, replayed=True)
         self._query.plan(batch, replay=True)
+        self._replayed_s = time.monotonic()
         return batch
+
+    def _lets_siblings_join(self) -> bool:
+        """Whether a batch that is run again, and that the sink is to commit, does not hold up a rebalance yet.
+
+        1. The query starts, and none of its sources is a member any more. 2. The first one joins, and gives Spark the
+        tasks of the batch. 3. Spark asks the next one, which joins in its turn, and needs the first one for that: if
+        that held the rebalance up for its batch, the next one would have to leave its part of the batch out.
+        """
+        planned, sink = self.committer.planned, self._sink
+        if sink is None or planned is None or not (planned.replayed and planned.end.in_transaction and planned.ends):
+            return False
+        limit_s = self._query.options.group.session_timeout_ms / 1000
+        return time.monotonic() - self._replayed_s < limit_s and sink.lacks(self._siblings.apart())
+
+    def _go_on_with_replay(self, joined: Joined) -> None:
+        """Let the batch that is run again belong to the new generation, if this member has kept all that it reads.
+
+        If not, the sink cannot commit it, and it is run once more.
+        """
+        planned, sink = self.committer.planned, self._sink
+        if joined is not Joined.NEW_GENERATION or planned is None or sink is None:
+            return
+        if planned.ends.keys() <= self.member.generation.unbroken:
+            batch = replace(planned, generation=self.member.use())
+            self._query.plan(batch, replay=True)
+            with contextlib.suppress(MembershipLostError):
+                sink.begins(batch)
 
     def _handed_to_sink(self, batch: Batch) -> Batch:
         """`batch` as it is read, when the sink knows the offsets that it is to commit."""

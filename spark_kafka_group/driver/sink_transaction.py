@@ -144,6 +144,10 @@ class SinkTransaction:
         self._own = replace(own, has_begun=own.has_begun or not batch.replayed, running=running)
         self._put(self._own)
 
+    def lacks(self, readers: frozenset[str]) -> bool:
+        """Whether one of these other sources of the application has not been asked for anything to its end yet."""
+        return bool(readers) and not readers <= {other.reader for other in self._others()}
+
     def close(self) -> None:
         """Remove the file. Harmless when repeated."""
         file, self._file = self._file, None

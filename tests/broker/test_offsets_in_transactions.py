@@ -539,6 +539,20 @@ class TestReplays:
         assert sorted(query.written()) == sorted(expected)
         assert set(committed(kafka, group).values()) == {10}
 
+    @pytest.mark.parametrize("sources", [2, 3])
+    def test_all_sources_of_a_query_read_an_undecided_batch_again_as_it_was(self, kafka, group, exactly_once, sources):
+        # What Spark aggregates has been stored by the first run of the batch, perhaps as a snapshot, which stays.
+        topics = [topic_with(kafka, numbered(20, 2), partitions=2) for _ in range(sources)]
+        query = exactly_once(*topics).start()
+        query.trigger(limit=6)
+        query.plan(limit=8)
+        whole = query.begin()
+        query.stop()  # so that none is a member when the first one is asked again
+        query.start()
+        assert query.trigger() == whole
+        query.drain(20 * sources)
+        assert sorted(query.written()) == sorted(row for topic in topics for row in rows_of(topic, {0: 10, 1: 10}))
+
     def test_the_group_is_waited_for_while_a_transaction_of_another_holds_its_offsets(
         self, kafka, group, exactly_once, driver_of
     ):

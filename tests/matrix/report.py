@@ -153,6 +153,7 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
             parts.append(f"## {title}\n\n" + "\n".join(table(of_family)) + "\n")
             meant = dict.fromkeys(f"- {tally.cell.name}: {tally.cell.what}." for tally in of_family)
             parts.append("\n".join(meant) + "\n")
+            parts += [f"{line}\n" for line in steps(of_family)]
             if family == EVERYTHING:
                 parts += [f"{line}\n" for line in storms(of_family)]
     hours = endurance(results)
@@ -165,6 +166,29 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
     versions = sorted({line["code"] for tally in found for line in tally.lines})
     parts.append(f"Versions of the package (git's names of its tree): {', '.join(versions) or 'none'}.\n")
     return "\n".join(parts)
+
+
+def steps(found: Iterable[Tally]) -> list[str]:
+    """How many queries stood where when they were hit, in runs of several queries in one program; and what was seen."""
+    lines = []
+    for tally in found:
+        counted: Counter[str] = Counter()
+        for line in tally.lines:
+            counted.update(line.get("steps", {}))
+        if counted:
+            seeds = ", ".join(str(line["seed"]) for line in tally.lines)
+            oldest = max((line.get("oldest_transaction_s", 0) for line in tally.lines), default=0)
+            open_for = f"; the oldest transaction that was seen open was {oldest:.0f} s old" if oldest else ""
+            chosen = [line["by_choice"] for line in tally.lines if "by_choice" in line]
+            if chosen:
+                missing, twice = (sum(one[name] for one in chosen) for name in ("missing", "twice"))
+                open_for = f"; as the tool was told {missing:,} rows are missing, and {twice:,} there twice{open_for}"
+            again = f"{tally.total('restarts')} times a query that had ended was started again"
+            lines.append(
+                f"{tally.cell.name}: {listed(counted)}; {tally.total('rows'):,} rows published, {again}{open_for} "
+                f"(seeds {seeds})."
+            )
+    return lines
 
 
 def storms(found: Iterable[Tally]) -> list[str]:

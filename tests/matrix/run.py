@@ -23,8 +23,9 @@ from connector import connector_jars
 from matrix.cells.registry import CELLS, KAFKA, Cell
 from matrix.gather import gathered
 from matrix.invariants import Finding, judged
+from matrix.line import gap
 from matrix.load import Load, TransactionalLoad
-from matrix.observed import TOPIC, TOPIC_ONCE, Fault, Observed
+from matrix.observed import TOPIC, TOPIC_ONCE, Observed
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
@@ -37,6 +38,8 @@ def play(
     cell: Cell, source: str, seed: int, count: int, directory: Path, kafka: KafkaCluster | None = None
 ) -> dict[str, Any]:
     """One run: the fault `count` times. Returns its line."""
+    if cell.own is not None:
+        return cell.own(cell, seed, count, directory, kafka)
     began = time.monotonic()
     scene = None
     with contextlib.ExitStack() as stack:
@@ -104,21 +107,6 @@ def summary(cell: Cell, source: str, seed: int, run: Observed, findings: list[Fi
         "gaps": [gap(fault) for fault in run.faults],
         "violations": dict(kinds),
         "findings": [asdict(found) for found in findings][:40],
-    }
-
-
-def gap(fault: Fault) -> dict[str, Any]:
-    """How long a fault lasted, and how long it took until rows came, and 1,000 of them, once it was over."""
-
-    def after(ms: float | None) -> float | None:
-        return None if ms is None else round((ms - fault.healed_ms) / 1000, 2)
-
-    return {
-        "what": fault.what,
-        "lasted": round((fault.healed_ms - fault.began_ms) / 1000, 2),
-        "first": after(fault.first_ms),
-        "progressed": after(fault.progressed_ms),
-        "bound": fault.bound_s,
     }
 
 

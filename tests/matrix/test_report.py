@@ -62,3 +62,20 @@ def test_the_page_gets_a_row_for_each_family_and_source_and_the_same_pictures_ea
     assert set(first[1]) == {"faults-driver.png", "faults-network.png"}
     report.write(folder, tmp_path / "RELIABILITY.md", page, pictures)
     assert first == (page.read_text(), {path.name: path.read_bytes() for path in pictures.iterdir()})
+
+
+def test_runs_of_several_queries_say_where_each_stood(tmp_path):
+    runs = [
+        line("sink-steps-worker-kill-once", steps={"flushed": 2, "decided": 1}, oldest_transaction_s=12.4, restarts=1)
+    ]
+    runs.append(line("sink-steps-worker-kill-once", seed=8, steps={"flushed": 1}))
+    text = report.reliability(report.tallies(results(tmp_path, *runs)))
+    said = "3,000 rows published, 1 times a query that had ended was started again"
+    oldest = "the oldest transaction that was seen open was 12 s old (seeds 7, 8)."
+    assert f"sink-steps-worker-kill-once: 3 flushed, 1 decided; {said}; {oldest}" in text.splitlines()
+
+
+def test_rows_that_the_tool_was_told_to_leave_out_or_repeat_are_said(tmp_path):
+    run = line("sink-held-half-ended-once", steps={"half-ended": 5}, by_choice={"missing": 1200, "twice": 7})
+    text = report.reliability(report.tallies(results(tmp_path, run)))
+    assert "; as the tool was told 1,200 rows are missing, and 7 there twice (seeds 7)." in text

@@ -18,6 +18,9 @@ from matrix.cells import (
     restarts,
     retention,
     rights,
+    sink_held,
+    sink_steps,
+    sink_storms,
     sinks,
     transactions,
     workers,
@@ -25,6 +28,7 @@ from matrix.cells import (
 
 FAMILIES = (
     drivers, restarts, workers, clusters, brokers, logs, elections, retention, disks, network, neighbours, operators,
-    rights, credentials, transactions, queries, sinks, processors, clocks, everything,
+    rights, credentials, transactions, queries, sinks, sink_steps, sink_held, sink_storms, processors, clocks,
+    everything,
 )  # fmt: skip
 """In the order of the report; the family of logs has three files."""

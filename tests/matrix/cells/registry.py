@@ -33,12 +33,14 @@ class Cell:
         Done before the query starts; and when the load has ended.
     exempt
         Invariants that do not hold under this fault, and why.
+    own
+        Plays a run in place of a scene: with this cell, a seed, how many faults, a folder, and brokers or none.
     """
 
     family: str
     name: str
     what: str
-    happen: Callable[[Scene], None]
+    happen: Callable[[Any], None]
     count: int = SECONDS
     at_once: int = 10
     sources: tuple[str, ...] = BOTH
@@ -56,6 +58,7 @@ class Cell:
     prepare: Callable[[Scene], None] | None = None
     at_rest: Callable[[Scene], object] | None = None
     exempt: Mapping[str, str] = field(default_factory=dict)
+    own: Callable[..., dict[str, Any]] | None = None
 
 
 def cell(family: str, what: str, **more: Any) -> Callable[[Callable[[Scene], None]], Callable[[Scene], None]]:
