@@ -13,10 +13,10 @@ OTHERS_HERE = {
     "bootstrap.servers": "", "client.id": "groupkafka", "metadata.max.age.ms": "30000", "receive.buffer.bytes": "None",
     "send.buffer.bytes": "None", "sasl.mechanism": "None", "ssl.enabled.protocols": "('TLSv1.2', 'TLSv1.3')",
     "ssl.cipher.suites": "()", "ssl.keystore.type": "None", "ssl.truststore.type": "None",
-    "transaction.timeout.ms": "None",
+    "transaction.timeout.ms": "None", "batch.size": "524288", "linger.ms": "100",
 }  # fmt: skip
-"""Defaults that are not Java's: a name, a quicker look for new partitions, the system's buffers, files' own kinds, and
-the longest time that brokers allow a transaction."""
+"""Defaults that are not Java's: a name, a quicker look for new partitions, the system's buffers, files' own kinds, the
+longest time that brokers allow a transaction, and record batches for rows that come in thousands."""
 
 
 def documented(config):
@@ -47,7 +47,7 @@ def test_every_setting_of_javas_producer_is_an_option_with_its_default_and_bound
     javas = {name: re.sub(r" \(.*\)$", "", settings[name][0]) for name in defaults}
     assert defaults == {name: "none" if default in ("null", "") else default.lower() for name, default in javas.items()}
     assert {name: str(options[name].default) for name in OTHERS_HERE} == OTHERS_HERE
-    for name in defaults:
+    for name in {*defaults, "batch.size", "linger.ms"}:
         assert takes(options[name], settings[name][1]), name
 
 

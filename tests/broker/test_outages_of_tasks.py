@@ -27,10 +27,12 @@ from spark_kafka_group.source import GroupKafkaReader, GroupKafkaStreamReader
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import Brokers
+from spark_kafka_group.wire.long_wait import LongWait
 from spark_kafka_group.wire.task_outage import Outage
 
 COUNT = 3000
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.request.timeout.ms": 1500, "kafka.fetch.max.wait.ms": 500}
+SAY_SO = (Outage, LongWait)
 
 
 class Said(logging.Handler):
@@ -48,11 +50,13 @@ class Said(logging.Handler):
         return [line for line in self.lines if topic in line and text in line]
 
     def __enter__(self):
-        logging.getLogger(Outage.__module__).addHandler(self)
+        for waits in SAY_SO:
+            logging.getLogger(waits.__module__).addHandler(self)
         return self
 
     def __exit__(self, *_):
-        logging.getLogger(Outage.__module__).removeHandler(self)
+        for waits in SAY_SO:
+            logging.getLogger(waits.__module__).removeHandler(self)
 
 
 def of(topic, partitions=1, count=COUNT):
@@ -145,7 +149,6 @@ def outage():
             yield SimpleNamespace(kafka=kafka, said=said, big=big, small=small, limited=limited, dead=rows, **came)
         finally:
             search.close()
-            letters.close()
             for settings in made:
                 brokers_for(settings).close()
 
