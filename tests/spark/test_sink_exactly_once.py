@@ -14,7 +14,7 @@ from support import committed, name
 from spark_kafka_group.testing import wait_until
 
 PARTITIONS = 2
-MANY = 25_000
+MANY = 105_000
 """Rows that Spark hands to a task in several batches."""
 
 
