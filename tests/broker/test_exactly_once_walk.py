@@ -89,6 +89,7 @@ class Life:
             raise KilledError
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("seed", [1])
 def test_each_row_is_written_once(kafka, group, driver_of, tmp_path, seed):
     topic, out = topic_with(kafka, [], partitions=PARTITIONS), kafka.create_topic(name("out"), partitions=1)

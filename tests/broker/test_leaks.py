@@ -80,6 +80,7 @@ def assert_nothing_is_kept(kept):
     assert kept["rss"] < SPARE_RSS
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("codec", [None, "lz4"])
 def test_a_worker_keeps_nothing_of_the_tasks_it_read(kafka, codec):
     records = [Record(n % 2, None, b"v" * 1000) for n in range(2000)]
@@ -111,6 +112,7 @@ def test_a_worker_keeps_nothing_of_tasks_that_were_cancelled(kafka):
         brokers_for(settings).close()
 
 
+@pytest.mark.soak
 def test_a_driver_keeps_nothing_of_triggers_and_batches(kafka, driver_of):
     topic = topic_with(kafka, numbered(2000, 2), partitions=2)
     driver = driver_of(kafka, topic, name("group"))

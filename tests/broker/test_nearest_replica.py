@@ -127,6 +127,7 @@ def test_leaders_are_read_where_no_replica_is_in_the_rack(racks, topic, sent, di
     assert len(warned) == rack.startswith("$")
 
 
+@pytest.mark.soak
 def test_a_follower_that_is_killed_loses_and_doubles_nothing_and_is_read_again(
     racks,
     topic,
@@ -158,6 +159,7 @@ def in_sync(kafka, topic):
     return set.intersection(*found)
 
 
+@pytest.mark.soak
 def test_a_follower_that_lags_is_left_for_the_leader_and_nothing_counts_as_lost(
     racks,
     topic,

@@ -56,6 +56,7 @@ def test_every_codec_is_taken_by_the_broker_and_read_by_kafka_python(kafka, code
     assert numbers(log_of(kafka, tp)) == list(range(200))
 
 
+@pytest.mark.soak
 def test_connections_that_are_cut_all_the_time_lose_and_double_nothing(kafka):
     topic = kafka.create_topic(name("cut"), partitions=4)
     tps = [TopicPartition(topic, partition) for partition in range(4)]

@@ -119,6 +119,7 @@ def test_a_leader_that_hangs_is_left_for_the_next_one_while_others_go_on(nodes):
         load.check(nodes)
 
 
+@pytest.mark.soak
 def test_leaders_that_move_all_the_time_cost_no_record(nodes):
     tps = led_by_each(nodes)
     (topic,) = {tp.topic for tp in tps.values()}
@@ -136,6 +137,7 @@ def test_leaders_that_move_all_the_time_cost_no_record(nodes):
         load.check(nodes)
 
 
+@pytest.mark.soak
 def test_a_cluster_that_is_away_for_a_while_is_outlived(nodes):
     tps = led_by_each(nodes)
     with sender(nodes.bootstrap_servers, **QUICK) as sending:
@@ -160,6 +162,7 @@ def in_sync(kafka, tp):
     return {p["partition_index"]: set(p["isr_nodes"]) for p in found["partitions"]}[tp.partition]
 
 
+@pytest.mark.soak
 def test_an_unclean_election_after_which_records_are_gone_fails_the_task(nodes):
     configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     topic = nodes.create_topic(name("unclean"), configs=configs)

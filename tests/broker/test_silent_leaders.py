@@ -80,6 +80,7 @@ def test_rows_come_soon_after_kafka_has_failed_over(kafka3, reading, monkeypatch
         assert time.monotonic() - since < 15
 
 
+@pytest.mark.soak
 def test_a_leader_that_was_slow_for_a_while_is_read_on_and_each_row_comes_once(kafka3, reading, monkeypatch):
     monkeypatch.setattr(fetch_connection, "OVERDUE_S", 0.1)
     settings, batches, leader = reading()

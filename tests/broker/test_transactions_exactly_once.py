@@ -291,6 +291,7 @@ def test_a_decision_may_be_longer_than_topics_take_by_default(kafka, run_of):
         assert decisions.last(run.options.prefix) == (0, value)
 
 
+@pytest.mark.soak
 def test_decisions_are_read_though_a_quota_is_used_up(kafka, run_of):
     run = run_of(**{"kafka.client.id": name("throttled")})
     client_id, value = f"{run.options.client.connection.client_id}-tests", os.urandom(3000)

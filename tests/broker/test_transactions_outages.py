@@ -43,6 +43,7 @@ def check_published(kafka3, run, batches):
     assert read(kafka3, run.topic) == all_rows(batches)
 
 
+@pytest.mark.soak
 def test_a_batch_is_published_if_a_coordinator_dies_after_the_decision(kafka3, run, die, monkeypatch):
     run.batch(0)
     messages = run.tasks(run.plan(), 1)
@@ -73,6 +74,7 @@ def test_a_batch_is_published_if_the_leader_of_the_decision_topic_dies_before_th
     check_published(kafka3, run, 2)
 
 
+@pytest.mark.soak
 def test_a_batch_is_published_if_the_drivers_own_coordinator_dies_while_it_decides(kafka3, run, die, monkeypatch):
     run.batch(0)
     messages = run.tasks(run.plan(), 1)

@@ -21,6 +21,7 @@ def test_three_queries_that_come_and_go_read_every_record_once(kafka, tmp_path, 
     assert verdict.summary["read"] == verdict.summary["records"] > 0
 
 
+@pytest.mark.soak
 def test_among_java_and_python_consumers_kills_repeat_nothing_but_the_batches_they_hit(kafka, tmp_path):
     mixed = {"queries": 2, "java": 1, "python": 1, "strategy": "cooperative-sticky", "kill": True}
     verdict = chaos.play(kafka, tmp_path, seed=5, **mixed, **PLAYED)

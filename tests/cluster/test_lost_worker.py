@@ -72,6 +72,7 @@ def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(
     assert rows == list(range(440))
 
 
+@pytest.mark.soak
 def test_records_in_the_window_of_a_killed_worker_are_handled_again(on_standalone, two_workers, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     kafka.create_topic(f"{topic}-dlt", partitions=4)

@@ -40,6 +40,7 @@ def test_large_requests_go_over_tls(kafka, authority, tp):
     assert numbers(log_of(kafka, tp, max_poll_records=50)) == list(range(200))
 
 
+@pytest.mark.soak
 def test_connections_are_replaced_before_their_authentications_are_over(kafka, authority, tp):
     trust = {"ssl_truststore_location": authority.certificate}
     with sender(kafka, "BRIEF", **trust, **scram(number=256)) as sending:

@@ -231,6 +231,7 @@ def charge(record):
 """
 
 
+@pytest.mark.soak
 def test_process_hands_records_to_a_function_and_dead_letters_can_be_sent_back(spark, kafka, group, tmp_path, run):
     topic = topic_with(kafka, numbered(30, 3))
     kafka.create_topic(f"{topic}-dlt", partitions=3)

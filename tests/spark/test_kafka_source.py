@@ -83,6 +83,7 @@ def rewrite(path, lines):
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
+@pytest.mark.soak
 def test_a_query_changes_its_source_and_changes_it_back(spark, kafka, kafka_source, tmp_path):
     topic = topic_with(kafka, numbered(100, 2), partitions=2)
     place, cut, far = tmp_path / "one", tmp_path / "cut", tmp_path / "far"

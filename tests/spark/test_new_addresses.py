@@ -54,6 +54,7 @@ def moved(tmp_path, bootstrap):
         cluster.stop()
 
 
+@pytest.mark.soak
 def test_a_query_and_its_listener_go_on_whether_it_waits_or_is_about_to_read(spark, bootstrap, moved, group, tmp_path):
     first = moved()
     topic = topic_with(first, numbered(30, 3))

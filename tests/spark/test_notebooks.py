@@ -142,6 +142,7 @@ def test_exploring_a_topic(shown):
     assert drawn == ["picture"]
 
 
+@pytest.mark.soak
 def test_a_query_that_is_watched_stopped_and_started_again(shown):
     outputs, drawn = shown(2)
     percent, full = re.search(r"^invoices: +(\d+)%\|(█+) *\|", outputs["watch"]).groups()
