@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_group.processing import output_rows
+from spark_kafka_group.executor import output_rows
+from spark_kafka_group.executor.output_rows import arrow_batch
 from spark_kafka_group.processing.hand_off import HandOff
 from spark_kafka_group.processing.latency import Latencies
-from spark_kafka_group.processing.output_rows import arrow_batch
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record, records_of
 from spark_kafka_group.processing.work_queue import WorkQueue

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.error_headers import SOURCE, Origin, exception_of, handler_of, origin_of, without
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
 from spark_kafka_group.options import ClientOptions, Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.processing.map_in_arrow import map_in_arrow
-from spark_kafka_group.processing.output_rows import OutputRow, OutputRows, arrow_batch, sink_columns
 from spark_kafka_group.processing.record import REQUIRED, records_of
 from spark_kafka_group.retry_topics import RETRY, is_internal, sends_dead_letters_to
 

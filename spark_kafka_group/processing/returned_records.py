@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from spark_kafka_group.error_headers import Headers
 from spark_kafka_group.errors import OptionError, ProcessingError
+from spark_kafka_group.executor.output_rows import OutputRow
 from spark_kafka_group.json_text import shortened
-from spark_kafka_group.processing.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.producer_record import ProducerRecord
 from spark_kafka_group.processing.record import Record

@@ -11,12 +11,12 @@ from support import name, options
 
 from spark_kafka_group.error_headers import DIALECTS, Origin, attempts_made, origin_of
 from spark_kafka_group.errors import OptionError
+from spark_kafka_group.executor.output_rows import arrow_batch, sink_columns
 from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.processing.backoff import Backoff
 from spark_kafka_group.processing.hand_off import HandOff, check_topics
-from spark_kafka_group.processing.output_rows import arrow_batch, sink_columns
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.record import Record
 from spark_kafka_group.processing.work_queue import WorkQueue

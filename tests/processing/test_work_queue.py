@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import HandlerStalledError, OptionError, ProcessingError
+from spark_kafka_group.executor.output_rows import OutputRow
 from spark_kafka_group.processing.backoff import Backoff
-from spark_kafka_group.processing.output_rows import OutputRow
 from spark_kafka_group.processing.processor_settings import Settings
 from spark_kafka_group.processing.producer_record import ProducerRecord
 from spark_kafka_group.processing.record import Record

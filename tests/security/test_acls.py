@@ -16,6 +16,7 @@ from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
 from spark_kafka_group.executor.connections import brokers_for
+from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.executor.sending.receivers import close_all
 from spark_kafka_group.executor.sink_columns import SinkColumns
@@ -24,7 +25,6 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.sink_options import SinkOptions
-from spark_kafka_group.processing.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.admin import GroupAdmin

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 from pyspark import TaskContext
 
 from spark_kafka_group.error_headers import SOURCE, Failure, Origin, Reader, handed_on
 from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.executor.corrupt.left_out import LeftOut
-from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.output_rows import OutputRow, arrow_batch, sink_columns
 from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
@@ -16,8 +15,6 @@ from spark_kafka_group.retry_topics import dead_letter_topic, main_topic
 
 NEXT_OFFSET = "groupkafka.next.offset"
 """Header of our own: the offset, as text, at which reading went on."""
-COLUMNS = SinkColumns(topic=0, value=1, headers=2, origin_partition=3)
-_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class DeadLetters:
@@ -52,18 +49,11 @@ class DeadLetters:
         headers = handed_on((), "connect", origin, Failure.of(error), reader, 1, None)
         headers.append((NEXT_OFFSET, str(left_out.following).encode()))
         topic = dead_letter_topic(main_topic(tp.topic, self._options.reading.retry_delays_ms))
+        row = OutputRow(topic, None, left_out.raw, headers, origin_partition=tp.partition)
         try:
-            write([_row(topic, left_out, headers)], self._sink_options, COLUMNS)
+            write([arrow_batch([row])], self._sink_options, sink_columns())
         except GroupKafkaError as problem:
             raise BrokerError(
                 f"{left_out}, which cannot be read ({error.problem}), could not be sent to {topic} "
                 f"(onCorruptRecord=deadLetter): {problem}"
             ) from problem
-
-
-def _row(topic: str, left_out: LeftOut, headers: list[tuple[str, bytes | None]]) -> pa.RecordBatch:
-    columns = [
-        pa.array([topic], pa.string()), pa.array([left_out.raw], pa.binary()), pa.array([headers], _HEADERS),
-        pa.array([left_out.tp.partition], pa.int32()),
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, names=["topic", "value", "headers", "originPartition"])
