@@ -1,14 +1,34 @@
 """Drivers, as Spark drives them, without Spark."""
 
 import pytest
+from exactly_once_runs import Run, transaction_options
 from running import LibrdkafkaNeighbour, Neighbour, NewerNeighbour, Query
-from support import options
+from support import name, options
 from triggers import QUICK, Stream
 
 from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.options import Options
+from spark_kafka_group.wire.transactions.kept_clients import close_all
+
+
+@pytest.fixture
+def output(kafka):
+    """A topic that exactly-once batches are written to."""
+    return kafka.create_topic(name("output"), partitions=2)
+
+
+@pytest.fixture
+def run_of(kafka, output):
+    """Makes exactly-once writes to `output`."""
+
+    def make(prefix=None, query="q", shared=None, **more):
+        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
+        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
+
+    yield make
+    close_all()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import dataclasses
 import os
 
 import pytest
-from exactly_once_runs import KILL_POINTS, Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from exactly_once_runs import KILL_POINTS, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.protocol.admin import AlterClientQuotasRequest
 from kafka.structs import TopicPartition
@@ -12,24 +12,8 @@ from support import name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
-from spark_kafka_group.wire.transactions.kept_clients import close_all
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
-
-
-@pytest.fixture
-def output(kafka):
-    return kafka.create_topic(name("output"), partitions=2)
-
-
-@pytest.fixture
-def run_of(kafka, output):
-    def make(prefix=None, query="q", shared=None, **more):
-        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
-        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
-
-    yield make
-    close_all()
 
 
 def test_batches_are_published_once_each(kafka, output, run_of):

@@ -3,28 +3,12 @@
 import json
 
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from exactly_once_runs import all_rows, killed, read, rows_of, transaction_options, unstable
 from support import name
 
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.transactions.kept_clients import close_all
-
-
-@pytest.fixture
-def output(kafka):
-    return kafka.create_topic(name("output"), partitions=2)
-
-
-@pytest.fixture
-def run_of(kafka, output):
-    def make(prefix=None, query="q", shared=None, **more):
-        prefixed = name("w") if prefix is None else f"{output}-{prefix}"
-        return Run(transaction_options(kafka.bootstrap_servers, prefixed, **more), output, query, shared)
-
-    yield make
-    close_all()
 
 
 @pytest.fixture
