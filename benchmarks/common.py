@@ -12,6 +12,7 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -27,10 +28,12 @@ from spark_kafka_group import GroupKafkaDataSource
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.download import VERSION as KAFKA_VERSION
 from spark_kafka_group.testing.download import java
+from spark_kafka_group.testing.wait import wait_until
 
 T = TypeVar("T")
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 RESULTS = Path(__file__).parent / "results"
+TRIGGERS_WITHIN_S = 300.0
 PEER = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 
 
@@ -125,6 +128,16 @@ def cpu_seconds(pid: int) -> tuple[float, float]:
 
     own, _ = times[pid]
     return own, whole(pid) - own
+
+
+def trigger_ms(df: DataFrame, sink: str, batches: int, options: Mapping[str, str]) -> list[float]:
+    """Milliseconds of each trigger of a query that writes a stream, until there were so many with rows."""
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = df.writeStream.format(sink).options(**options).option("checkpointLocation", checkpoint)
+        query = writer.start()
+        wait_until(lambda: len(query.recentProgress) >= batches or not query.isActive, within=TRIGGERS_WITHIN_S)
+        query.stop()
+        return [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress]
 
 
 def percentiles(values: list[float]) -> tuple[float, float]:

@@ -5,22 +5,18 @@ python benchmarks/transactions.py
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from functools import partial
 
-from common import Report, in_turns, parser, percentiles, session
+from common import Report, in_turns, parser, percentiles, session, trigger_ms
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.testing.wait import wait_until
 
 PARTITIONS = 4
 CASES = ((1_000, 2), (100_000, 2), (1_000, 4), (1_000, 20), (1_000, 100))
 """Rows of a micro-batch, and its tasks."""
 BATCHES = 25
-WITHIN_S = 300.0
 GUARANTEES: Mapping[str, Mapping[str, str]] = {
     "at-least-once": {},
     "exactly-once": {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": "bench"},
@@ -31,16 +27,7 @@ def triggers(spark: SparkSession, rows: int, tasks: int, options: Mapping[str, s
     """Milliseconds of each trigger, the first ones left out."""
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", tasks)
     df = stream.load().selectExpr("cast(value as string) key", "repeat('x', 100) value")
-    with tempfile.TemporaryDirectory() as checkpoint:
-        writer = df.writeStream.format("groupkafka").options(**options).option("checkpointLocation", checkpoint)
-        query = writer.start()
-        wait_until(partial(_has_run, query), within=WITHIN_S)
-        query.stop()
-        return [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress][3:BATCHES]
-
-
-def _has_run(query: StreamingQuery) -> bool:
-    return len(query.recentProgress) >= BATCHES or not query.isActive
+    return trigger_ms(df, "groupkafka", BATCHES, options)[3:BATCHES]
 
 
 def main() -> None:

@@ -5,11 +5,9 @@ python benchmarks/writing.py --jars folder-of-jars      # or without --jars wher
 
 from __future__ import annotations
 
-import tempfile
-import time
 from functools import partial
 
-from common import Goal, Report, in_turns, parser, percentiles, session
+from common import Goal, Report, in_turns, parser, percentiles, session, trigger_ms
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_group.testing import KafkaCluster
@@ -46,13 +44,7 @@ def write(df: DataFrame, sink: str, **options: str) -> None:
 def in_micro_batches(spark: SparkSession, sink: str, **options: str) -> list[float]:
     """Milliseconds of each trigger with rows."""
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 1).load()
-    with tempfile.TemporaryDirectory() as checkpoint:
-        writer = stream.selectExpr("cast(value as string) value").writeStream.format(sink).options(**options)
-        query = writer.option("checkpointLocation", checkpoint).start()
-        while len(query.recentProgress) < BATCHES and query.isActive:
-            time.sleep(0.1)
-        query.stop()
-        return [progress["durationMs"]["triggerExecution"] for progress in query.recentProgress][1:]
+    return trigger_ms(stream.selectExpr("cast(value as string) value"), sink, BATCHES, options)[1:]
 
 
 def main() -> None:
