@@ -1,19 +1,30 @@
 """Writing to a topic: groupkafka against Spark's own kafka sink, in turns, on one broker, of the same cached rows.
 
+Beside them stands a sink in Python that drops its rows: no sink in Python takes less time.
+
 python benchmarks/writing.py --jars folder-of-jars      # or without --jars where --packages can download
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
+import pyarrow as pa
 from common import Goal, Report, in_turns, parser, percentiles, session, trigger_ms
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
 
 from spark_kafka_group.testing import KafkaCluster
 
 PARTITIONS = 4
-SINKS = ("kafka", "groupkafka")
+SINKS = ("kafka", "dropping", "groupkafka")
 CASES = (
     # size, codec, rows, least ratio wanted
     (100, "none", 2_000_000, 2.0),
@@ -25,6 +36,39 @@ CASES = (
 BATCHES_OF = {"16 KiB, 5 ms": ("16384", "5"), "512 KiB, 100 ms": ("524288", "100")}
 """Settings that both sinks are given, besides."""
 BATCHES, ROWS = 60, 1_000
+
+
+class Dropping(DataSource):
+    """Takes rows from Spark, and does nothing with them."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "dropping"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        return _Dropped()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        return _DroppedOfStream()
+
+
+class _Dropped(DataSourceArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _drop(iterator)
+
+
+class _DroppedOfStream(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _drop(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        pass
+
+
+def _drop(iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    for _ in iterator:
+        pass
+    return WriterCommitMessage()
 
 
 def rows(spark: SparkSession, count: int, size: int) -> DataFrame:
@@ -52,6 +96,7 @@ def main() -> None:
     arguments.add_argument("--scale", type=float, default=1.0, help="times the rows of each case")
     args = arguments.parse_args()
     spark = session(args.jars)
+    spark.dataSource.register(Dropping)
     report = Report("writing", "How fast is writing to a topic (4 partitions, 2 cores, acks=all, idempotence)?")
     with KafkaCluster() as cluster:
         for size, codec, whole, goal in CASES:
@@ -66,7 +111,7 @@ def main() -> None:
                 report.compare(f"{size:,} B, {codec}, {case}", sides, args.rounds, goal=goal, per=("rows", count))
             for title, (batch_size, linger_ms) in BATCHES_OF.items() if codec == "none" else ():
                 same = {**options, "kafka.batch.size": batch_size, "kafka.linger.ms": linger_ms}
-                sides = {sink: partial(write, df, sink, **same) for sink in SINKS}
+                sides = {sink: partial(write, df, sink, **same) for sink in ("kafka", "groupkafka")}
                 report.compare(f"{size:,} B, keyed, both {title}", sides, args.rounds, per=("rows", count))
             df.unpersist()
             cluster.admin.delete_topics([topic])
@@ -79,7 +124,7 @@ def main() -> None:
         cells: dict[str, float | str] = {}
         for sink, each in triggers.items():
             cells[f"{sink} p50 ms"], cells[f"{sink} p99 ms"] = percentiles(each)
-        kafka, groupkafka = (percentiles(triggers[sink])[0] for sink in SINKS)
+        kafka, groupkafka = (percentiles(triggers[sink])[0] for sink in ("kafka", "groupkafka"))
         cells["ratio"] = kafka / groupkafka
         report.row(f"micro-batches of {ROWS:,}", cells, Goal("ratio", at_least=1.0), triggers_ms=triggers)
     spark.stop()
