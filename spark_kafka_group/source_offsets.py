@@ -13,8 +13,9 @@ process lives:
    group's coordinator refuses the offsets of a member that was fenced, or that has lost its partitions.
 4. Spark asks the source for the latest offset again.
 
-The offsets that the sink finds when it plans its write are those it has to find when it commits. If they differ, the
-source has ended meanwhile, or was started again, and the batch must not be written.
+The offsets that the sink finds when it plans its write are those it has to find when it commits, perhaps of the same
+member in a later generation. If they differ, the source has ended meanwhile, or was started again, and the batch must
+not be written.
 """
 
 from __future__ import annotations
@@ -68,6 +69,10 @@ class SourceOffsets:
         """JSON-ready dict."""
         offsets = {"offsets": positions_to_json(self.offsets), "leader_epochs": positions_to_json(self.leader_epochs)}
         return self.__dict__ | offsets
+
+    def batch_to_json(self) -> list[Any]:
+        """Group, source, batch and offsets, whichever member commits them."""
+        return [self.group_id, self.reader, self.batch, positions_to_json(self.offsets)]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceOffsets:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+import time
 from collections import defaultdict, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from kafka.protocol.admin import DescribeProducersResponse
+from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatch
 from scripted import CODES, ScriptedBroker
@@ -51,6 +53,8 @@ class ScriptedLogs(ScriptedBroker):
     forgets
         Whether the producer of a batch that does not begin with sequence 0 is refused where it is not known, as before
         Kafka 2.5.
+    metadata_takes_s
+        How long a lookup of leaders takes.
     """
 
     def __init__(self, topics: Mapping[str, int], nodes: int = 1) -> None:
@@ -62,6 +66,7 @@ class ScriptedLogs(ScriptedBroker):
         self.most_bytes = 1 << 30
         self.forgets = False
         self.may_describe = True
+        self.metadata_takes_s = 0.0
         self.topic_ids: dict[str, Any] = {}
         self.asked_for_ids = 0
         self.refuses_ids: str | None = None
@@ -125,6 +130,8 @@ class ScriptedLogs(ScriptedBroker):
         }
 
     def on_the_wire(self, message: Any, response: bytes) -> tuple[bytes, bool]:
+        if isinstance(message, MetadataRequest):
+            time.sleep(self.metadata_takes_s)
         fault = self._fault.pop(id(message), "") if isinstance(message, ProduceRequest) else ""
         if fault == "mute":
             return b"", False

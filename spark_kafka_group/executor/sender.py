@@ -334,7 +334,9 @@ class Sender:
             case Reaction.RETRY | Reaction.FIND_LEADER | Reaction.REPLICAS_AWAY | Reaction.BROKERS_AWAY:
                 said = error.advice and f"{error.name}: {error.advice}"
                 self._return(box, [sealed], said or error.name, now)
-                self._routes.ask_for_leaders()
+                number = self._routes.ask_for_leaders()
+                if error.reaction is Reaction.FIND_LEADER:
+                    box.await_lookup(number)
             case _:
                 raise unwritten.refused(box.tp, error.name, error.advice, answer.message)
 

@@ -11,6 +11,7 @@ from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.driver.transactions.finishing import leftovers
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
+from spark_kafka_group.driver.transactions.planning import digest
 from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.exactly_once import (
@@ -25,6 +26,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions
+from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
@@ -143,6 +145,23 @@ def test_a_batch_that_reads_other_offsets_than_the_decided_one_is_another_one():
     assert not now.is_written(BatchId("q", 4))
     revoked = dataclasses.replace(then, state=State.REVOKED)
     assert not dataclasses.replace(now, last=revoked).is_written(OF_3)
+
+
+@pytest.mark.parametrize(
+    ("more", "same"),
+    [
+        ({"generation": 4, "member_id": "m-2", "metadata": "by 4"}, True),
+        ({"offsets": {TopicPartition("t", 0): 6}}, False),
+        ({"offsets": {}}, False),
+        ({"batch": 8}, False),
+        ({"reader": "s"}, False),
+        ({"group_id": "another"}, False),
+    ],
+)
+def test_a_source_that_reads_the_same_batch_in_a_later_generation_is_the_one_that_was_planned(more, same):
+    planned = SourceOffsets("g", 3, "m-1", None, "r", 7, "by 3", {TopicPartition("t", 0): 5})
+    assert (digest([planned]) == digest([dataclasses.replace(planned, **more)])) is same
+    assert digest([planned]) != digest([]) == ""
 
 
 def test_decisions_that_are_gone_stop_queries_and_no_batch_write():

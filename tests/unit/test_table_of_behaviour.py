@@ -29,7 +29,11 @@ def test_every_test_in_the_table_exists():
 
 
 def test_what_has_no_real_broker_or_is_in_the_long_run_alone_is_marked():
+    wrong = []
     for file, group, test, mark in NAMED:
         where = "scripted" if file in SCRIPTED else ON.get(file.partition("/")[0])
         long = "soak" if test and before(file, group, test) == "@pytest.mark.soak" else None
-        assert mark == ", ".join(filter(None, (where, long))), f"{file}::{test} ({mark})"
+        expected = ", ".join(filter(None, (where, long)))
+        if mark != expected:
+            wrong.append(f"{file}::{test} ({mark}): ({expected})")
+    assert wrong == []

@@ -229,12 +229,14 @@ def test_where_it_cannot_be_asked_what_was_written_the_task_fails(broker, sender
         sending.flush()
 
 
-def test_a_topic_that_was_made_again_fails_a_task_that_had_written_to_it(broker, sender_of):
+@pytest.mark.parametrize("metadata_takes_s", [0.0, 0.3])
+def test_a_topic_that_was_made_again_fails_a_task_that_had_written_to_it(broker, sender_of, metadata_takes_s):
     broker.topic_ids["orders"] = uuid.uuid4()
     sending = sender_of()
     send(sending, ORDERS, 0, 10)
     sending.flush()
     broker.topic_ids["orders"] = uuid.uuid4()
+    broker.metadata_takes_s = metadata_takes_s  # longer than a batch that was refused waits
     broker.logs[ORDERS].values += [b"another's"] * 100  # so that offsets show nothing
     broker.faults.append("NOT_LEADER_FOR_PARTITION")
     send(sending, ORDERS, 10, 20)

@@ -95,10 +95,16 @@ def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceO
 
 
 def digest(sources: Sequence[SourceOffsets]) -> str:
-    """Equal for equal offsets, and empty for none: tasks carry it, as the offsets may be many."""
+    """Equal for the same offsets of the same batches, and empty for none: tasks carry it, as the offsets may be many.
+
+    A source may have become another member meanwhile, which has kept all that its batch reads: 1. a query of three
+    sources in one group is started again, and the first two join. 2. The third one joins, and its tasks are planned
+    last. 3. The first two publish the offsets of their batches again, in the new generation.
+    """
     if not sources:
         return ""
-    return hashlib.sha256(json.dumps([source.to_json() for source in sources], sort_keys=True).encode()).hexdigest()
+    batches = [source.batch_to_json() for source in sources]
+    return hashlib.sha256(json.dumps(batches, sort_keys=True).encode()).hexdigest()
 
 
 def _restarted(options: TransactionOptions, client: TransactionClient) -> PlannedTransactions:

@@ -78,6 +78,7 @@ class Outbox:
         self.missing_since_s: float | None = None
         self._failures = 0
         self._sent_to = -1
+        self._wanted = 0
         self._sequence_of_0 = sequence
         # A broker that does not know the producer takes any sequence number. 1. The first batch is refused. 2. The
         # second one, sent meanwhile, would be written. So it waits for the first.
@@ -116,7 +117,7 @@ class Outbox:
 
     def ready(self, node: int, now_s: float) -> Sealed | None:
         """The next batch, if it may be sent to a node now: all that are in flight are there."""
-        if not self._waiting or now_s < self.not_before_s:
+        if not self._waiting or now_s < self.not_before_s or self._wanted:
             return None
         if self._in_flight and (self._one_by_one or self._sent_to != node):
             return None
@@ -168,6 +169,19 @@ class Outbox:
         if now_s >= self.not_before_s:  # several answers about one failure are one
             self.not_before_s = now_s + min(pause_s * 2**self._failures, most_s)
             self._failures += 1
+
+    def await_lookup(self, number: int) -> None:
+        """Send nothing until the lookup of leaders with this number is answered.
+
+        1. A topic is deleted and made again, and its old leader refuses a batch. 2. The batch is sent again, to the new
+        topic. 3. The lookup comes later, when the task has ended, and nobody sees that what was written is lost.
+        """
+        self._wanted = number
+
+    def looked_up(self, number: int) -> None:
+        """The lookup with this number is answered."""
+        if number >= self._wanted:
+            self._wanted = 0
 
     def split(self, sealed: Sealed, halves: Collection[EncodedBatch]) -> None:
         """Have the parts of a batch that was in flight, and is not written, sent in its place.

@@ -57,6 +57,7 @@ class Routes:
         self._looked_up_s = brokers.looked_up_s
         self._look_up_at_s = 0.0
         self._looks = 0
+        self._wanted = 0  # the number of the lookup that is to answer
         self._fresh = False  # whether brokers have been asked for leaders since the task began
 
     def new_box(self, tp: TopicPartition, sequence: int) -> Outbox:
@@ -89,13 +90,17 @@ class Routes:
 
     # Leaders
 
-    def ask_for_leaders(self) -> None:
-        """Have leaders looked up: they may have moved."""
-        self._looks = max(self._looks, 1)
+    def ask_for_leaders(self) -> int:
+        """Have leaders looked up: they may have moved. Returns the number of the lookup.
+
+        One that has begun does not count: brokers may have answered it before.
+        """
+        self._wanted = self._brokers.begun + 1
+        return self._wanted
 
     @property
     def _wants_look_up(self) -> bool:
-        return bool(self._to_send.get(None)) or self._looks > 0
+        return bool(self._to_send.get(None)) or self._brokers.answered < self._wanted
 
     def look_up(self, now: float) -> bool:
         """Let lookups and attempts to connect go on, and begin a lookup where one is due; whether one has come to an
@@ -142,6 +147,7 @@ class Routes:
         self._to_send = {}
         for tp, box in self._boxes.items():
             box.node = self._brokers.leader(tp)
+            box.looked_up(self._brokers.answered)
             if box.waiting:
                 self._to_send.setdefault(box.node, {})[tp] = box
         busy = {tp: box for tp, box in self._boxes.items() if not box.empty}

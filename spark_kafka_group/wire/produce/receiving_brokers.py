@@ -41,6 +41,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
         super().__init__(options, role)
         self._look_up: Any = None
         self._looked_up_s = float("-inf")
+        self._begun = 0
+        self._answered = 0
         self._attempts: dict[int, Any] = {}
 
     @property
@@ -57,6 +59,16 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     def looked_up_s(self) -> float:
         """When brokers last said who leads, by time.monotonic()."""
         return self._looked_up_s
+
+    @property
+    def begun(self) -> int:
+        """How many lookups have begun."""
+        return self._begun
+
+    @property
+    def answered(self) -> int:
+        """The number of the last lookup that brokers have answered; 0 for none."""
+        return self._answered
 
     def descriptor(self) -> int:
         """Ready for reading when :meth:`work` has something to do, timers left out."""
@@ -82,6 +94,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
                 if done.exception is not None:
                     raise done.exception
             self._looked_up_s = time.monotonic()
+            self._answered = self._begun
 
     # Leaders
 
@@ -103,6 +116,7 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
                 raise BrokerError(f"looking up leaders of {', '.join(sorted(topics))}: {error}") from error
             # Another broker than before may be asked: that may be cut off from the cluster, and not know it.
             self._look_up = manager.call_soon(lambda: cluster.refresh_metadata(manager.any_node()))
+            self._begun += 1
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Node id of the leader by the last lookup, if there is one; no I/O."""
