@@ -204,7 +204,7 @@ class Coroutines:
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
                         result = materialized(await self._handler(record))
-                except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - a handler may raise anything
+                except (Exception, asyncio.CancelledError) as error:
                     if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                         raise
                     ran_ns = time.perf_counter_ns() - began
