@@ -67,13 +67,13 @@ class _Thread:
         for at, record in enumerate(taken.records):
             self._at, self._began = at, began
             call = self._call = [None]
-            error: Exception | None = None
+            error: BaseException | None = None
             result: object = None
             try:
                 result = handler(record)
                 if result is not None:
                     result = materialized(result)
-            except Exception as raised:  # noqa: BLE001 - a handler may raise anything
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
             try:

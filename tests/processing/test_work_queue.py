@@ -351,15 +351,19 @@ def test_a_coroutine_that_hangs_is_cancelled():
 
 
 @pytest.mark.timeout(60)
-def test_a_coroutine_that_awaits_what_others_have_cancelled_has_failed():
-    async def handler(record):
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_handler_that_awaits_what_others_have_cancelled_has_failed(kind):
+    async def later(record):
         if record.offset == 5:
             shared = asyncio.ensure_future(asyncio.sleep(60))  # as a token that coroutines fetch together
             asyncio.get_running_loop().call_soon(shared.cancel)
             await shared
 
+    def handler(record):
+        asyncio.run(later(record))
+
     elsewhere = Elsewhere()
-    queue, _ = work(handler, records(90), elsewhere, max_local_retries=1)
+    queue, _ = work(later if kind == "async def" else handler, records(90), elsewhere, max_local_retries=1)
     assert (queue.counts.done, queue.counts.dead, queue.counts.tries_again) == (87, 3, 3)
     assert {failure.exception for _, failure in elsewhere.sent} == {"asyncio.exceptions.CancelledError"}
 
