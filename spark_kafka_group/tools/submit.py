@@ -99,20 +99,28 @@ def _by_connect() -> bool:
 def _start_jvm() -> None:
     """Start Spark's JVM, unless there is one. Where a signal interrupts that, it ends: nobody else knows its process,
     and it would write that this program is gone."""
-    before = _children()
+    before = _children(os.getpid())
     try:
         SparkContext._ensure_initialized()
     except BaseException:
-        for pid in _children() - before:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for pid in _children(os.getpid()) - before:
+            _end(pid)
         raise
 
 
-def _children() -> set[int]:
-    """Processes that this one has started, where the system shows them."""
+def _end(pid: int) -> None:
+    """Kill a process and those that it has started: a script starts a Java that starts Spark's."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGSTOP)  # so that it starts no more
+        for child in _children(pid):
+            _end(child)
+        os.kill(pid, signal.SIGKILL)
+
+
+def _children(parent: int) -> set[int]:
+    """Processes that a process has started, where the system shows them."""
     pids: list[str] = []
-    for file in Path("/proc/self/task").glob("*/children"):
+    for file in Path(f"/proc/{parent}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
             pids += file.read_text().split()
     return set(map(int, pids))

@@ -108,6 +108,7 @@ def test_a_broken_connection_is_replaced(disconnected):
         assert len(rows(read(task(topic, (0, 10)), settings))) == 10
 
 
+@pytest.mark.soak
 def test_a_leader_that_dies_while_it_is_read_from_is_followed(kafka3, disconnected):
     topic = topic_with(kafka3, [Record(0, None, b"%d" % n + b"x" * 1000) for n in range(20_000)], partitions=1)
     settings = parsed(kafka3, topic)

@@ -172,6 +172,7 @@ class TestTriggers:
         following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
         assert following[topic] == {"0": 20, "1": 20}
 
+    @pytest.mark.soak
     def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, driver_of):
         topic = topic_with(kafka3, numbered(30, 3))
         driver = driver_of(kafka3, topic, group, generation="stable", **QUICK)

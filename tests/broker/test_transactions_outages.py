@@ -58,6 +58,7 @@ def test_a_batch_is_published_if_a_coordinator_dies_after_the_decision(kafka3, r
     check_published(kafka3, run, 2)
 
 
+@pytest.mark.soak
 def test_a_batch_is_published_if_the_leader_of_the_decision_topic_dies_before_the_decision(
     kafka3, run, die, monkeypatch
 ):

@@ -20,6 +20,8 @@ from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.task_outage import Outage
 
+pytestmark = pytest.mark.soak
+
 COUNT = 10
 BRIEF = {"kafkaConsumer.pollTimeoutMs": 2000, "kafka.fetch.max.wait.ms": 200}
 LATE = {"replica.fetch.wait.max.ms": "25000"}

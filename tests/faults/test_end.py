@@ -135,7 +135,8 @@ def test_ctrl_c_in_a_program_that_handles_it_leaves_the_query_alone_and_in_one_t
     ("number", "send"),
     [
         (signal.SIGINT, os.killpg),  # as a terminal does, to the whole foreground group
-        (signal.SIGTERM, os.kill),  # as kill does, to spark-submit's process, which is the JVM
+        # As kill does, to spark-submit's process, which is the JVM.
+        pytest.param(signal.SIGTERM, os.kill, marks=pytest.mark.soak),
     ],
 )
 def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path, start_program, number, send):

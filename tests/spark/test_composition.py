@@ -32,6 +32,7 @@ def files(spark, tmp_path):
     return run
 
 
+@pytest.mark.soak
 def test_a_union_of_sources_in_one_group_and_in_another(spark, kafka, group, files):
     topics = [topic_with(kafka, numbered(30, 2, first=100 * n), partitions=2) for n in range(3)]
     other = name("group")

@@ -1,5 +1,7 @@
 """The commands without a broker: their names, what is installed with them, and arguments that are wrong."""
 
+import os
+import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +12,10 @@ import pytest
 import spark_kafka_group
 from spark_kafka_group import submit
 from spark_kafka_group.__main__ import main, parser
+from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools import ending
 from spark_kafka_group.tools.describe import MOST_NAMED, _no_such_group
-from spark_kafka_group.tools.submit import _children
+from spark_kafka_group.tools.submit import _children, _end
 
 ROOT = Path(__file__).parents[2]
 
@@ -147,7 +150,7 @@ def test_a_misspelt_argument_is_named_with_the_nearest_one(capsys, given):
 
 def test_the_processes_of_a_program_are_found_while_its_threads_end():
     """Before Spark's JVM starts, in programs that have threads of their own."""
-    before, ended = _children(), threading.Event()
+    before, ended = _children(os.getpid()), threading.Event()
 
     def threads():
         while not ended.is_set():
@@ -161,6 +164,17 @@ def test_the_processes_of_a_program_are_found_while_its_threads_end():
         try:
             until = time.monotonic() + 1
             while time.monotonic() < until:
-                assert _children() <= before
+                assert _children(os.getpid()) <= before
         finally:
             ended.set()
+
+
+def test_a_process_is_killed_with_those_that_it_has_started():
+    script = ["bash", "-c", "sleep 100 & echo $!; wait"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as started:
+        grandchild = Path("/proc", started.stdout.readline().strip(), "stat")
+        _end(started.pid)
+        assert started.wait(timeout=10) == -9
+    wait_until(
+        lambda: not grandchild.exists() or grandchild.read_text().rpartition(")")[2].split()[0] in "ZX", within=10
+    )

@@ -108,7 +108,10 @@ def test_a_server_that_ends_tls_handshakes_is_given_up_soon(hasty, last_words):
             self.request.sendall(last_words)
 
     server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ending)
-    tls = parsed(f"127.0.0.1:{server.server_address[1]}", **{"kafka.security.protocol": "SSL"})
+    tls = parsed(
+        f"127.0.0.1:{server.server_address[1]}",
+        **{"kafka.security.protocol": "SSL", "kafka.request.timeout.ms": "30000"},
+    )
     with serving(server), pytest.raises(BrokerError, match="of this listener, for example PLAINTEXT"):
         LogClient(tls)
 
