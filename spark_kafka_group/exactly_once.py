@@ -74,7 +74,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class SourceBatch:
-    """The offsets of a source that a decision has committed together with the rows.
+    """The offsets of a source that a decision has committed together with the rows; none where it read nothing.
 
     Attributes
     ----------
@@ -116,8 +116,9 @@ class Decision:
 
     @property
     def in_short(self) -> Decision:
-        """It without its transactions and offsets, which may be many; of sources, only whether there are none."""
-        return replace(self, transactions=(), sources=None if self.sources else self.sources)
+        """It without its transactions, and without the offsets of its sources, which may be many."""
+        named = None if self.sources is None else tuple(replace(one, offsets={}) for one in self.sources)
+        return replace(self, transactions=(), sources=named)
 
     def of_source(self, reader: str, batch: int) -> SourceBatch | None:
         """What it commits of a source's batch; None where it does not."""

@@ -127,6 +127,10 @@ class PlannedTransactions:
         offsets. 3. Its rows that were not published would be left out. Where this process can read the checkpoint, the
         offsets tell it. Where sources commit their offsets with the batch, they notice, and may read partitions again
         that others had meanwhile.
+
+        Sources that the decision names read what they read then. If that makes more rows now, it is a handler that
+        makes them: 1. A service is away, and a record goes to a retry topic. 2. The batch is decided, and its driver
+        dies. 3. The service is back, and the handler returns three records.
         """
         last = self.last
         if last is None or self.sources or last.state is State.SETTLED or last.rows in (UNKNOWN, rows):
@@ -134,6 +138,8 @@ class PlannedTransactions:
         is_same = bool(last.logged) and last.logged == self.logged
         if rows < last.rows and (is_same or last.sources != ()):
             return None  # all that it has now was published
+        if last.sources and last.logged == self.logged:
+            return None  # what was published is what counts
         return (
             f"kafka.transactional.id {self.prefix}: {last.batch} was published with {last.rows} rows, and has {rows} "
             f"now: the checkpoint is older than the last run of the query, or the source does not read the same rows "

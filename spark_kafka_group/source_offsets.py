@@ -47,7 +47,7 @@ class SourceOffsets:
     metadata
         To be committed with each offset: by it the source knows the commit as that of this batch.
     offsets
-        The next offset of each partition, at least one.
+        The next offset of each partition; none where the batch goes without all of its partitions.
     leader_epochs
         Of these offsets, where they are known.
     decision_topic

@@ -316,8 +316,9 @@ class Committer:
         return (
             f"group {self.group_id}: batch {batch.end.batch} has succeeded, and no sink has committed its offsets: "
             f"{rows}. The source leaves that to the sink with kafka.transactional.id={self._transactional_id}. Give "
-            f"the groupkafka sink of this query that id and deliveryGuarantee=exactly-once, or leave the option out of "
-            f"the source, for any other sink. Started again, the query reads these records again"
+            f"the groupkafka sink of this query that id and deliveryGuarantee=exactly-once (a function for "
+            f"foreachBatch has to write each micro-batch, also one without rows), or leave the option out of the "
+            f"source, for any other sink. Started again, the query reads these records again"
         )
 
     def _commit_batch(self, batch: Batch, timeout_ms: float | None) -> None:

@@ -40,6 +40,8 @@ from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_o
 GOES_WITHIN_S = 10.0
 """How long a source of the same query's last run may take to end."""
 PAUSE_S = 0.05
+NOBODY, UNKNOWN_GENERATION = "", -1
+"""Of a batch that commits nothing."""
 TIMEOUT_MS = 60_000
 """Of a transaction that is never begun: the sink takes the id again, with its own timeout."""
 
@@ -125,6 +127,10 @@ class SinkTransaction:
     def begins(self, batch: Batch) -> None:
         """Publish the offsets of `batch`, of which Spark wants the tasks.
 
+        Of a batch that goes without all of its partitions, that is said, too: 1. The batch is decided, as it has rows
+        of another source, and the process dies. 2. The partitions come back. 3. The batch is run again, and would read
+        them into Spark's state, beside the later batch that writes their rows.
+
         Raises
         ------
         MembershipLostError
@@ -134,8 +140,10 @@ class SinkTransaction:
         if not batch.replayed:
             self._refuse(lambda other: other.round != own.round)
         running = None
-        if batch.ends:
-            member_id, generation, instance_id = query.client.member_in(batch.generation)
+        if batch.ends or not batch.reads:
+            member_id, generation, instance_id = (
+                query.client.member_in(batch.generation) if batch.ends else (NOBODY, UNKNOWN_GENERATION, None)
+            )
             running = SourceOffsets(
                 query.group_id, generation, member_id, instance_id, own.reader, batch.end.batch,
                 commit_note(own.reader, batch.generation, batch.end.batch), batch.ends,

@@ -211,7 +211,7 @@ class WorkQueue:
         with self._lock:
             self._add_output(rows)
 
-    def failed(self, taken: Slice, at: int, error: Exception) -> bool:
+    def failed(self, taken: Slice, at: int, error: BaseException) -> bool:
         """The handler failed for a record of a slice. Returns whether the worker must release the rest of the slice."""
         record, tries = taken.records[at], (taken.tries if at == 0 else 0) + 1
         fatal = isinstance(error, self._settings.fatal)
@@ -344,7 +344,7 @@ class WorkQueue:
 
     # Without the lock
 
-    def _hand_on(self, cell: Cell, record: Record, error: Exception, fatal: bool) -> None:
+    def _hand_on(self, cell: Cell, record: Record, error: BaseException, fatal: bool) -> None:
         try:
             counter, row = self._next_of(record, Failure.of(error, fatal))
         except Exception as problem:  # noqa: BLE001 - raised by process()

@@ -67,13 +67,13 @@ class _Thread:
         for at, record in enumerate(taken.records):
             self._at, self._began = at, began
             call = self._call = [None]
-            error: Exception | None = None
+            error: BaseException | None = None
             result: object = None
             try:
                 result = handler(record)
                 if result is not None:
                     result = materialized(result)
-            except Exception as raised:  # noqa: BLE001 - a handler may raise anything
+            except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - a handler may raise anything
                 error = raised
             ended = time.perf_counter_ns()
             try:
@@ -204,7 +204,9 @@ class Coroutines:
                 try:
                     async with asyncio.timeout(self._stall_s) as limit:
                         result = materialized(await self._handler(record))
-                except Exception as error:  # noqa: BLE001 - a handler may raise anything
+                except (Exception, asyncio.CancelledError) as error:
+                    if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                        raise
                     ran_ns = time.perf_counter_ns() - began
                     self._latencies.add(ran_ns)
                     if limit.expired():
@@ -218,8 +220,17 @@ class Coroutines:
                         self._queue.returned(record, result)
                     done += 1
             self._queue.finished(taken, done, (time.perf_counter_ns() - first) / 1e9)
+        except BaseException as error:
+            self._queue.abort(error)  # or the loop would wait, at its end, for the thread that takes the next records
+            raise
         finally:
             free.release()
+
+
+def _is_cancelled() -> bool:
+    """Whether this coroutine was cancelled itself. If not, it awaits something that others have cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:

@@ -129,7 +129,8 @@ class ExactlyOnce:
         assert digest(found) == digest(self.found)  # perhaps in a later generation
         self.found = found
         for source in self.found:
-            self.transaction.add_offsets(source)
+            if source.offsets:
+                self.transaction.add_offsets(source)
 
     def decide(self):
         if self.running > self.decided:

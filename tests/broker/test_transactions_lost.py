@@ -1,14 +1,18 @@
 """Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
 
+import dataclasses
+
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, transaction_options, unstable
+from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name
+from transactions import Writer
 
 from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.errors import BrokerError, TransactionError, TransactionLostError
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 SHORT_MS = 3_000
@@ -153,19 +157,67 @@ def soon(monkeypatch):
     monkeypatch.setattr(finishing, "LOOKED_UP_WITHIN_S", 1.0)
 
 
-def test_a_batch_of_which_nothing_was_committed_when_the_first_part_was_aborted_is_written_again_as_a_whole(forgetful):
+@pytest.mark.parametrize("aborted", [0, 1])
+def test_a_batch_of_which_nothing_was_committed_when_a_part_was_aborted_is_written_again_as_a_whole(forgetful, aborted):
+    """Also where the part that is open began before the other one in the same partitions."""
     output = output_of(forgetful)
     run = run_on(forgetful, output)
     assert killed(run.options, output, 0, "decided", {}) == -9
-    with TransactionClient(run.options.client, "tests", 30_000) as client:
-        oldest = client.open_of(run.options.prefix)[f"{run.options.prefix}-0-0-0"]
-        client.abort_all({oldest.transactional_id: oldest.producer}, 60_000)  # as brokers do when its time is over
+    end_early(run, aborted)
     plan = run.plan()
     assert unstable(forgetful, output) == []
     assert read(forgetful, output) == []
     run.commit(run.tasks(plan, 0))
     run.batch(1)
     assert read(forgetful, output) == all_rows(2)
+
+
+def end_early(run, *slots):
+    """Abort transactions of tasks, as brokers do when their time is over."""
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        found = client.open_of(run.options.prefix)
+        chosen = [found[f"{run.options.prefix}-{slot}-0-0"] for slot in slots]
+        client.abort_all({one.transactional_id: one.producer for one in chosen}, 60_000)
+
+
+def test_what_was_aborted_is_known_though_an_older_transaction_of_others_is_open(forgetful):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    with Writer(forgetful, output) as other:
+        other.write(1)
+        assert killed(run.options, output, 0, "decided", {}) == -9
+        end_early(run, 0, 1)
+        plan = run.plan()
+        assert plan.doubt is None
+        run.commit(run.tasks(plan, 0))
+    assert read(forgetful, output) == all_rows(1)
+
+
+def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_again_as_a_whole(
+    impatient, monkeypatch
+):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 60_000)
+    plan = run.plan()
+    short = dataclasses.replace(plan, timeout_ms=SHORT_MS)
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3)), run.task(short, 0, 1, rows_of(0, 1, 3))]
+    append = DecisionLog.append
+
+    def late(self, key, *value, **more):
+        offset = append(self, key, *value, **more)
+        patched.undo()
+        with TransactionClient(run.options.client, "tests", 30_000) as client:
+            wait_until(lambda: len(client.open_of(key)) == 1, within=30)
+        return offset
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DecisionLog, "append", late)
+        with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
+            run.commit(messages)
+    run.abort(messages)
+    assert read(impatient, output) == []
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
 
 
 def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):

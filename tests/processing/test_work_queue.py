@@ -350,12 +350,35 @@ def test_a_coroutine_that_hangs_is_cancelled():
     assert len(cancelled) == 3
 
 
-def test_a_handler_that_ends_its_thread_ends_the_work():
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_handler_that_awaits_what_others_have_cancelled_has_failed(kind):
+    async def later(record):
+        if record.offset == 5:
+            shared = asyncio.ensure_future(asyncio.sleep(60))  # as a token that coroutines fetch together
+            asyncio.get_running_loop().call_soon(shared.cancel)
+            await shared
+
+    def handler(record):
+        asyncio.run(later(record))
+
+    elsewhere = Elsewhere()
+    queue, _ = work(later if kind == "async def" else handler, records(90), elsewhere, max_local_retries=1)
+    assert (queue.counts.done, queue.counts.dead, queue.counts.tries_again) == (87, 3, 3)
+    assert {failure.exception for _, failure in elsewhere.sent} == {"asyncio.exceptions.CancelledError"}
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["def", "async def"])
+def test_a_handler_that_ends_its_thread_ends_the_work(kind):
     def handler(record):
         raise SystemExit("that is all")
 
+    async def later(record):
+        handler(record)
+
     with pytest.raises(SystemExit):
-        work(handler, records(100))
+        work(later if kind == "async def" else handler, records(100))
 
 
 def test_input_that_fails_ends_the_workers():

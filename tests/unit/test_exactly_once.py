@@ -58,6 +58,9 @@ def plan(last=None, doubt=None):
         (4, {"of": (), "logged": ("a", "")}, False),
         (6, {}, False),
         (6, {"logged": ("a", "a")}, False),
+        (6, {"of": (SourceBatch("r", 3, {}),)}, True),  # a handler makes more of the same records
+        (6, {"of": (SourceBatch("r", 3, {}),), "logged": ("a", "a")}, True),
+        (6, {"of": (SourceBatch("r", 3, {}),), "logged": ("a", "")}, False),
         (6, {"state": State.SETTLED}, True),
         (6, {"rows": -1}, True),
         (6, {"sources": "offsets"}, True),
@@ -221,6 +224,13 @@ SOURCES = st.builds(
 def test_a_decision_is_read_as_it_was_written(query, batch, state, parity, transactions, rows, run, logged, sources):
     decision = Decision(BatchId(query, batch), state, parity, tuple(transactions), rows, run, logged, sources)
     assert Decision.from_json(decision.to_json()) == decision
+
+
+def test_a_decision_in_short_names_its_sources():
+    source = SourceBatch("r", 7, {TopicPartition("in", 0): 5})
+    whole = dataclasses.replace(decided(transactions=[written(0)]), sources=(source,))
+    assert whole.in_short == dataclasses.replace(decided(), sources=(SourceBatch("r", 7, {}),))
+    assert [dataclasses.replace(whole, sources=of).in_short.sources for of in ((), None)] == [(), None]
 
 
 def test_a_decision_of_an_earlier_version_says_nothing_of_sources():

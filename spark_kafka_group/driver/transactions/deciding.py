@@ -10,12 +10,20 @@ from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
 from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
-from spark_kafka_group.driver.transactions.finishing import abort, finish, last_decision, left_open, revoke
+from spark_kafka_group.driver.transactions.finishing import (
+    abort,
+    abort_a_rest,
+    finish,
+    last_decision,
+    left_open,
+    revoke,
+)
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import (
+    UNKNOWN,
     BatchId,
     Decision,
     Producer,
@@ -79,7 +87,7 @@ def decide_and_end(
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
-            _check(client, planned, written)
+            over_ms = _check(client, planned, written)
             sources = _sources(options, planned, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
@@ -88,6 +96,8 @@ def decide_and_end(
                 tuple(SourceBatch(one.reader, one.batch, one.offsets) for one in sources),
             )  # fmt: skip
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+            if _now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
+                abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
                 offset = _leave_ended(decisions, planned, decision, offset)
@@ -142,6 +152,13 @@ def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bo
     problem = planned.why_not_the_same(rows)
     if problem is not None:
         raise TransactionError(problem)
+    then = UNKNOWN if planned.last is None else planned.last.rows
+    if then not in (UNKNOWN, rows):
+        log.warning(
+            "kafka.transactional.id %s: %s was published with %d rows, and has %d now that it is run again: what was "
+            "published counts, and nothing is written",
+            planned.prefix, told.batch, then, rows,
+        )  # fmt: skip
     return True
 
 
@@ -168,11 +185,11 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
         )  # fmt: skip
 
 
-def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> None:
+def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> int:
+    """See that a batch can be decided; until when, in milliseconds since the epoch, its transactions stay open."""
     if not planned.described:
-        return
-    found = client.describe([one.transactional_id for one in written])
-    now_ms = int(time.time() * 1000)
+        return resolution.NEVER_MS
+    found, now_ms = client.describe([one.transactional_id for one in written]), _now_ms()
     problem = resolution.why_not_decided(written, found, now_ms)
     if problem is not None:
         raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
@@ -183,6 +200,11 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
             "that takes longer cannot be published: raise it, or let batches be smaller",
             planned.prefix, (now_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
+    return resolution.first_over_ms(found.values())
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: Path | None) -> list[SourceOffsets]:

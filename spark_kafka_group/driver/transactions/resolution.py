@@ -14,6 +14,7 @@ LEAST_LEFT_MS = 10_000
 """A batch is not decided if one of its transactions has less time left: brokers might abort it before its end."""
 LEAST_LEFT = 0.1
 """The same, as a part of the timeout, where that is shorter."""
+NEVER_MS = 2**63
 MOST_USED = 0.5
 """From this part of the timeout on, a batch that was quick enough is warned of."""
 
@@ -76,6 +77,11 @@ def why_not_decided(
 def left_ms(known: Described, now_ms: int) -> int:
     """How long an open transaction may stay so."""
     return known.started_ms + known.timeout_ms - now_ms
+
+
+def first_over_ms(found: Iterable[Described]) -> int:
+    """When the time of the first of these open transactions is over."""
+    return min((one.started_ms + one.timeout_ms for one in found), default=NEVER_MS)
 
 
 def slowest(found: Iterable[Described], now_ms: int) -> Described | None:

@@ -46,6 +46,8 @@ def commit_offsets(client: TransactionClient, transactional_id: str, producer: P
         When the group refuses the member: it was fenced, expelled, or has lost its partitions.
     BrokerError
     """
+    if not source.offsets:
+        return
     client.add_group(transactional_id, producer, source.group_id)
     doing = f"committing offsets of group {source.group_id} in the transaction of {transactional_id}"
     of_group = _Group(client, source.group_id)

@@ -32,7 +32,7 @@ def looked_up(
     client: PartitionClient, transactions: Collection[TaskTransactionWritten], within_s: float
 ) -> dict[str, End]:
     """The end of each transaction, by its transactional id; unknown where records are gone, as with a topic that was
-    deleted, or others keep open."""
+    deleted."""
     deadline = time.monotonic() + within_s
     return {one.transactional_id: _end(client, one, deadline) for one in transactions}
 
@@ -59,6 +59,7 @@ def _exists(client: PartitionClient, tp: TopicPartition, deadline: float) -> boo
 
 
 def _end_at(client: PartitionClient, tp: TopicPartition, offset: int, producer_id: int, deadline: float) -> End:
+    position = offset
     while True:
         try:
             fetched = client.fetch(tp, offset, committed=True)
@@ -68,9 +69,36 @@ def _end_at(client: PartitionClient, tp: TopicPartition, offset: int, producer_i
             raise
         if fetched.stable > offset:
             return end_of(fetched, offset, producer_id)
+        found, position = _marker(client, tp, offset, position, producer_id, deadline)
+        if found is not None:
+            return found
         if time.monotonic() + PAUSE_S >= deadline:
             return End.UNKNOWN
         time.sleep(PAUSE_S)
+
+
+def _marker(
+    client: PartitionClient, tp: TopicPartition, offset: int, position: int, producer_id: int, deadline: float
+) -> tuple[End | None, int]:
+    """How the transaction ended, by the producer's next marker, if there is one from `position` on; and where to look
+    for it the next time.
+
+    1. Two tasks write to one partition at the same time. 2. The transaction of one is aborted, that of the other is
+    open, and began before. 3. The last stable offset stays where it began, and readers of committed records are not
+    told of the first one.
+    """
+    while time.monotonic() < deadline:
+        fetched, before = client.fetch(tp, position, committed=False), position
+        if position == offset and not _is_there(fetched, offset, producer_id):
+            return None, position
+        for batch in fetched.batches():
+            position = max(position, batch.next_offset)
+            marker = next(iter(batch), None) if batch.is_control_batch and batch.producer_id == producer_id else None
+            if marker is not None:
+                return (End.ABORTED if marker.abort else End.COMMITTED), position
+        if position == before:
+            break
+    return None, position
 
 
 def end_of(fetched: Fetched, offset: int, producer_id: int) -> End:
@@ -78,11 +106,14 @@ def end_of(fetched: Fetched, offset: int, producer_id: int) -> End:
 
     The record has to be there: where it was compacted away, the list of aborted transactions may be shorter.
     """
-    there = any(
-        batch.producer_id == producer_id and batch.base_offset <= offset <= batch.last_offset
-        for batch in fetched.batches()
-    )
-    if not there:
+    if not _is_there(fetched, offset, producer_id):
         return End.UNKNOWN
     aborted = any(producer == producer_id and first <= offset for producer, first in fetched.aborted)
     return End.ABORTED if aborted else End.COMMITTED
+
+
+def _is_there(fetched: Fetched, offset: int, producer_id: int) -> bool:
+    return any(
+        batch.producer_id == producer_id and batch.base_offset <= offset <= batch.last_offset
+        for batch in fetched.batches()
+    )
