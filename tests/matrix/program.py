@@ -15,8 +15,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from query import wait_at
 
-from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError
-from matrix.observed import TOPIC, TOPIC_ONCE
+from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError, ReturningHandler
+from matrix.observed import PROCESSOR_ONCE, PROCESSORS, TOPIC, TOPIC_ONCE
 from matrix.sink import KEY
 from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
@@ -78,7 +78,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--options", type=json.loads, required=True)
-    sinks = ["parquet", "overwrite", "append", "processor", TOPIC, TOPIC_ONCE]
+    sinks = ["parquet", "overwrite", "append", TOPIC, TOPIC_ONCE, *PROCESSORS]
     parser.add_argument("--sink", choices=sinks, default="parquet")
     parser.add_argument("--output", type=json.loads, help="options of a sink that is a topic")
     parser.add_argument("--trigger", default="250 milliseconds")
@@ -144,9 +144,14 @@ def of_another(options: dict[str, str], topic: str) -> dict[str, str]:
 
 def processed(df: DataFrame, args: argparse.Namespace, trigger: dict[str, Any]) -> Any:
     """The query, started: a handler gets each record, and what it refuses goes to retry topics and dead letters."""
+    handler, write_options = Handler(args.directory / "handled"), None
+    if args.sink == PROCESSOR_ONCE:
+        handler = ReturningHandler(handler, args.directory.name)
+        write_options = {name: value for name, value in args.output.items() if name not in args.options}
     processor = RecordProcessor(
-        Handler(args.directory / "handled"), ordering="unordered", max_local_retries=1, retry_backoff_ms=(10, 20),
+        handler, ordering="unordered", max_local_retries=1, retry_backoff_ms=(10, 20),
         retry_topics=DELAYS_MS, dead_letter_topic=DEAD_LETTERS, fatal=[HopelessError], options=args.options,
+        write_options=write_options,
     )  # fmt: skip
     return processor.start(df, str(args.directory / "checkpoint"), **trigger)
 
@@ -179,7 +184,7 @@ def main() -> None:
         df = read(spark, args.source, args.options)
         if args.also:
             df = df.unionByName(read(spark, args.source, of_another(args.options, args.also)))
-        if args.sink == "processor":
+        if args.sink in PROCESSORS:
             query = processed(df, args, trigger)
         else:
             writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))
