@@ -15,6 +15,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from query import wait_at
 
+from matrix import spark_program
 from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError, ReturningHandler
 from matrix.observed import PROCESSOR_ONCE, PROCESSORS, TOPIC, TOPIC_ONCE
 from matrix.sink import KEY
@@ -22,6 +23,12 @@ from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
 
+SETTINGS = {
+    "spark.driver.memory": "700m",
+    "spark.sql.streaming.fileSink.log.deletion": "false",  # what ran in which batch is read from this log, too
+    "spark.sql.streaming.noDataProgressEventInterval": "1000",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
 COLUMNS = ("topic", "partition", "offset", "cast(value as string) value")
 
 
@@ -83,37 +90,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output", type=json.loads, help="options of a sink that is a topic")
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
-    parser.add_argument("--master", default="local[2,4]")
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--also", help="the topic of a second source, in the same group")
-    parser.add_argument("--jars", default="")
-    parser.add_argument("--tmp", required=True, help="for temporary files")
+    spark_program.add_arguments(parser, master="local[2,4]")
     return parser.parse_args()
-
-
-def session(args: argparse.Namespace) -> SparkSession:
-    address = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": address,
-        "spark.driver.bindAddress": address,
-        "spark.driver.memory": "700m",
-        "spark.local.dir": args.tmp,
-        "spark.python.unix.domain.socket.enabled": "true",
-        # What ran in which batch is read from these logs afterwards.
-        "spark.sql.streaming.minBatchesToRetain": "1000000",
-        "spark.sql.streaming.fileSink.log.deletion": "false",
-        "spark.sql.streaming.noDataProgressEventInterval": "1000",
-        "spark.sql.streaming.numRecentProgressUpdates": "20",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    builder = SparkSession.builder.master(args.master).appName("matrix")
-    settings |= dict(setting.split("=", 1) for setting in args.conf)
-    for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def registered(spark: SparkSession, args: argparse.Namespace) -> None:
@@ -176,7 +155,7 @@ def written(df: DataFrame, args: argparse.Namespace) -> Any:
 
 def main() -> None:
     args = arguments()
-    spark = session(args)
+    spark = spark_program.session(args, SETTINGS)
     if args.source == "groupkafka":
         registered(spark, args)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
