@@ -69,6 +69,28 @@ def exactly_once(kafka, group, out, driver_of, shared, tmp_path):
     assert not found.violations, found.violations
 
 
+@pytest.fixture
+def without_one(kafka, group, exactly_once, query_of):
+    """Has a query, which was killed, run its batch again without the partition that a neighbour owns by then.
+
+    The neighbour reads nothing. Returns the query, the range that it has, the other partition, and the neighbour.
+    """
+
+    def make(**more):
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        query = exactly_once(topic, **more).start()
+        query.plan()
+        query.begin()
+        query.stop()
+        other = query_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
+        wait_until(lambda: len(other.owned()) == 2, within=30)
+        query.start()
+        (kept,) = query.begin()
+        return query, kept, TopicPartition(topic, 1 - kept.tp.partition), other
+
+    return make
+
+
 def span(topic, partition, start, end):
     return OffsetRange(TopicPartition(topic, partition), start, end)
 
@@ -391,19 +413,8 @@ class TestReplays:
         assert sorted(query.written()) == rows_of(topic, {0: 20, 1: 20})
 
     @pytest.mark.parametrize("crash", [False, True], ids=["", "and the query crashes again"])
-    def test_what_the_neighbour_never_wrote_is_read_when_it_comes_back(
-        self, kafka, group, exactly_once, query_of, crash
-    ):
-        topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        query = exactly_once(topic).start()
-        query.plan()
-        query.begin()
-        query.stop()
-        other = query_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
-        wait_until(lambda: len(other.owned()) == 2, within=30)
-        query.start()
-        (kept,) = query.begin()
-        left = 1 - kept.tp.partition
+    def test_what_the_neighbour_never_wrote_is_read_when_it_comes_back(self, kafka, group, without_one, crash):
+        query, kept, left, other = without_one()
         query.finish()
         assert len(query.written()) == 10
         if crash:
@@ -413,21 +424,13 @@ class TestReplays:
         if crash:
             query.start()
         query.drain(20)
-        assert sorted(query.written()) == rows_of(topic, {0: 10, 1: 10})
-        assert committed(kafka, group) == {(topic, left): 10, (topic, 1 - left): 10}
+        assert sorted(query.written()) == rows_of(left.topic, {0: 10, 1: 10})
+        assert committed(kafka, group) == {left: 10, kept.tp: 10}
         assert query.trigger() is None
 
-    def test_one_crash_after_the_other_with_the_partition_back_in_between(self, kafka, group, exactly_once, query_of):
+    def test_one_crash_after_the_other_with_the_partition_back_in_between(self, without_one):
         """The sink has decided the batch without the partition, so it writes none of its rows as that batch's."""
-        topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        query = exactly_once(topic).start()
-        query.plan()
-        query.begin()
-        query.stop()
-        other = query_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
-        wait_until(lambda: len(other.owned()) == 2, within=30)
-        query.start()
-        (kept,) = query.begin()
+        query, kept, left, other = without_one()
         query.add_offsets()
         query.decide()
         query.stop()  # before Spark's commit log has it
@@ -436,7 +439,7 @@ class TestReplays:
         query.start()
         assert query.trigger() == [kept]
         query.drain(20)
-        assert sorted(query.written()) == rows_of(topic, {0: 10, 1: 10})
+        assert sorted(query.written()) == rows_of(left.topic, {0: 10, 1: 10})
         assert query.trigger() is None
 
     @pytest.mark.parametrize("moved", [(0,), (0, 1)], ids=["a partition", "all partitions"])
@@ -461,26 +464,16 @@ class TestReplays:
         assert len(query.written()) == 20 - len(theirs)
 
     @pytest.mark.parametrize("tells", [True, False], ids=["", "decisions of an earlier version"])
-    def test_what_was_decided_without_a_partition_is_read_again_without_it(
-        self, kafka, group, exactly_once, query_of, tells
-    ):
+    def test_what_was_decided_without_a_partition_is_read_again_without_it(self, kafka, group, without_one, tells):
         """Others have written its rows, so Spark must not aggregate them. A decision that does not name partitions
         cannot tell."""
-        topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        query = exactly_once(topic, tells_sources=tells).start()
-        query.plan()
-        query.begin()
-        query.stop()
-        other = query_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [0, 1]}}', **BOTH)
-        wait_until(lambda: len(other.owned()) == 2, within=30)
-        query.start()
-        (kept,) = query.begin()
+        query, _, left, other = without_one(tells_sources=tells)
         query.add_offsets()
         query.decide()
         query.stop()
         other.end()
         other.driver.stop()
-        commit_for(kafka, group, {(topic, 1 - kept.tp.partition): 10})
+        commit_for(kafka, group, {left: 10})
         query.start()
         assert len(query.trigger()) == (1 if tells else 2)
         assert query.trigger() is None

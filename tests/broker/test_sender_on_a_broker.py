@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from batches import batch_of, client_options, differences, log_of, numbered, numbers, sender
+from batches import batch_of, differences, log_of, numbered, numbers, sender
 from cutting import CuttingProxy
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name
@@ -187,16 +187,17 @@ def test_a_broker_that_hangs_for_a_while_is_outlived(kafka):
 
 def test_tasks_of_a_worker_share_connections_and_producer(kafka):
     tp = TopicPartition(kafka.create_topic(name("tasks")), 0)
-    producers = set()
+    producers, connections = set(), []
     for n in range(0, 500, 50):
         with sender(kafka.bootstrap_servers) as sending:
             sending.send(tp, batch_of(tp, numbered(n, n + 50)))
             sending.flush()
             producers.add(sending._stamping.session.producer_id)
+            connections.append(dict(sending._receivers.brokers.connections()))
     assert len(producers) == 1
     assert numbers(log_of(kafka, tp)) == list(range(500))
-    assert len(receivers._kept) == 1
-    assert client_options(kafka.bootstrap_servers) in {options for _, options in receivers._kept}
+    assert connections == [connections[0]] * 10
+    assert connections[0]
 
 
 @pytest.mark.soak

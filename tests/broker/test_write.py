@@ -44,11 +44,13 @@ def test_a_task_counts_what_brokers_have_acknowledged_by_partition(kafka):
 def test_the_next_task_has_the_connections_of_the_last_one_also_for_other_topics(kafka):
     topics = [kafka.create_topic(name("topic"), partitions=1) for _ in range(2)]
     write([values("a")], options(kafka, topics[0]), SinkColumns(value=0))
-    (kept,) = receivers._kept.values()
+    kept = receivers.receivers_for(options(kafka).client)
     before = dict(kept.brokers.connections())
     assert before
+    receivers.keep(kept)
     write([values("b")], options(kafka, topics[1]), SinkColumns(value=0))
-    assert list(receivers._kept.values()) == [kept]
+    assert receivers.receivers_for(options(kafka).client) is kept
+    receivers.keep(kept)
     assert dict(kept.brokers.connections()) == before
 
 

@@ -15,7 +15,7 @@ from kafka.structs import TopicPartition
 
 from matrix.checkpoint import Batch, positions
 from matrix.handling import DONE
-from matrix.observed import PROCESSOR, TOPIC, TOPIC_ONCE, Call, Dead, Observed, Plan, Row, Shown, Stored
+from matrix.observed import IN_TRANSACTIONS, PROCESSOR, TOPIC, Call, Dead, Observed, Plan, Row, Shown, Stored
 from matrix.running import Query
 from matrix.scene import Range, Scene
 from matrix.sink import row_of, rows_in
@@ -34,12 +34,15 @@ def gathered(scene: Scene, sink: str) -> Observed:
     assert scene.load is not None
     queries = scene.queries
     ours = scene.source == "groupkafka"
-    log = records(scene.kafka, scene.read_topics)
+    isolation = "read_committed" if sink in IN_TRANSACTIONS else "read_uncommitted"
+    log = records(scene.kafka, scene.read_topics, isolation)
     known = log | {(a.topic, a.partition, a.offset): a.identity for a in scene.load.acknowledged if a.offset >= 0}
     batches = [replace(batch, query=n) for n, query in enumerate(queries) for batch in query.checkpoint.batches()]
     calls = [call for query in queries for call in calls_in(query.directory / "handled", batches)]
-    if sink in (TOPIC, TOPIC_ONCE):
-        rows = rows_of_topic(scene, batches, "read_committed" if sink == TOPIC_ONCE else "read_uncommitted")
+    if sink in (TOPIC, *IN_TRANSACTIONS):
+        rows = rows_of_topic(scene, batches, isolation)
+    elif sink == PROCESSOR:
+        rows = [call.row for call in calls if call.outcome == DONE]
     else:
         rows = [row for n, query in enumerate(queries) for row in rows_in(query.directory / "out", n)]
     return Observed(
@@ -47,7 +50,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         sink=sink,
         acknowledged=tuple(scene.load.acknowledged),
         log=log,
-        rows=rows if sink != PROCESSOR else [call.row for call in calls if call.outcome == DONE],
+        rows=rows,
         batches=batches,
         events=events_in(scene.directory, scene.real_ms),
         plans=plans_in(scene.directory),
@@ -58,7 +61,7 @@ def gathered(scene: Scene, sink: str) -> Observed:
         lag=scene.query.lag() if ours and scene.seen_at_rest else None,  # at rest the first query is alone
         shown=shown_by(scene.query, scene.seen_at_rest, len(queries) == 1, scene.seen_ms()) if ours else Shown(),
         calls=calls,
-        dead=dead_letters(scene.kafka, scene.dead_letters, scene.topics[scene.topic]) if scene.dead_letters else (),
+        dead=dead_letters(scene, isolation) if scene.dead_letters else (),
         delays=scene.delays,
         faults=tuple(scene.faults),
         endings=[ending for query in queries for ending in query.endings],
@@ -118,10 +121,11 @@ def batch_of(batches: Sequence[Batch], tp: tuple[str, int], offset: int) -> int:
     return -1
 
 
-def dead_letters(kafka: KafkaCluster, topic: str, partitions: int) -> list[Dead]:
-    """The records of a dead-letter topic."""
+def dead_letters(scene: Scene, isolation: str) -> list[Dead]:
+    """The records of the dead-letter topic."""
+    assert scene.dead_letters is not None
     found = []
-    for record in whole(kafka, {topic: partitions}):
+    for record in whole(scene.kafka, {scene.dead_letters: scene.topics[scene.topic]}, isolation_level=isolation):
         (next_attempt,) = (value for name, value in record.headers if name == ATTEMPTS)
         found.append(Dead(record.value.decode(), int.from_bytes(next_attempt) - 2))
     return found
@@ -144,9 +148,12 @@ def shown_by(query: Query, at_rest: bool, alone: bool, until_ms: float) -> Shown
     return Shown(query.shown() if at_rest else (), query.began_ms, batches, handled, until_ms)
 
 
-def records(kafka: KafkaCluster, topics: dict[str, int]) -> dict[tuple[str, int, int], str]:
+def records(
+    kafka: KafkaCluster, topics: dict[str, int], isolation: str = "read_uncommitted"
+) -> dict[tuple[str, int, int], str]:
     """All records that the topics have, by Kafka's own word: also those of transactions that were aborted."""
-    return {(r.topic, r.partition, r.offset): r.value.decode() for r in whole(kafka, topics)}
+    found = whole(kafka, topics, isolation_level=isolation)
+    return {(r.topic, r.partition, r.offset): r.value.decode() for r in found}
 
 
 def whole(kafka: KafkaCluster, topics: Mapping[str, int], **settings: Any) -> Iterator[Any]:

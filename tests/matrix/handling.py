@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from spark_kafka_group import Record
+from spark_kafka_group import ProducerRecord, Record
 from spark_kafka_group.retry_topics import delay_of
 
 DELAYS_MS = (2_000, 5_000)
@@ -78,3 +78,15 @@ class Handler:
             if path not in _files:
                 _files[path] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             return _files[path]
+
+
+@dataclass(frozen=True)
+class ReturningHandler:
+    """The same, and returns a record that is done, with a key that says where `query` has read it."""
+
+    handler: Handler
+    query: str
+
+    def __call__(self, record: Record) -> ProducerRecord:
+        self.handler(record)
+        return ProducerRecord(record.value, key=f"{self.query} {record.topic} {record.partition} {record.offset}")

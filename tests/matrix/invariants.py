@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from matrix.checkpoint import TP, Batch
-from matrix.observed import EXACTLY_ONCE, PROCESSOR, TOPIC_ONCE, Observed, Row
+from matrix.observed import EXACTLY_ONCE, IN_TRANSACTIONS, PROCESSOR, PROCESSOR_ONCE, PROCESSORS, Observed, Row
 from matrix.recounts import recounted
 from spark_kafka_group.tools.event_logs import Event
 from spark_kafka_group.tools.verify import verify
@@ -132,8 +132,9 @@ def nothing_twice(run: Observed) -> Iterator[Finding]:
     """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted.
 
     One that its producer sent twice is in the logs twice, and each of the two is read once. A RecordProcessor's record
-    is in several batches, if it was tried again: one of them was interrupted then. Another member may have one again of
-    a batch that was interrupted before its commit, as it took its partition over.
+    is in several batches, if it was tried again: one of them was interrupted then. (Not where it writes in
+    transactions.) Another member may have one again of a batch that was interrupted before its commit, as it took its
+    partition over.
     """
     seen: dict[str, list[Reading]] = defaultdict(list)
     for row in run.rows:
@@ -143,7 +144,7 @@ def nothing_twice(run: Observed) -> Iterator[Finding]:
     for dead in run.dead:
         seen[dead.value].append(OF_DEAD_LETTERS)
     twice = {value: readings for value, readings in seen.items() if len(readings) > 1 and value not in run.again}
-    if twice and run.sink != PROCESSOR:  # whose retry topics have a record again
+    if twice and run.sink not in PROCESSORS:  # whose retry topics have a record again
         sent_twice = read_once_each(run, twice)
         twice = {value: readings for value, readings in twice.items() if value not in sent_twice}
     if run.sink == PROCESSOR:
@@ -382,7 +383,7 @@ def batches_recounted(run: Observed) -> Iterator[Finding]:
     progress has no rows.
     """
     rows = Counter(row.batch for row in run.rows)
-    if run.sink == PROCESSOR:
+    if run.sink in PROCESSORS:
         rows = Counter(batch for batch, _ in {(call.row.batch, call.row.place) for call in run.calls})
     known = {batch.number: batch.ends for batch in run.batches}
     for number, (ends, shown) in run.shown.batches.items():
@@ -391,7 +392,7 @@ def batches_recounted(run: Observed) -> Iterator[Finding]:
                 "batches recounted", f"batch {number} ends at {ends} in its progress, at {known.get(number)} by recount"
             )
         appended = run.sink not in (*EXACTLY_ONCE, PROCESSOR)
-        skipped = run.sink in ("parquet", TOPIC_ONCE) and not shown
+        skipped = run.sink in ("parquet", *IN_TRANSACTIONS) and not shown
         if shown != rows[number] and not (number in run.interrupted and (appended or skipped)):
             yield Finding(
                 "batches recounted", f"batch {number} has {shown} input rows in its progress, {rows[number]} by recount"
@@ -439,22 +440,23 @@ def never_early(run: Observed) -> Iterator[Finding]:
 def source_is_done_retried_and_dead(run: Observed) -> Iterator[Finding]:
     """Each record of a topic is done, or once in the next retry topic, or once dead.
 
-    More than once only if its batch was interrupted.
+    More than once only if its batch was interrupted, and nothing is written in transactions.
     """
-    if run.sink != PROCESSOR:
+    if run.sink not in PROCESSORS:
         return
     stages = _stages(run)
     there = {topic: Counter(v for (name, _, _), v in run.log.items() if name == topic) for topic in stages}
-    done = {topic: Counter(c.row.value for c in run.calls if c.outcome == "done" and c.row.topic == topic)
-            for topic in stages}  # fmt: skip
-    interrupted = {(c.row.topic, c.row.value) for c in run.calls if c.row.batch in run.interrupted}
+    done = {topic: Counter(row.value for row in run.rows if row.topic == topic) for topic in stages}
+    again = {(c.row.topic, c.row.value) for c in run.calls if c.row.batch in run.interrupted}
+    if run.sink == PROCESSOR_ONCE:
+        again = set()
     dead = Counter((letter.stage, letter.value) for letter in run.dead)
     for stage, topic in enumerate(stages):
         after = there[stages[stage + 1]] if stage + 1 < len(stages) else Counter()
         wrong = []
         for value, count in there[topic].items():
             ended = done[topic][value] + after[value] + dead[stage, value]
-            if ended < count or (ended > count and (topic, value) not in interrupted):
+            if ended < count or (ended > count and (topic, value) not in again):
                 wrong.append(f"{value} is there {count} times, and ended {ended} times")
         if wrong:
             yield Finding(

@@ -13,9 +13,12 @@ from spark_kafka_group.tools.event_logs import Event
 
 TOPIC, TOPIC_ONCE = "topic", "topic-once"
 """Sinks that are a topic: what a consumer of it reads, with ``read_committed`` for the second."""
-EXACTLY_ONCE = ("parquet", "overwrite", TOPIC_ONCE)
-PROCESSOR = "processor"
-"""The sink of a query whose records a RecordProcessor handles: its rows are those that are done."""
+PROCESSOR, PROCESSOR_ONCE = "processor", "processor-once"
+"""Sinks of a query whose records a RecordProcessor handles: its rows are those that are done. Of the second they are
+the records that its handler returned, as a consumer with ``read_committed`` has them."""
+PROCESSORS = (PROCESSOR, PROCESSOR_ONCE)
+IN_TRANSACTIONS = (TOPIC_ONCE, PROCESSOR_ONCE)
+EXACTLY_ONCE = ("parquet", "overwrite", *IN_TRANSACTIONS)
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,20 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from query import wait_at
 
-from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError
-from matrix.observed import TOPIC, TOPIC_ONCE
+from matrix import spark_program
+from matrix.handling import DEAD_LETTERS, DELAYS_MS, Handler, HopelessError, ReturningHandler
+from matrix.observed import PROCESSOR_ONCE, PROCESSORS, TOPIC, TOPIC_ONCE
 from matrix.sink import KEY
 from spark_kafka_group import RecordProcessor
 from spark_kafka_group.source import GroupKafkaDataSource, GroupKafkaStreamReader
 from spark_kafka_group.submit import orderly
 
+SETTINGS = {
+    "spark.driver.memory": "700m",
+    "spark.sql.streaming.fileSink.log.deletion": "false",  # what ran in which batch is read from this log, too
+    "spark.sql.streaming.noDataProgressEventInterval": "1000",
+    "spark.sql.streaming.numRecentProgressUpdates": "20",
+}
 COLUMNS = ("topic", "partition", "offset", "cast(value as string) value")
 
 
@@ -78,42 +85,14 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--name", required=True, help="of this process, for its files")
     parser.add_argument("--options", type=json.loads, required=True)
-    sinks = ["parquet", "overwrite", "append", "processor", TOPIC, TOPIC_ONCE]
+    sinks = ["parquet", "overwrite", "append", TOPIC, TOPIC_ONCE, *PROCESSORS]
     parser.add_argument("--sink", choices=sinks, default="parquet")
     parser.add_argument("--output", type=json.loads, help="options of a sink that is a topic")
     parser.add_argument("--trigger", default="250 milliseconds")
     parser.add_argument("--available-now", action="store_true")
-    parser.add_argument("--master", default="local[2,4]")
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--also", help="the topic of a second source, in the same group")
-    parser.add_argument("--jars", default="")
-    parser.add_argument("--tmp", required=True, help="for temporary files")
+    spark_program.add_arguments(parser, master="local[2,4]")
     return parser.parse_args()
-
-
-def session(args: argparse.Namespace) -> SparkSession:
-    address = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": address,
-        "spark.driver.bindAddress": address,
-        "spark.driver.memory": "700m",
-        "spark.local.dir": args.tmp,
-        "spark.python.unix.domain.socket.enabled": "true",
-        # What ran in which batch is read from these logs afterwards.
-        "spark.sql.streaming.minBatchesToRetain": "1000000",
-        "spark.sql.streaming.fileSink.log.deletion": "false",
-        "spark.sql.streaming.noDataProgressEventInterval": "1000",
-        "spark.sql.streaming.numRecentProgressUpdates": "20",
-        "spark.sql.shuffle.partitions": "2",
-    }
-    builder = SparkSession.builder.master(args.master).appName("matrix")
-    settings |= dict(setting.split("=", 1) for setting in args.conf)
-    for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
 
 
 def registered(spark: SparkSession, args: argparse.Namespace) -> None:
@@ -144,9 +123,14 @@ def of_another(options: dict[str, str], topic: str) -> dict[str, str]:
 
 def processed(df: DataFrame, args: argparse.Namespace, trigger: dict[str, Any]) -> Any:
     """The query, started: a handler gets each record, and what it refuses goes to retry topics and dead letters."""
+    handler, write_options = Handler(args.directory / "handled"), None
+    if args.sink == PROCESSOR_ONCE:
+        handler = ReturningHandler(handler, args.directory.name)
+        write_options = {name: value for name, value in args.output.items() if name not in args.options}
     processor = RecordProcessor(
-        Handler(args.directory / "handled"), ordering="unordered", max_local_retries=1, retry_backoff_ms=(10, 20),
+        handler, ordering="unordered", max_local_retries=1, retry_backoff_ms=(10, 20),
         retry_topics=DELAYS_MS, dead_letter_topic=DEAD_LETTERS, fatal=[HopelessError], options=args.options,
+        write_options=write_options,
     )  # fmt: skip
     return processor.start(df, str(args.directory / "checkpoint"), **trigger)
 
@@ -171,7 +155,7 @@ def written(df: DataFrame, args: argparse.Namespace) -> Any:
 
 def main() -> None:
     args = arguments()
-    spark = session(args)
+    spark = spark_program.session(args, SETTINGS)
     if args.source == "groupkafka":
         registered(spark, args)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
@@ -179,7 +163,7 @@ def main() -> None:
         df = read(spark, args.source, args.options)
         if args.also:
             df = df.unionByName(read(spark, args.source, of_another(args.options, args.also)))
-        if args.sink == "processor":
+        if args.sink in PROCESSORS:
             query = processed(df, args, trigger)
         else:
             writer = written(df, args).option("checkpointLocation", str(args.directory / "checkpoint"))

@@ -25,7 +25,7 @@ from matrix.gather import gathered
 from matrix.invariants import Finding, judged
 from matrix.line import gap
 from matrix.load import Load, TransactionalLoad
-from matrix.observed import TOPIC, TOPIC_ONCE, Observed
+from matrix.observed import IN_TRANSACTIONS, TOPIC, Observed
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
@@ -54,9 +54,9 @@ def play(
             stack.callback(scene.close)
             if cell.prepare is not None:
                 cell.prepare(scene)
-            if cell.sink in (TOPIC, TOPIC_ONCE):
+            if cell.sink in (TOPIC, *IN_TRANSACTIONS):
                 output = kafka.create_topic(f"{topic}-output", partitions=3, replication=cell.replication)
-                scene.written_to(output, 3, once=cell.sink == TOPIC_ONCE)
+                scene.written_to(output, 3, once=cell.sink in IN_TRANSACTIONS)
             jars = ("--jars", ",".join(map(str, connector_jars()))) if source == KAFKA else ()
             scene.add_query(cell.options, cell.sink, *cell.arguments, *jars)
             scene.begin(load_of(cell, scene, seed))

@@ -20,11 +20,11 @@ from processes import Program, command
 
 from matrix.checkpoint import TP, Checkpoint
 from matrix.observed import Ending
+from matrix.spark_program import environment
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 FOLDERS = ("marks", "tasks", "events", "progress", "logs", "handled")
 STARTED_WITHIN_S = 240.0
 ENDS_WITHIN_S = 90.0
@@ -144,24 +144,12 @@ class Query:
         options = dict(self.options)
         if self.source == "groupkafka":
             options |= {"eventLog": str(self.directory / "events" / f"{self.name}.jsonl")}
-        # By VFORK the JVM starts commands without helper processes, which may keep its sockets open when it is killed.
-        java = (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK "
-            f"-Djava.io.tmpdir={self.tmp}"
-        )
-        archive = Path(sys.executable).parents[1] / "spark.jsa"
-        environment = {
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "faults"))),
-            "TMPDIR": str(self.tmp),
-            "JAVA_TOOL_OPTIONS": java,
-            "PYTHONWARNINGS": "ignore",
-        } | ({"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive} -Xlog:disable"} if archive.exists() else {})
         command = [
             *self.prefix, sys.executable, HERE / "program.py", "--source", self.source, "--directory", self.directory,
             "--name", self.name, "--options", json.dumps(options), "--sink", self.sink,
             "--tmp", self.tmp, *self.more, *more,
         ]  # fmt: skip
-        self._program = Program(command, self.log, **environment | self.environment)
+        self._program = Program(command, self.log, **environment(self.tmp) | self.environment)
 
     def started(self) -> bool:
         """Whether the process has started its query."""

@@ -159,6 +159,7 @@ WRONG_PROCESSED = {
     "a record that nobody handled": ("source = done + retry + dead", {"log": PROCESSED.log | {(RETRY, 0, 1): "again"}}),
     "a record that is done and handed on": ("source = done + retry + dead", {
         "log": PROCESSED.log | {(RETRY, 0, 1): "done"},
+        "rows": [*PROCESSED.rows, Row(1, RETRY, 0, 1, "done")],
         "calls": [*PROCESSED.calls, call(1, RETRY, 1, "done", 140, "done", 30)]}),
     "a dead letter too much": ("source = done + retry + dead", {"dead": [*PROCESSED.dead, Dead("never", 0)]}),
     "a dead letter of another stage": ("source = done + retry + dead", {"dead": [Dead("never", 1)]}),
@@ -392,6 +393,17 @@ def test_a_record_processor_may_repeat_records_of_interrupted_batches_and_no_oth
     assert invariants(run) == {"nothing twice", "source = done + retry + dead", "calls recounted"}
     assert invariants(replace(run, interrupted=frozenset([0]))) == set()
     assert "nothing twice" in invariants(replace(run, interrupted=frozenset([1])))
+
+
+def test_a_record_processor_that_writes_in_transactions_may_repeat_calls_of_interrupted_batches_and_no_records():
+    called_again = [*PROCESSED.calls, call(0, "t", 0, "done", 50, "done"), call(0, "t", 3, "never", 50, "fatal")]
+    run = a_processor_run(sink="processor-once", calls=called_again, interrupted=frozenset([0]))
+    assert invariants(run) == set()
+    written_again = replace(run, rows=[*run.rows, run.rows[0]])
+    assert invariants(written_again) == {"nothing twice", "source = done + retry + dead"}
+    assert invariants(replace(run, dead=[*run.dead, *run.dead])) == {"nothing twice", "source = done + retry + dead"}
+    retried_again = run.log | {(RETRY, 0, 1): "later"}
+    assert invariants(replace(run, log=retried_again)) == {"source = done + retry + dead"}
 
 
 def test_numbers_are_recounted_only_where_a_query_has_shown_them_at_rest():

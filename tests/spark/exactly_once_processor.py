@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import SparkSession
+from killed_session import session
 
-from spark_kafka_group import GroupKafkaDataSource, ProducerRecord, Record, RecordProcessor
+from spark_kafka_group import ProducerRecord, Record, RecordProcessor
 
 DELAY_MS = 1
 
@@ -30,16 +30,7 @@ def handled(record: Record) -> ProducerRecord:
 def main() -> None:
     """Run the query."""
     servers, group, source, output, checkpoint = sys.argv[1:]
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.dataSource.register(GroupKafkaDataSource)
+    spark = session(**{"spark.sql.execution.arrow.maxRecordsPerBatch": "10"})
     options = {
         "kafka.bootstrap.servers": servers, "kafka.group.id": group, "subscribe": source,
         "startingOffsets": "earliest", "includeHeaders": "true", "retryTopics": str(DELAY_MS),

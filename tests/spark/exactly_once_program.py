@@ -7,24 +7,13 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import SparkSession
-
-from spark_kafka_group import GroupKafkaDataSource
+from killed_session import session
 
 
 def main() -> None:
     """Run the query."""
     servers, source, output, prefix, checkpoint = sys.argv[1:]
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .getOrCreate()
-    )
-    spark.dataSource.register(GroupKafkaDataSource)
+    spark = session()
     read_from = {"kafka.bootstrap.servers": servers, "subscribe": source, "startingOffsets": "earliest"}
     rows = spark.readStream.format("groupkafka").options(maxOffsetsPerTrigger="100", **read_from).load()
     # State, too: what a batch that was decided before does not write, it still remembers.

@@ -1,4 +1,4 @@
-"""Checkpoints of Spark's own kafka source, written by that source, go on with this one; and the way back."""
+"""Checkpoints of Spark's own kafka source and sink go on with this source and sink; and the way back."""
 
 import json
 import shutil
@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kafka import KafkaConsumer
 from pyspark.errors.exceptions.captured import StreamingQueryException
 from support import committed, name, numbered, options, produce, topic_with
 
@@ -26,8 +27,14 @@ class KafkaSource:
 
     def run(self, settings, place, counted=False):
         """Read all records up to now; returns the error, or None."""
-        result = {"options": settings, "checkpoint": f"{place}/checkpoint", "out": f"{place}/out", "counted": counted}
-        self._process.stdin.write(json.dumps(result) + "\n")
+        return self._done({"options": settings, "out": f"{place}/out", "counted": counted}, place)
+
+    def write(self, folder, settings, place):
+        """Write all lines of files up to now with Spark's own sink; returns the error, or None."""
+        return self._done({"folder": str(folder), "sink": settings}, place)
+
+    def _done(self, order, place):
+        self._process.stdin.write(json.dumps(order | {"checkpoint": f"{place}/checkpoint"}) + "\n")
         return json.loads(self._process.stdout.readline())
 
     def close(self):
@@ -172,3 +179,30 @@ def test_an_offset_log_of_a_newer_version_is_an_error_that_says_so(spark, kafka,
     produce(kafka, topic, numbered(10, 1, first=10))
     run(spark, options(kafka, topic, group), place)
     assert values(spark, place) == list(range(20))
+
+
+def test_a_query_changes_its_sink_and_changes_it_back(spark, kafka, kafka_source, tmp_path):
+    settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": kafka.create_topic(name("out"))}
+    folder, place = tmp_path / "in", tmp_path / "one"
+    folder.mkdir()
+
+    def write():
+        writer = spark.readStream.text(str(folder)).writeStream.format("groupkafka").options(**settings)
+        writer = writer.option("checkpointLocation", f"{place}/checkpoint")
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    for number, sink in enumerate(("kafka", "groupkafka", "kafka", "groupkafka")):
+        (folder / f"{number}.txt").write_text(f"{number} by {sink}\n")
+        if sink == "kafka":
+            assert kafka_source.write(folder, settings, place) is None
+        else:
+            write()
+    found = KafkaConsumer(
+        settings["topic"], bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest",
+        consumer_timeout_ms=5_000,
+    )  # fmt: skip
+    try:
+        values = sorted(record.value for record in found)
+    finally:
+        found.close()
+    assert values == [b"0 by kafka", b"1 by groupkafka", b"2 by kafka", b"3 by groupkafka"]

@@ -450,6 +450,34 @@ def test_what_goes_to_topics_is_published_with_the_batch_though_a_worker_is_kill
     assert values_of(kafka, going_to, "read_uncommitted").total() > 3000
 
 
+def test_what_handlers_return_or_refuse_when_a_published_batch_runs_again_is_dropped(kafka, group, stream, tmp_path):
+    topic = topic_with(kafka, numbered(30, 3))
+    out, retry = kafka.create_topic(name("out")), kafka.create_topic(f"{topic}-retry-3600000")
+    again = tmp_path / "again"
+
+    def handler(record):
+        if again.exists() and int(record.value[1:]) < 30:
+            raise ValueError("not this time")
+        return ProducerRecord(record.value)
+
+    more = {"retryTopics": "3600000", "kafka.isolation.level": "read_committed", "kafka.transactional.id": name("w")}
+    processor = RecordProcessor(
+        handler, max_local_retries=0, retry_topics=[3_600_000], options=options(kafka, topic, group) | more,
+        write_options={"topic": out, "deliveryGuarantee": "exactly-once"},
+    )  # fmt: skip
+    [published] = stream(processor, topic, **more)
+    assert (published.records, published.done) == (30, 30)
+    for file in (tmp_path / "checkpoint" / "commits").glob("*0*"):  # as if it was killed before Spark had the batch
+        file.unlink()
+    again.touch()
+    produce(kafka, topic, numbered(10, 1, first=30))
+    repeated, new = stream(processor, topic, **more)
+    assert (repeated.records, repeated.retried, new.done) == (30, 30, 10)
+    assert values_of(kafka, [out], "read_committed") == dict.fromkeys(range(40), 1)
+    assert values_of(kafka, [retry], "read_uncommitted") == {}
+    assert sum(committed(kafka, group).values()) == 40
+
+
 def test_a_batch_publishes_what_its_handlers_return_or_nothing(spark, kafka, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     out = kafka.create_topic(name("out"), partitions=2)

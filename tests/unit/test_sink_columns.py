@@ -53,8 +53,9 @@ def test_headers_may_be_left_out_whatever_they_are():
     assert columns("headers int, value string", topic="t", includeHeaders="false") == SinkColumns(value=1)
 
 
-def test_a_name_in_another_case_is_taken_unless_there_is_the_name_itself():
+def test_a_name_in_another_case_is_taken_and_two_that_differ_in_case_alone_are_refused():
     assert columns("VALUE string, Topic string") == SinkColumns(value=0, topic=1)
+    assert refusal("value string, VALUE string", topic="t").startswith("column VALUE is no part of a record: leave it")
     assert refusal("VALUE string, Value string", topic="t") == "there are 2 columns named value: leave one"
 
 

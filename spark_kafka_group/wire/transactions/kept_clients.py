@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 
 from spark_kafka_group.options.transacting import TransactionOptions
+from spark_kafka_group.wire.kept_connections import KeptConnections
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
-_kept: dict[tuple[int, str, TransactionOptions], TransactionClient] = {}
-"""By the process, too: connections of a process that forked this one are not its own."""
+_kept: KeptConnections[tuple[str, TransactionOptions], TransactionClient] = KeptConnections(TransactionClient.close)
+close_all = _kept.close_all
 
 
 @contextlib.contextmanager
@@ -27,19 +27,11 @@ def kept_client(options: TransactionOptions, role: str, reached_before: bool = T
     BrokerError
         When no broker can be reached.
     """
-    key = (os.getpid(), role, options)
-    client = _kept.pop(key, None) or TransactionClient(options.client, role, options.limit_ms, reached_before)
+    key = role, options
+    client = _kept.take(key) or TransactionClient(options.client, role, options.limit_ms, reached_before)
     try:
         yield client
     except BaseException:
         client.close()
         raise
-    replaced, _kept[key] = _kept.get(key), client
-    if replaced is not None:
-        replaced.close()
-
-
-def close_all() -> None:
-    """Close connections that are not in use."""
-    while _kept:
-        _kept.popitem()[1].close()
+    _kept.keep(key, client)

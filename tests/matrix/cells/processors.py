@@ -5,10 +5,11 @@ from __future__ import annotations
 from matrix.cells.brokers import killed, leader
 from matrix.cells.drivers import driver_kill
 from matrix.cells.registry import GROUPKAFKA, cell
+from matrix.cells.sinks import IN_A_TRANSACTION
 from matrix.cells.workers import kill_all
 from matrix.handling import DEAD_LETTERS, DELAYS_MS
-from matrix.observed import PROCESSOR
-from matrix.scene import Scene
+from matrix.observed import PROCESSOR, PROCESSOR_ONCE
+from matrix.scene import Scene, open_transactions
 from spark_kafka_group.retry_topics import retry_topic
 
 RECORD_PROCESSOR = "processor"
@@ -23,6 +24,14 @@ def with_retries(scene: Scene) -> None:
         scene.kafka.create_topic(topic, partitions=partitions)
     scene.also_read |= dict.fromkeys(scene.delays, partitions)
     scene.own_options |= {"retryTopics": ",".join(map(str, DELAYS_MS)), "includeHeaders": "true"}
+
+
+def with_retries_once(scene: Scene) -> None:
+    """The same, of which the query reads and leaves committed records only."""
+    with_retries(scene)
+    scene.own_options |= {"kafka.isolation.level": "read_committed"}
+    of_failures = dict.fromkeys([*scene.delays, scene.dead_letters], scene.topics[scene.topic])
+    scene.at_end.append(lambda: open_transactions(scene.kafka, of_failures))
 
 
 @cell(
@@ -53,3 +62,21 @@ def processor_worker_kill(scene: Scene) -> None:
 def processor_leader_kill(scene: Scene) -> None:
     scene.pause()
     killed(scene, leader(scene), "leader")
+
+
+@cell(
+    RECORD_PROCESSOR, "SIGKILL of the program, while a RecordProcessor writes results, retries and dead letters once",
+    sources=(GROUPKAFKA,), sink=PROCESSOR_ONCE, prepare=with_retries_once, per_second=500, session_s=15.0,
+    exempt=IN_A_TRANSACTION,
+)  # fmt: skip
+def processor_driver_kill_once(scene: Scene) -> None:
+    driver_kill(scene)
+
+
+@cell(
+    RECORD_PROCESSOR, "SIGKILL of all Python workers, while a RecordProcessor writes results, retries and dead letters "
+    "once", sources=(GROUPKAFKA,), sink=PROCESSOR_ONCE, prepare=with_retries_once, per_second=500, session_s=15.0,
+    exempt=IN_A_TRANSACTION,
+)  # fmt: skip
+def processor_worker_kill_once(scene: Scene) -> None:
+    processor_worker_kill(scene)

@@ -19,7 +19,7 @@ from matrix.once.play import play
 from matrix.once.stage import ONCE, STANDS_WITHIN_S, PublishingQuery, Stage, sentence
 from matrix.once.verdict import ABORT, COMMIT
 from matrix.once.victims import ENDS_SOON_S, program_killed
-from matrix.running import ROOT
+from matrix.spark_program import ROOT
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 LOST = re.compile(

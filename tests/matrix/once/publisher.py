@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
+from matrix import spark_program
 from matrix.once import shapes
 from matrix.once.shapes import GROUP_SQL, PLACE_SQL, SHARED_SQL
 from matrix.once.stepping import MARKS, SteppedDataSource
@@ -27,6 +28,11 @@ from matrix.once.stepping import MARKS, SteppedDataSource
 SLOW, FAILING, SLOW_S = 0.04, 0.02, 4.0
 """Of the first attempts of tasks: how many are slow, or fail behind their last row; and how slow."""
 RESTART = "restart"
+SETTINGS = {
+    "spark.driver.memory": "900m",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20",  # so that a task has rows that are sent, and others
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 
 stopping = threading.Event()
 
@@ -37,35 +43,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--queries", type=json.loads, required=True)
     parser.add_argument("--sink", default="groupkafka")
     parser.add_argument("--trigger", default="2 seconds")
-    parser.add_argument("--master", default="local[8,4]")
-    parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
-    parser.add_argument("--jars", default="")
     parser.add_argument("--unsteady", type=int, help="a seed: some tasks are slow, or fail, once")
-    parser.add_argument("--tmp", required=True, help="for temporary files")
+    spark_program.add_arguments(parser, master="local[8,4]")
     return parser.parse_args()
-
-
-def session(args: argparse.Namespace) -> SparkSession:
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "900m",
-        "spark.local.dir": args.tmp,
-        "spark.python.unix.domain.socket.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20",  # so that a task has rows that are sent, and others
-        "spark.sql.streaming.minBatchesToRetain": "1000000",  # what ran in which batch is read from the checkpoint
-        "spark.sql.shuffle.partitions": "2",
-        "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
-    }
-    settings |= dict(setting.split("=", 1) for setting in args.conf)
-    builder = SparkSession.builder.master(args.master).appName("publisher")
-    for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    spark.dataSource.register(SteppedDataSource)
-    return spark
 
 
 def frame(spark: SparkSession, query: dict[str, Any]) -> DataFrame:
@@ -164,7 +144,8 @@ def note(directory: Path, process: str, error: str) -> None:
 
 def main() -> None:
     args = arguments()
-    spark = session(args)
+    spark = spark_program.session(args, SETTINGS)
+    spark.dataSource.register(SteppedDataSource)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     running = [Running(spark, query, args) for query in args.queries]
     for query in running:

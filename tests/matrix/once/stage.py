@@ -27,8 +27,8 @@ from matrix.observed import Fault
 from matrix.once.publisher import RESTART
 from matrix.once.stepping import ARMED, MARKS
 from matrix.once.watch import Watch
-from matrix.running import ROOT
 from matrix.scene import open_transactions
+from matrix.spark_program import environment
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.client_options import ClientOptions
 from spark_kafka_group.testing import KafkaCluster, wait_until
@@ -193,22 +193,12 @@ class Stage:
         self.incarnation += 1
         tmp = Path(tempfile.mkdtemp(prefix="gk-"))  # a short path: Unix domain sockets are in it
         self.closing.callback(shutil.rmtree, tmp, ignore_errors=True)
-        java = (
-            f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK -Djava.io.tmpdir={tmp}"
-        )
-        archive = Path(sys.executable).parents[1] / "spark.jsa"
-        environment = {
-            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests" / "faults"))),
-            "TMPDIR": str(tmp),
-            "JAVA_TOOL_OPTIONS": java,
-            "PYTHONWARNINGS": "ignore",
-        } | ({"SPARK_SUBMIT_OPTS": f"-XX:SharedArchiveFile={archive} -Xlog:disable"} if archive.exists() else {})
         queries = [query.specification("groupkafka") for query in self.queries]
         started = [
             sys.executable, "-m", "matrix.once.publisher", "--name", self.name, "--queries", json.dumps(queries),
             "--tmp", tmp, *self.arguments,
         ]  # fmt: skip
-        self._programs.append(Program(started, self.directory / f"{self.name}.log", **environment))
+        self._programs.append(Program(started, self.directory / f"{self.name}.log", **environment(tmp)))
 
     def start(self) -> None:
         """Start the program, and wait until its queries run."""

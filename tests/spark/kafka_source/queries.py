@@ -1,7 +1,9 @@
 """A Spark with its own kafka source, in a process of its own as it needs jars; runs what its stdin says, line by line.
 
 Each line is JSON: options, checkpoint, out, counted. The query reads what there is now and writes values, or how often
-each came, into parquet by batch id, overwriting; the answer is a line of JSON with the error, or null.
+each came, into parquet by batch id, overwriting. Or it is JSON of folder, sink, checkpoint: the query reads lines of
+files, and writes them with Spark's own kafka sink, which gets these options. The answer is a line of JSON with the
+error, or null.
 """
 
 import json
@@ -21,15 +23,24 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
-for line in sys.stdin:
-    order = json.loads(line)
 
-    def write(df, batch_id, out=order["out"]):
-        df.write.mode("overwrite").parquet(f"{out}/batch={batch_id}")
+
+def into_parquet(order):
+    def write(df, batch_id):
+        df.write.mode("overwrite").parquet(f"{order['out']}/batch={batch_id}")
 
     df = spark.readStream.format("kafka").options(**order["options"]).load().select("value")
     df = df.groupBy("value").count() if order["counted"] else df
-    writer = df.writeStream.foreachBatch(write).outputMode("update")
+    return df.writeStream.foreachBatch(write).outputMode("update")
+
+
+def into_a_topic(order):
+    return spark.readStream.text(order["folder"]).writeStream.format("kafka").options(**order["sink"])
+
+
+for line in sys.stdin:
+    order = json.loads(line)
+    writer = into_a_topic(order) if "sink" in order else into_parquet(order)
     query = writer.option("checkpointLocation", order["checkpoint"]).trigger(availableNow=True).start()
     try:
         query.awaitTermination()
