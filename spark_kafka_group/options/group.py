@@ -51,7 +51,7 @@ class Group(Section):
         shown="derived from an id in the checkpoint",
     )  # fmt: skip
     transactional_id: str | None = option(
-        "kafka.transactional.id", parsing.name,
+        "kafka.transactional.id", parsing.transactional_id,
         "Streams only. The `kafka.transactional.id` of the groupkafka sink of this query, which has "
         "`deliveryGuarantee=exactly-once`. The sink then commits the offsets of each micro-batch in the transaction of "
         "its rows, and the source commits none. All groupkafka sources of the query need it. See "

@@ -14,6 +14,7 @@ from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicParti
 from spark_kafka_group.option import integer, names, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
 from spark_kafka_group.retry_topics import is_topic_name
+from spark_kafka_group.transactional_ids import of_a_task
 
 GROUP = "group"
 FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
@@ -29,6 +30,14 @@ def name(raw: str) -> str:
     if len(text(raw).encode()) > LONGEST_NAME:
         raise ValueError(f"must have at most {LONGEST_NAME} bytes")
     return text(raw)
+
+
+def transactional_id(raw: str) -> str:
+    """The prefix of a write's transactional ids, which is no id of a task of another write."""
+    found = name(raw)
+    if of_a_task(found):
+        raise ValueError("must not end as the id of a task does, with -<number>-<number>-<0 or 1>")
+    return found
 
 
 def rack(raw: str) -> str:

@@ -16,7 +16,7 @@ class Transacting(Section):
     """Settings of exactly-once writes."""
 
     transactional_id: str | None = option(
-        "kafka.transactional.id", parsing.name,
+        "kafka.transactional.id", parsing.transactional_id,
         "The prefix of the transactional ids of this write. Required with `deliveryGuarantee=exactly-once`. No two "
         "queries may have the same one, and a query must keep it over restarts.",
         shown="none",

@@ -1,6 +1,7 @@
 """Decisions of exactly-once writes, and what is made of them; nothing is started."""
 
 import dataclasses
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.driver.transactions.mending import Choice, Seen, steps
 from spark_kafka_group.driver.transactions.planning import digest
 from spark_kafka_group.driver.transactions.resolution import Kind, resolved, why_not_decided
-from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.errors import OptionError, TransactionError
 from spark_kafka_group.exactly_once import (
     BatchId,
     Decision,
@@ -24,6 +25,7 @@ from spark_kafka_group.exactly_once import (
 )
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions
 from spark_kafka_group.source_offsets import SourceOffsets
@@ -260,6 +262,18 @@ def test_an_id_is_read_as_it_was_made(prefix, slot, number, parity):
 )
 def test_ids_of_others_are_not_taken_for_tasks(other):
     assert TaskId.parsed(other, "w") is None
+
+
+@pytest.mark.parametrize(
+    ("prefix", "refused"),
+    [("job-2025-10-1", True), ("job-1-2-0", True), ("-1-2-0", True), ("job-2025-11-25", False), ("job-1-2-0-a", False)],
+)
+def test_an_id_that_a_task_of_another_write_may_have_is_no_prefix(prefix, refused):
+    given = {"kafka.bootstrap.servers": "h:1", "topic": "t", "deliveryGuarantee": "exactly-once"}
+    source = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+    for parse, options in ((SinkOptions.parse, given), (Options.parse, source)):
+        with pytest.raises(OptionError, match="must not end as the id of a task does") if refused else nullcontext():
+            parse(options | {"kafka.transactional.id": prefix})
 
 
 def test_brokers_are_given_a_pattern_for_the_ids_of_a_prefix():

@@ -49,6 +49,7 @@ ALLOWED = {
         "retry_topics",
         "schema",
         "security",
+        "transactional_ids",
         "user_classes",
     },
     "outage_message": set(),
@@ -202,7 +203,8 @@ print(*set(sys.modules) - before)
 """
 OF_A_WORKER = {
     "errors", "executor", "hung_up", "json_text", "offsets", "option", "options", "printable", "retry_topics",
-    "schema", "security", "source", "spark_processes", "spark_version", "task", "timing", "user_classes", "wire",
+    "schema", "security", "source", "spark_processes", "spark_version", "task", "timing", "transactional_ids",
+    "user_classes", "wire",
 }  # fmt: skip
 OF_ITS_WIRE = {
     "client", "client.address", "client.broker_versions", "client.connect", "client.connection_log",
