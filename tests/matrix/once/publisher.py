@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from matrix.once import shapes
+from matrix.once import shapes, two_hosts
 from matrix.once.shapes import GROUP_SQL, PLACE_SQL, SHARED_SQL
 from matrix.once.stepping import MARKS, SteppedDataSource
 
@@ -38,6 +38,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sink", default="groupkafka")
     parser.add_argument("--trigger", default="2 seconds")
     parser.add_argument("--master", default="local[8,4]")
+    parser.add_argument("--two-hosts", action="store_true", help="a cluster of its own, in place of a master")
     parser.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
     parser.add_argument("--jars", default="")
     parser.add_argument("--unsteady", type=int, help="a seed: some tasks are slow, or fail, once")
@@ -59,7 +60,8 @@ def session(args: argparse.Namespace) -> SparkSession:
         "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
     }
     settings |= dict(setting.split("=", 1) for setting in args.conf)
-    builder = SparkSession.builder.master(args.master).appName("publisher")
+    master = two_hosts.begin(settings, args.tmp) if args.two_hosts else args.master
+    builder = SparkSession.builder.master(master).appName("publisher")
     for name, value in (settings | ({"spark.jars": args.jars} if args.jars else {})).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
