@@ -183,6 +183,10 @@ def steps(found: Iterable[Tally]) -> list[str]:
             if chosen:
                 missing, twice = (sum(one[name] for one in chosen) for name in ("missing", "twice"))
                 open_for = f"; as the tool was told {missing:,} rows are missing, and {twice:,} there twice{open_for}"
+            tasks: Counter[str] = Counter()
+            for line in tally.lines:
+                tasks.update(line.get("tasks", {}))
+            open_for = f"; of tasks {listed(tasks)}{open_for}" if tasks else open_for
             again = f"{tally.total('restarts')} times a query that had ended was started again"
             lines.append(
                 f"{tally.cell.name}: {listed(counted)}; {tally.total('rows'):,} rows published, {again}{open_for} "

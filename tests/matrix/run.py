@@ -125,13 +125,13 @@ def code_version() -> str:
     return done.stdout.strip() or "unknown"
 
 
-def file_of(name: str, source: str) -> Path:
-    return RESULTS / f"{name}.{source}.jsonl"
+def file_of(name: str, source: str, results: Path = RESULTS) -> Path:
+    return results / f"{name}.{source}.jsonl"
 
 
-def lines_of(name: str, source: str) -> list[dict[str, Any]]:
+def lines_of(name: str, source: str, results: Path = RESULTS) -> list[dict[str, Any]]:
     """The results of a cell, so far."""
-    path = file_of(name, source)
+    path = file_of(name, source, results)
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
@@ -147,14 +147,20 @@ def run_cells(
     return failed
 
 
-def run_cell(cell: Cell, source: str, count: int, seed: int | None, fresh: bool) -> int:
-    """Run a cell until it has its count: earlier runs count, but those with findings only until the package changes."""
+def run_cell(
+    cell: Cell, source: str, count: int, seed: int | None, fresh: bool, results: Path = RESULTS, runs: Path = RUNS
+) -> int:
+    """Run a cell until it has its count: earlier runs count, but those with findings only until the package changes.
+
+    All stay in its results.
+    """
     version = code_version()
-    lines = [] if fresh else [ln for ln in lines_of(cell.name, source) if not ln["violations"] or ln["code"] == version]
+    lines = [] if fresh else lines_of(cell.name, source, results)
+    counted = [line for line in lines if not line["violations"] or line["code"] == version]
     failed = 0
-    while (missing := count - sum(line["faults"] for line in lines)) > 0:
+    while (missing := count - sum(line["faults"] for line in counted)) > 0:
         given = random.randrange(2**31) if seed is None else seed + len(lines)
-        directory = RUNS / f"{cell.name}-{source}-{given}"
+        directory = runs / f"{cell.name}-{source}-{given}"
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         print(f"{cell.name}, {source}, seed {given}, in {directory}", flush=True)
@@ -165,10 +171,11 @@ def run_cell(cell: Cell, source: str, count: int, seed: int | None, fresh: bool)
             break
         line |= {"code": version, "date": time.strftime("%Y-%m-%d"), "family": cell.family, "wanted": cell.count}
         lines.append(line)
-        RESULTS.mkdir(exist_ok=True)
-        unfinished = file_of(cell.name, source).with_suffix(".unfinished")
+        counted.append(line)
+        results.mkdir(exist_ok=True)
+        unfinished = file_of(cell.name, source, results).with_suffix(".unfinished")
         unfinished.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        os.replace(unfinished, file_of(cell.name, source))
+        os.replace(unfinished, file_of(cell.name, source, results))
         tell(line)
         if line["violations"]:
             failed += 1

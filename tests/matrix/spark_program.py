@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -33,8 +34,18 @@ def add_arguments(parser: argparse.ArgumentParser, master: str) -> None:
     parser.add_argument("--tmp", required=True, help="for temporary files")
 
 
-def session(args: argparse.Namespace, settings: dict[str, str]) -> SparkSession:
-    """A session with these settings, and those that the arguments give."""
+def session(
+    args: argparse.Namespace,
+    settings: dict[str, str],
+    cluster: Callable[[Mapping[str, str], str], str] | None = None,
+) -> SparkSession:
+    """A session with these settings, and those that the arguments give.
+
+    Parameters
+    ----------
+    cluster
+        Starts a cluster with settings and a folder for temporary files, and returns its master; None for --master.
+    """
     address = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     common = {
         "spark.ui.enabled": "false",
@@ -47,6 +58,8 @@ def session(args: argparse.Namespace, settings: dict[str, str]) -> SparkSession:
     }
     given = dict(setting.split("=", 1) for setting in args.conf)
     jars = {"spark.jars": args.jars} if args.jars else {}
-    spark = SparkSession.builder.config(map=common | settings | given | jars).master(args.master).getOrCreate()
+    whole = common | settings | given | jars
+    master = args.master if cluster is None else cluster(whole, args.tmp)
+    spark = SparkSession.builder.config(map=whole).master(master).getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark

@@ -1,10 +1,12 @@
 """A cheap cell of each family, on real brokers and in real Spark: `make test-faults`, `make faults` in short."""
 
+import json
+
 import pytest
 
 from matrix import cells
 from matrix.cells.registry import CELLS, GROUPKAFKA, Cell
-from matrix.run import play
+from matrix.run import lines_of, play, run_cell
 
 CHEAP = {
     "driver": "driver-kill-before-commit",
@@ -48,6 +50,21 @@ def test_brokers_that_do_not_start_are_a_finding_of_the_run(tmp_path):
     assert "node 1 does not serve" in (tmp_path / "error").read_text()
 
 
+def test_a_run_with_findings_is_made_again_once_the_package_changes_and_stays_in_the_results(tmp_path):
+    def own(cell, seed, count, directory, kafka):
+        return {"faults": count, "violations": {}, "findings": [], "gaps": []}
+
+    results = tmp_path / "results"
+    results.mkdir()
+    earlier = {"faults": 5, "violations": {"run": 1}, "code": "an earlier package"}
+    (results / "played.groupkafka.jsonl").write_text(json.dumps(earlier) + "\n")
+    played = Cell("broker", "played", "none", lambda scene: None, own=own)
+    run_cell(played, GROUPKAFKA, 8, None, False, results, tmp_path / "runs")
+    first, second = lines_of("played", GROUPKAFKA, results)
+    assert first == earlier
+    assert second["faults"] == 8
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("name", CHEAP.values())
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
@@ -73,3 +90,12 @@ def test_two_storms_of_everything_lose_nothing(tmp_path):
     assert line["lost"] == 0
     assert sum(line["kinds"].values()) > 10
     assert line["at_once"] > 1
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(900)
+def test_a_storm_over_queries_that_write_publishes_each_row_once_and_has_copies_of_slow_tasks(tmp_path):
+    line = play(CELLS["sink-storm-once"], GROUPKAFKA, SEED, 1, tmp_path)
+    assert line["findings"] == [], f"the run is in {tmp_path}"
+    assert line["twice"] == 0
+    assert line["tasks"]["copies"] > 0

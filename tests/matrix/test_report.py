@@ -79,3 +79,10 @@ def test_rows_that_the_tool_was_told_to_leave_out_or_repeat_are_said(tmp_path):
     run = line("sink-held-half-ended-once", steps={"half-ended": 5}, by_choice={"missing": 1200, "twice": 7})
     text = report.reliability(report.tallies(results(tmp_path, run)))
     assert "; as the tool was told 1,200 rows are missing, and 7 there twice (seeds 7)." in text
+
+
+def test_tasks_that_were_copied_or_tried_again_in_storms_are_said(tmp_path):
+    tasks = {"copies": 3, "copies that were first": 2, "tried again": 9, "commits denied": 0}
+    run = line("sink-storm-once", steps={"worker-kill": 4}, tasks=tasks)
+    text = report.reliability(report.tallies(results(tmp_path, run)))
+    assert "; of tasks 9 tried again, 3 copies, 2 copies that were first, 0 commits denied (seeds 7)." in text

@@ -16,7 +16,7 @@ from typing import Any
 from matrix.cells.registry import GROUPKAFKA, Cell, add
 from matrix.cells.sinks import SINK
 from matrix.load import Load
-from matrix.once import shapes
+from matrix.once import shapes, two_hosts
 from matrix.once.begun import PER_SECOND, with_brokers
 from matrix.once.neighbour import JavaNeighbour
 from matrix.once.play import play
@@ -27,14 +27,19 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 
 STORM_S = 60.0
 STORM_TIMEOUT_MS = 60_000
-SPECULATING = (
-    "--master", "local-cluster[2,2,640]", "--conf", "spark.speculation=true",
-    "--conf", "spark.speculation.interval=200ms",
-    "--conf", "spark.speculation.quantile=0.5", "--conf", "spark.speculation.multiplier=1.5",
-    "--conf", "spark.speculation.minTaskRuntime=500ms", "--conf", "spark.executor.memory=640m",
-    "--conf", "spark.deploy.maxExecutorRetries=-1", "--conf", "spark.task.maxFailures=8",
-)  # fmt: skip
-"""Two executors, so that a task that is slow runs on the other one, too."""
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "200ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.task.duration.threshold": "2s",  # a stage of a single task has no others to compare it with
+    "spark.executor.memory": f"{two_hosts.MEMORY_MB}m",
+    "spark.deploy.maxExecutorRetries": "-1",
+    "spark.task.maxFailures": "8",
+}
+LOGS = "tasks"
+"""The folder of what Spark writes down of each task, in a run's."""
 STORMS = [
     Lane(
         "query", 15.0,
@@ -50,7 +55,9 @@ STORMS = [
 
 def storming(kafka: KafkaCluster, directory: Path, seed: int, guarantee: str) -> Stage:
     """Two queries in one group, which map, and an aggregation and a join in groups of their own."""
-    arguments = (*SPECULATING, "--unsteady", str(seed))
+    settings = SPECULATION | two_hosts.logged(directory / LOGS)
+    given = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
+    arguments = ("--two-hosts", *given, "--unsteady", str(seed))
     stage = Stage(kafka, directory, seed, guarantee, 6.0, STORM_TIMEOUT_MS, arguments)
     names = {name: stage.topic(name, 2) for name in ("grouped", "left", "right")}
     counted = stage.topic("shared", 4)
@@ -156,7 +163,8 @@ def storm_cell(guarantee: str) -> None:
     def own(cell: Cell, seed: int, count: int, directory: Path, kafka: KafkaCluster | None) -> dict[str, Any]:
         make = functools.partial(storming, guarantee=guarantee)
         line = with_brokers(cell, kafka, lambda found: play(make, storm, cell.name, seed, count, directory, found))
-        return line | {"faults": len(line["gaps"]), "kinds": line["steps"]}
+        tasks = two_hosts.attempts(directory / LOGS)
+        return line | {"faults": len(line["gaps"]), "kinds": line["steps"], "tasks": dict(tasks)}
 
     once = guarantee == ONCE
     said = "exactly once" if once else "at least once"

@@ -21,7 +21,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from matrix import spark_program
-from matrix.once import shapes
+from matrix.once import shapes, two_hosts
 from matrix.once.shapes import GROUP_SQL, PLACE_SQL, SHARED_SQL
 from matrix.once.stepping import MARKS, SteppedDataSource
 
@@ -44,6 +44,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sink", default="groupkafka")
     parser.add_argument("--trigger", default="2 seconds")
     parser.add_argument("--unsteady", type=int, help="a seed: some tasks are slow, or fail, once")
+    parser.add_argument("--two-hosts", action="store_true", help="a cluster of its own, in place of a master")
     spark_program.add_arguments(parser, master="local[8,4]")
     return parser.parse_args()
 
@@ -144,7 +145,7 @@ def note(directory: Path, process: str, error: str) -> None:
 
 def main() -> None:
     args = arguments()
-    spark = spark_program.session(args, SETTINGS)
+    spark = spark_program.session(args, SETTINGS, two_hosts.begin if args.two_hosts else None)
     spark.dataSource.register(SteppedDataSource)
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     running = [Running(spark, query, args) for query in args.queries]
