@@ -24,7 +24,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--output-topic", required=True, help="the topic to write to")
     parser.add_argument("--checkpoint", required=True, help="directory of the query's checkpoint")
     parser.add_argument(
-        "--exactly-once", action="store_true", help="write in transactions; their ids begin with --group"
+        "--exactly-once",
+        action="store_true",
+        help="write in transactions, together with the offsets; their ids begin with --group",
     )
     parser.add_argument("--available-now", action="store_true", help="read all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")

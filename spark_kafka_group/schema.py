@@ -5,6 +5,7 @@ Names, types and order are those of Spark's own kafka source (``KafkaRecordToRow
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
@@ -33,6 +34,24 @@ def spark_schema(columns: tuple[str, ...]) -> str:
     As text, because the process that Spark asks for it has no SparkContext to parse DDL with.
     """
     return ", ".join(f"{name} {COLUMNS[name][0]}" for name in columns)
+
+
+def why_others(given: Sequence[tuple[str, str]], columns: tuple[str, ...]) -> str | None:
+    """Why a read cannot have the columns that a table or a user gives it; None if they are its own.
+
+    Parameters
+    ----------
+    given
+        Names and Spark's types.
+    """
+    own = [(name, COLUMNS[name][0].replace(" ", "")) for name in columns]
+    if [(name.lower(), kind) for name, kind in given] == [(name.lower(), kind) for name, kind in own]:
+        return None
+    wanted, asked = (", ".join(f"{name} {kind}" for name, kind in found) for found in (own, given))
+    return (
+        f"the table, or schema(), has the columns {asked}, and the source has {wanted}: give these, in this order, or "
+        f"choose some of them with the option columns"
+    )
 
 
 @cache

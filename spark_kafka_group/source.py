@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.hung_up import end_quietly
 from spark_kafka_group.options import Options
-from spark_kafka_group.schema import spark_schema
+from spark_kafka_group.schema import spark_schema, why_others
 from spark_kafka_group.spark_processes import SentToTasks, in_one_sentence, keep_imports, no_collection
 from spark_kafka_group.task import ReadTask
 
@@ -106,11 +106,15 @@ class GroupKafkaDataSource(DataSource):
         options = self._options()
         with in_one_sentence():
             check_for_batch(options)
+            _check_columns(schema, options)
         return (PushDownReader if options.reading.push_down_predicate else GroupKafkaReader)(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         end_quietly()  # in a process of the query's own, where the source arrives pickled
-        return GroupKafkaStreamReader(self._options())
+        options = self._options()
+        with in_one_sentence():
+            _check_columns(schema, options)
+        return GroupKafkaStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark_kafka_group.sink import batch_writer
@@ -123,6 +127,14 @@ class GroupKafkaDataSource(DataSource):
 
         with in_one_sentence():
             return stream_writer(self._sink_options(), schema)
+
+
+def _check_columns(schema: StructType | None, options: Options) -> None:
+    fields = () if schema is None else schema.fields
+    given = [(field.name, field.dataType.simpleString()) for field in fields]
+    problem = why_others(given, options.reading.columns) if given else None
+    if problem is not None:
+        raise OptionError(problem)
 
 
 class GroupKafkaReader(SentToTasks, DataSourceReader):

@@ -16,6 +16,12 @@ _INSTEAD_OF_READING = {
 _INSTEAD_OF_WRITING = {"topic": "take subscribe", "encoder": "take decoder"}
 
 
+def spelled(name: str) -> str:
+    """An option's name as it is documented, as Spark hands names on in small letters; others as they are."""
+    declared = DECLARED.get(name.lower()) or SINK_DECLARED.get(name.lower())
+    return name if declared is None or name != name.lower() else str(declared[1].metadata["name"])
+
+
 def why_of_writing(name: str) -> str | None:
     """Why the source does not take an option of the sink; None if it is none."""
     if name.lower() not in SINK_DECLARED:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -16,7 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
@@ -37,6 +38,12 @@ IN_A_HURRY_S = 1.0
 AGAIN_AFTER_S = 0.05
 LEAVES_S = 10.0
 STOPS_S = 60.0
+NOTICED_S = 2.0
+"""Within this time the system says of a process that it has ended, after its connections have."""
+JVM_ENDED = (
+    "Spark's JVM has ended: it was killed, perhaps as memory was short. Start the program again: its queries go on "
+    "from their checkpoints"
+)
 OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
 OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 """What Spark repeats of an exception in Python: of a function for foreachBatch, or of one that tasks call."""
@@ -251,16 +258,27 @@ def _require_workers() -> None:
 
 
 def sentence(error: BaseException) -> str | None:
-    """What an error says in one sentence: this package's own, also where Spark repeats it, or that of Spark's analysis.
+    """What an error says in one sentence: this package's own, also where Spark repeats it, that of Spark's analysis, or
+    that Spark's JVM is gone.
 
     None for all others.
     """
+    if isinstance(error, Py4JError | ConnectionError) and _jvm_has_ended():
+        return JVM_ENDED
     if isinstance(error, GroupKafkaError):
         return str(error)
     found = OURS.findall(str(error))
     if found:
         return str(found[-1])
     return _first_line(error) if isinstance(error, AnalysisException) else None
+
+
+def _jvm_has_ended() -> bool:
+    """Whether the JVM that this program has started is gone; where a JVM has started the program, both end."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        return process is not None and process.wait(NOTICED_S) is not None
+    return False
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from spark_kafka_group.tools.command_errors import UsageError
 from spark_kafka_group.tools.formatting import partitions, sentence, table
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_ends import End
 
 SUMMARY = "list, commit or abort the transactions of an exactly-once write"
 DESCRIPTION = """\
@@ -121,9 +122,11 @@ def _print(seen: Seen) -> None:
 
 def _decision(seen: Seen, decision: Decision | None) -> str:
     if decision is None:
-        return "No batch was decided."
+        return f"No batch of {printable(seen.prefix)} was decided: is that the write's kafka.transactional.id?"
     ends = [None if one is None else one.value for one in seen.ends.values()]
     counted = ", ".join(f"{ends.count(end)} {end or 'open'}" for end in sorted(set(ends), key=str))
+    if decision.state is State.DECIDED and ends and set(ends) == {End.COMMITTED.value}:
+        return f"{str(decision.batch).capitalize()} is published: all of its transactions are committed."
     how = f": of its transactions {counted}" if counted else ""
     return f"{str(decision.batch).capitalize()} {OF_STATE[decision.state]}{how}."
 

@@ -45,7 +45,7 @@ def break_a_batch(run, output):
 def test_nothing_is_listed_of_a_prefix_that_was_never_used(run, tool):
     shown = tool()
     assert f"no transaction of {run.options.prefix} is open" in shown
-    assert "No batch was decided." in shown
+    assert f"No batch of {run.options.prefix} was decided: is that the write's kafka.transactional.id?" in shown
     assert tool("abort", "--execute").endswith("\n  nothing: no transaction is open\n")
 
 
@@ -77,6 +77,7 @@ def test_a_decided_batch_is_committed_by_either_action(kafka, output, run, tool,
     assert all(line["decided"] for line in lines[:2])
     assert "commit 2 open transactions of batch 0 of query q" in tool(action, "--execute")
     assert read(kafka, output) == all_rows(1)
+    assert "Batch 0 of query q is published: all of its transactions are committed." in tool()
     assert run.tasks(run.plan(), 0)[0].transaction is None
 
 

@@ -208,6 +208,23 @@ def test_a_table_that_has_columns_is_read_with_options_of_the_read_alone(spark, 
         spark.sql("DROP TABLE orders_with_columns")
 
 
+def test_a_table_that_has_other_columns_than_the_source_is_an_error_that_names_them(spark, kafka):
+    topic = topic_with(kafka, numbered(1, 1), partitions=1)
+    settings = f"`kafka.bootstrap.servers` = '{kafka.bootstrap_servers}', subscribe = '{topic}'"
+    spark.sql("CREATE TABLE orders_to_write (value STRING) USING groupkafka")
+    try:
+        with pytest.raises(
+            PySparkException, match="has the columns value string, and the source has key binary, value"
+        ):
+            spark.sql(f"SELECT * FROM orders_to_write WITH ({settings})").count()
+        with pytest.raises(
+            PySparkException, match="has the columns value string, and the source has value binary: give"
+        ):
+            spark.sql(f"SELECT * FROM orders_to_write WITH ({settings}, columns = 'value')").count()
+    finally:
+        spark.sql("DROP TABLE orders_to_write")
+
+
 def test_a_broker_that_does_not_answer_is_an_error_within_the_request_timeout(spark):
     settings = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t", "kafka.request.timeout.ms": "2000"}
     with pytest.raises(PySparkException, match=r"connecting to 127.0.0.1:1") as raised:

@@ -138,6 +138,30 @@ def test_ctrl_c_while_spark_starts_is_one_line(until):
     assert done.stderr.splitlines()[-1] == "stopped; left group billing"
 
 
+WITHOUT_JVM = """
+import os, signal, threading
+from pyspark import SparkContext
+from spark_kafka_group import submit
+
+with submit.orderly("billing"):
+    spark = submit.session("killed")
+    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    query.processAllAvailable()
+    kill = threading.Timer(0.5, os.kill, (SparkContext._gateway.proc.pid, signal.SIGKILL))
+    kill.start()
+    query.awaitTermination()
+"""
+
+
+def test_a_jvm_that_is_killed_is_the_last_line():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_JVM], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "Spark's JVM has ended: it was killed, perhaps as memory was short. Start the program again: its queries go on "
+        "from their checkpoints"
+    )
+
+
 SILENCED = """
 from pyspark.sql import SparkSession
 from spark_kafka_group.tools import ending

@@ -70,12 +70,12 @@ def test_the_checkpoint_is_known_where_the_write_has_it():
 
 @pytest.mark.parametrize("name", [name for name in DECLARED if name not in SINK_DECLARED])
 def test_an_option_of_the_source_is_refused_by_the_sink(name):
-    assert refusal({name: "1"}).startswith(f"option {name} is not supported: ")
+    assert refusal({name: "1"}).lower().startswith(f"option {name} is not supported: ")
 
 
 @pytest.mark.parametrize("name", [name for name in SINK_DECLARED if name not in DECLARED])
 def test_an_option_of_the_sink_is_refused_by_the_source(name):
-    with pytest.raises(OptionError, match=rf"^option {name} is not supported: "):
+    with pytest.raises(OptionError, match=rf"(?i)^option {name} is not supported: "):
         Options.parse(REQUIRED | {"subscribe": "t", name: "1"})
 
 
@@ -83,6 +83,7 @@ def test_the_other_sides_option_is_named_where_there_is_one():
     assert refusal({"subscribe": "t"}) == (
         "option subscribe is not supported: it is for reading, and this query writes: take topic"
     )
+    assert refusal({"startingoffsets": "latest"}).startswith("option startingOffsets is not supported: ")
     with pytest.raises(OptionError, match=r"^option topic is .*: it is for writing, and this query reads: take subsc"):
         Options.parse(REQUIRED | {"topic": "t"})
 
