@@ -10,7 +10,7 @@ from support import Record, commit_for, committed, members, numbered, options, t
 
 from spark_kafka_group.testing import wait_until
 
-pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is counted in
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]  # which the start of the cluster is counted in
 
 
 PROGRAM = """

@@ -11,14 +11,8 @@ pytestmark = pytest.mark.timeout(600)  # which the start of the cluster is count
 LONG = pytest.mark.soak
 DEPLOYMENTS = [
     "on_standalone",
-    pytest.param("on_yarn", marks=LONG),
-    pytest.param("on_local_cluster", marks=LONG),
-    "on_connect",
+    *(pytest.param(one, marks=LONG) for one in ("on_yarn", "on_local_cluster", "on_connect")),
 ]
-WITH_CONNECT_SHOWN_ELSEWHERE = pytest.mark.parametrize(
-    "application", [*DEPLOYMENTS[:-1], pytest.param("on_connect", marks=LONG)], indirect=True
-)
-"""By the two queries below that share a group, and by the client's query in test_connect.py."""
 
 
 @pytest.fixture(params=DEPLOYMENTS)
@@ -40,7 +34,6 @@ def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, ins
         assert not [path for path in worker["path"] if os.path.exists(os.path.join(worker["directory"], path, "tests"))]
 
 
-@WITH_CONNECT_SHOWN_ELSEWHERE
 def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(3000, 6), partitions=6)
     query = application.start(
@@ -58,7 +51,6 @@ def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kaf
     assert values(application.rows(directory=f"{tmp_path}/rows")) == list(range(3600))
 
 
-@WITH_CONNECT_SHOWN_ELSEWHERE
 def test_available_now_goes_on_from_its_checkpoint(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     for count in (300, 330):
@@ -84,7 +76,7 @@ def test_batch_reads_and_group_batch(application, kafka, group, tmp_path):
 
 @pytest.mark.parametrize(
     "application",
-    [pytest.param("on_standalone", marks=LONG), pytest.param("on_local_cluster", marks=LONG), "on_connect"],
+    ["on_standalone", pytest.param("on_local_cluster", marks=LONG), pytest.param("on_connect", marks=LONG)],
     indirect=True,
 )
 def test_two_queries_share_a_group(application, kafka, group, tmp_path):
