@@ -74,14 +74,19 @@ def why_not_decided(
     return None
 
 
+def over_ms(known: Described) -> int:
+    """When the time of an open transaction is over, in milliseconds since the epoch."""
+    return known.started_ms + known.timeout_ms
+
+
 def left_ms(known: Described, now_ms: int) -> int:
     """How long an open transaction may stay so."""
-    return known.started_ms + known.timeout_ms - now_ms
+    return over_ms(known) - now_ms
 
 
 def first_over_ms(found: Iterable[Described]) -> int:
     """When the time of the first of these open transactions is over."""
-    return min((one.started_ms + one.timeout_ms for one in found), default=NEVER_MS)
+    return min(map(over_ms, found), default=NEVER_MS)
 
 
 def slowest(found: Iterable[Described], now_ms: int) -> Described | None:
