@@ -103,7 +103,7 @@ def digest(sources: Sequence[SourceOffsets]) -> str:
     """
     if not sources:
         return ""
-    batches = [source.batch_to_json() for source in sources]
+    batches = [[source.group_id, source.read.to_json()] for source in sources]
     return hashlib.sha256(json.dumps(batches, sort_keys=True).encode()).hexdigest()
 
 
