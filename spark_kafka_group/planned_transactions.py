@@ -40,6 +40,8 @@ class PlannedTransactions:
         where there are none.
     application
         Another one for each Spark application; empty outside of Spark.
+    planned_ms
+        When, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later.
     """
 
     prefix: str
@@ -54,6 +56,7 @@ class PlannedTransactions:
     application: str = ""
     forgotten: str | None = None
     logged: str = ""
+    planned_ms: int = 0
 
     @property
     def parity(self) -> int:

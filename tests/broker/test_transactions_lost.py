@@ -1,6 +1,7 @@
 """Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
 
 import dataclasses
+import time
 
 import pytest
 from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
@@ -150,6 +151,17 @@ def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minu
         with TransactionClient(run.options.client, "tests", 30_000) as client:
             assert client.describe([run.options.prefix])[run.options.prefix].timeout_ms == 60_000
         run.commit(run.tasks(plan, batch))
+
+
+def test_a_driver_whose_clock_is_ahead_publishes_its_batches(forgetful, monkeypatch, caplog):
+    output = output_of(forgetful)
+    run = run_on(forgetful, output)
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + 3600)
+    run.batch(0)
+    monkeypatch.undo()
+    assert read(forgetful, output) == all_rows(1)
+    assert "kafka.transaction.timeout.ms allows" not in caplog.text
 
 
 def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(impatient):

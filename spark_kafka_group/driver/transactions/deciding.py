@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from spark_kafka_group.driver.transactions.finishing import (
     revoke,
 )
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.planning import digest, of_sources
+from spark_kafka_group.driver.transactions.planning import digest, now_ms, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import (
@@ -95,7 +94,7 @@ def decide_and_end(
                 tuple(one.read for one in sources),
             )  # fmt: skip
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
-            if _now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
+            if now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
@@ -188,22 +187,20 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
     """See that a batch can be decided; until when, in milliseconds since the epoch, its transactions stay open."""
     if not planned.described:
         return resolution.NEVER_MS
-    found, now_ms = client.describe([one.transactional_id for one in written]), _now_ms()
-    problem = resolution.why_not_decided(written, found, now_ms)
+    described = client.describe([one.transactional_id for one in written])
+    found = {one: known.begun_after(planned.planned_ms) for one, known in described.items()}
+    checked_ms = now_ms()
+    problem = resolution.why_not_decided(written, found, checked_ms)
     if problem is not None:
         raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
-    slow = resolution.slowest(found.values(), now_ms)
+    slow = resolution.slowest(found.values(), checked_ms)
     if slow is not None:
         log.warning(
             "kafka.transactional.id %s: the batch took %d s of the %d s that kafka.transaction.timeout.ms allows; one "
             "that takes longer cannot be published: raise it, or let batches be smaller",
-            planned.prefix, (now_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
+            planned.prefix, (checked_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
     return resolution.first_over_ms(found.values())
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: Path | None) -> list[SourceOffsets]:

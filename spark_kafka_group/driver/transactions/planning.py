@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -187,4 +188,10 @@ def _plan(
         described=described,
         write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
         logged="" if decision is None else logged_batch(options.checkpoint, decision.batch),
+        planned_ms=now_ms(),
     )
+
+
+def now_ms() -> int:
+    """The driver's clock, in milliseconds since the epoch."""
+    return int(time.time() * 1000)

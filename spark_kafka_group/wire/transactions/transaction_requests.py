@@ -8,7 +8,7 @@ process writes and others end, and repeat. So requests stay below the versions t
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -63,6 +63,10 @@ class Described:
     def open(self) -> bool:
         """Whether records can be added, and it can end in either way."""
         return self.state == OPEN
+
+    def begun_after(self, time_ms: int) -> Described:
+        """It, known to have begun after a time by this process's clock, which may be ahead of the coordinator's."""
+        return replace(self, started_ms=max(self.started_ms, time_ms)) if self.open else self
 
 
 @dataclass(frozen=True)
