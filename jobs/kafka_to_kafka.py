@@ -26,7 +26,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--exactly-once",
         action="store_true",
-        help="write in transactions, together with the offsets; their ids begin with --group",
+        help="write in transactions, together with the offsets; --group is the kafka.transactional.id",
     )
     parser.add_argument("--available-now", action="store_true", help="read all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")

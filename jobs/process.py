@@ -55,7 +55,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--output-topic", help="the topic for records that the function returns and that name none")
     parser.add_argument(
-        "--exactly-once", action="store_true", help="write in transactions; their ids begin with --group"
+        "--exactly-once",
+        action="store_true",
+        help="write in transactions, with --group as kafka.transactional.id; reads committed records only",
     )
     parser.add_argument("--available-now", action="store_true", help="handle all records up to now, then end")
     parser.add_argument("--trigger", default="1 second", help="interval of micro-batches (default: %(default)s)")
@@ -85,12 +87,19 @@ def write_options(args: argparse.Namespace) -> dict[str, str]:
 def named(text: str) -> Any:
     """The object module:name, also from the working directory."""
     module, _, name = text.partition(":")
+    if not name:
+        raise SystemExit(f"{text} names no function or class: write it as MODULE:NAME, such as shop:charge")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise SystemExit(f"{text!r} cannot be imported as module:name ({error}); ship it with --py-files") from error
+        found = importlib.import_module(module)
+    except ImportError as error:
+        raise SystemExit(
+            f"{text}: {error}: start this program in the folder of the module, or send it with spark-submit --py-files"
+        ) from error
+    if not hasattr(found, name):
+        raise SystemExit(f"{text}: module {module} has no {name}: correct the name")
+    return getattr(found, name)
 
 
 def ship(spark: SparkSession, handler: Callable[..., Any]) -> None:

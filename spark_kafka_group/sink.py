@@ -85,7 +85,7 @@ def batch_writer(options: SinkOptions, schema: StructType, overwrite: bool) -> G
         raise OptionError(NO_OVERWRITE)
     columns = SinkColumns.of(schema.fields, options)
     with no_collection():
-        from spark_kafka_group.driver import sink_topic
+        from spark_kafka_group.wire import sink_topic
     sink_topic.check(options)
     return GroupKafkaWriter(options, columns, _planned(options))
 

@@ -37,7 +37,7 @@ class HandOff:
         if topic is None:
             raise ProcessingError(
                 f"{record}: the handler {self._settings.handler_name} failed: {failure.exception}: {failure.message}. "
-                f"Nothing is committed. Set dead_letter_topic, and records whose handler fails go there"
+                f"Nothing of this batch is committed. Set dead_letter_topic, and records whose handler fails go there"
             )
         origin, made = history_of(record, self._settings)
         attempts = made + 1

@@ -174,6 +174,7 @@ class RecordProcessor:
         if self._written is None:
             writer = counted.writeStream.format("noop")
         else:
+            self._written.check_topic()
             writer = _rows(counted).writeStream.format("groupkafka").options(**self._written.of_a_stream)
         writer = writer.option("checkpointLocation", checkpoint)
         if query_name is not None:

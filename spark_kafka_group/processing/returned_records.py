@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from spark_kafka_group.error_headers import Headers
 from spark_kafka_group.errors import OptionError, ProcessingError
@@ -17,7 +18,7 @@ from spark_kafka_group.retry_topics import is_topic_name
 
 NO_RECORDS = (str, bytes, bytearray, dict, bool, int, float, Record)
 """Classes whose objects are never what a handler may return, though some can be iterated over."""
-RETURN = "return None, a ProducerRecord, or a list of them"
+RETURN = "return None, a ProducerRecord, or several: a list, a tuple or a generator"
 LARGEST_INT = 2**31 - 1
 
 
@@ -106,6 +107,17 @@ def _bytes(text: bytes | str | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
+def _check_arguments(handler: Callable[..., Any]) -> None:
+    try:
+        signature = inspect.signature(handler)
+    except (TypeError, ValueError):  # of some functions in C it is not known
+        return
+    try:
+        signature.bind(None)
+    except TypeError:
+        raise OptionError(f"handler is called with one argument, the Record, and takes {signature}") from None
+
+
 def check_handler(handler: object) -> None:
     """Refuse what is no handler, or says itself that it returns what cannot be written.
 
@@ -118,6 +130,7 @@ def check_handler(handler: object) -> None:
     call = handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004
     if inspect.isasyncgenfunction(call):
         raise OptionError("handler is an async generator: collect what it yields into a list, and return that")
+    _check_arguments(handler)
     try:
         hint = typing.get_type_hints(call).get("return")
     except Exception:  # noqa: BLE001 - names that are known to type checkers alone

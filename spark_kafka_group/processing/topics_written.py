@@ -22,14 +22,15 @@ class TopicsWritten:
     ----------
     source
         Options of the source, which is of the same cluster.
-    topic
-        For records that name none. The sink's own option would come before the topics of retries and dead letters.
+    sink
+        Checked options of the sink, with the topic for records that name none.
     of_a_stream, of_a_batch
-        The sink's options. A stream waits for brokers that are away.
+        The sink's options, without that topic: it would come before those of retries and dead letters. A stream waits
+        for brokers that are away.
     """
 
     source: Options
-    topic: str | None
+    sink: SinkOptions
     of_a_stream: Mapping[str, Any]
     of_a_batch: Mapping[str, Any]
 
@@ -61,7 +62,24 @@ class TopicsWritten:
             )
         own = {name: value for name, value in given.items() if name.lower() != TOPIC}
         stream, batch = (raw_sink_options(options, source.connection, own, outlives) for outlives in (True, False))
-        return cls(source, checked.writing.topic, stream, batch)
+        return cls(source, checked, stream, batch)
+
+    @property
+    def topic(self) -> str | None:
+        """For records that name none."""
+        return self.sink.writing.topic
+
+    def check_topic(self) -> None:
+        """Check that this topic exists, before any handler is called.
+
+        Raises
+        ------
+        BrokerError
+        """
+        from spark_kafka_group.wire import sink_topic
+
+        if self.topic is not None:
+            sink_topic.check(self.sink)
 
     @property
     def group(self) -> str:

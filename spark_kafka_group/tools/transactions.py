@@ -122,7 +122,7 @@ def _print(seen: Seen) -> None:
 
 def _decision(seen: Seen, decision: Decision | None) -> str:
     if decision is None:
-        return f"No batch of {printable(seen.prefix)} was decided: is that the write's kafka.transactional.id?"
+        return f"No batch of {printable(seen.prefix)} was decided yet, or that is not a kafka.transactional.id"
     ends = [None if one is None else one.value for one in seen.ends.values()]
     counted = ", ".join(f"{ends.count(end)} {end or 'open'}" for end in sorted(set(ends), key=str))
     if decision.state is State.DECIDED and ends and set(ends) == {End.COMMITTED.value}:

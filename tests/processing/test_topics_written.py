@@ -96,6 +96,14 @@ async def several(record: Record):
     yield ProducerRecord(b"")
 
 
+def two(record: Record, other: int) -> None:
+    pass
+
+
+def none() -> None:
+    pass
+
+
 class Handler:
     def __call__(self, record: Record) -> dict:
         return {}
@@ -104,9 +112,11 @@ class Handler:
 @pytest.mark.parametrize(
     ("handler", "problem"),
     [
-        (text, "returns str, by its annotation: return None, a ProducerRecord, or a list of them"),
+        (text, "returns str, by its annotation: return None, a ProducerRecord, or several: "),
         (text_later, "returns bytes, by its annotation"),
         (Handler(), "returns dict, by its annotation"),
+        (two, r"called with one argument, the Record, and takes \(record: .*Record.*, other: .*\)"),
+        (none, r"called with one argument, the Record, and takes \(\)"),
         (several, "is an async generator: collect what it yields into a list, and return that"),
     ],
 )

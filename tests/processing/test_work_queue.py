@@ -251,8 +251,8 @@ def test_rows_come_while_records_are_handled_and_no_more_than_a_window_waits_for
 @pytest.mark.parametrize(
     ("result", "problem"),
     [
-        ("done", "returned 'done', of type str: return None, a ProducerRecord, or a list of them"),
-        ([1], "returned 1, of type int: return None, a ProducerRecord, or a list of them"),
+        ("done", "returned 'done', of type str: return None, a ProducerRecord, or several"),
+        ([1], "returned 1, of type int: return None, a ProducerRecord, or several"),
         ({"topic": "t"}, "of type dict: return None"),
         (records(1)[0], "of type Record: return None"),
         (ProducerRecord(5), "returned a ProducerRecord whose value is of type int: make it bytes, str or None"),

@@ -11,7 +11,6 @@ from support import commit_for, committed, name
 
 from spark_kafka_group import explore, group_batch
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.driver import sink_topic
 from spark_kafka_group.driver.batch_read import plan
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import BrokerError, CommitError, GroupKafkaError, MembershipError, ReadError
@@ -27,6 +26,7 @@ from spark_kafka_group.options.sent_on import sink_options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import sink_topic
 from spark_kafka_group.wire.admin import GroupAdmin
 
 READ, DESCRIBE, WRITE = ACLOperation.READ, ACLOperation.DESCRIBE, ACLOperation.WRITE

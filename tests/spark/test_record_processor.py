@@ -27,6 +27,7 @@ from spark_kafka_group import (
     RecordProcessor,
     group_batch,
 )
+from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.testing import wait_until
 
 
@@ -364,9 +365,16 @@ def test_records_that_a_handler_returns_are_in_their_topics_when_the_batch_is_co
     assert sum(committed(kafka, group).values()) == 300
 
 
-def test_a_topic_that_is_missing_or_a_result_that_cannot_be_written_stops_the_query(kafka, group, stream):
+def test_a_topic_that_is_missing_or_a_result_that_cannot_be_written_stops_the_query(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     missing = name("missing")
+    handled = tmp_path / "handled"
+    processor = RecordProcessor(
+        lambda record: handled.touch(), options=options(kafka, topic), write_options={"topic": missing}
+    )
+    with pytest.raises(BrokerError, match=f"topic {missing} does not exist: create it"):
+        stream(processor, topic)
+    assert not handled.exists()
     results = {
         f"topic {missing} does not exist: create it": ProducerRecord(b"", topic=missing),
         f"{topic}-99: a row names this partition in its column partition": ProducerRecord(b"", b"", topic, (), 99),

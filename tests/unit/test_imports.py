@@ -67,7 +67,7 @@ ALLOWED = {
     "executor": VALUES | {"wire"},
     "hung_up": set(),
     "spark_processes": {"errors", "executor", "hung_up"},
-    "sink": VALUES | {"driver", "executor", "spark_processes"},
+    "sink": VALUES | {"driver", "executor", "spark_processes", "wire"},
     "source": VALUES | {"driver", "executor", "hung_up", "sink", "spark_processes"},
     "live": {"offsets", "printable", "text_table"},
     "batch": VALUES | {"wire", "driver", "live"},

@@ -1,4 +1,4 @@
-"""Before a batch write moves any row: brokers can be reached, the topic exists, and the user may write there."""
+"""Before any row moves: brokers can be reached, the topic of a write exists, and the user may write there."""
 
 from __future__ import annotations
 
