@@ -119,8 +119,8 @@ class PlannedTransactions:
             raise TransactionError(
                 f"kafka.transactional.id {self.prefix} is also that of a streaming query's source, and Spark does not "
                 f"say that the rows are of its micro-batch, so they are not written: in foreachBatch, write in the "
-                f"function's own thread, or remove the id from the source (over Spark Connect, too); elsewhere take "
-                f"another kafka.transactional.id"
+                f"function's own thread, and without PYSPARK_PIN_THREAD=false, or remove the id from the source (over "
+                f"Spark Connect, too); elsewhere take another kafka.transactional.id"
             )
 
     def _is_of_another_query(self, last: Decision, batch: BatchId) -> bool:

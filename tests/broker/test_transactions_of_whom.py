@@ -1,13 +1,17 @@
 """Decisions of another query, of a batch with other offsets, without an attempt of a task, or gone with their topic."""
 
+import contextlib
 import json
 
 import pytest
 from exactly_once_runs import all_rows, killed, read, rows_of, transaction_options, unstable
-from support import name
+from support import committed, name
 
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.executor.task_transaction import TaskTransaction
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.testing import wait_until
 
 
@@ -17,6 +21,18 @@ def checkpoint(tmp_path):
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
     return tmp_path
+
+
+@contextlib.contextmanager
+def published(directory, prefix, offsets):
+    """A source of the application with this id runs a batch."""
+    path = folder_of(directory, prefix) / f"{file_name(offsets.reader)}.json"
+    make_folder(path.parent, directory)
+    file = put(path, LiveSource(offsets.reader, 1, has_begun=True, running=offsets).to_text())
+    try:
+        yield
+    finally:
+        remove(file, path)
 
 
 def log(checkpoint, batch, text):
@@ -37,6 +53,28 @@ def test_of_two_queries_with_one_id_that_run_in_turn_the_first_is_refused(
         first.tasks(plan, 1)
     second.commit([second.task(second.plan(), 1, 0, [b"of b, too"])])
     assert read(kafka, output) == sorted([*all_rows(1), b"of b", b"of b, too"])
+
+
+def test_a_query_does_not_commit_offsets_of_another_ones_source(kafka, group, output, run_of, tmp_path):
+    first, second = run_of("of-another", "a", str(tmp_path)), run_of("of-another", "b", str(tmp_path))
+    read_from = TopicPartition(output, 0)
+
+    def running(batch, offset):
+        offsets = SourceOffsets(group, -1, "", None, "r", batch, "", {read_from: offset})
+        return published(tmp_path, first.options.prefix, offsets)
+
+    with running(0, 5):
+        first.batch(0)
+    with running(1, 9):
+        first.tasks(first.plan(), 1)
+        messages = [second.task(second.plan(), 0, 0, [b"of b"])]
+        with pytest.raises(TransactionError, match="batch 0 of query b is not published: it would .* of query a"):
+            second.commit(messages)
+        second.abort(messages)
+        assert committed(kafka, group) == {read_from: 5}
+        first.batch(1)
+    assert committed(kafka, group) == {read_from: 9}
+    assert read(kafka, output) == all_rows(2)
 
 
 def test_a_new_checkpoint_goes_on_with_the_id_also_where_its_first_batch_has_no_rows(kafka, output, run_of):

@@ -86,7 +86,7 @@ def decide_and_end(
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
             over_ms = _check(client, planned, written)
-            sources = _sources(options, planned, shared)
+            sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
                 batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
@@ -203,11 +203,17 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
     return resolution.first_over_ms(found.values())
 
 
-def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: Path | None) -> list[SourceOffsets]:
+def _sources(
+    options: TransactionOptions, planned: PlannedTransactions, batch: BatchId, shared: Path | None
+) -> list[SourceOffsets]:
     """The offsets of sources that the decision commits.
 
     1. A batch is planned, and its source ends. 2. The query is started again in the same application. 3. Its source
     publishes the offsets of another batch, or none.
+
+    Or: 1. A query reads and writes with one id, and a batch of it runs. 2. Another query of the application, without
+    such a source, writes with the same id. 3. It would commit the offsets of that batch, whose rows are not written,
+    and a new checkpoint, or another member of the group, would go on after them.
     """
     found = of_sources(options, shared)
     if digest(found) != planned.sources:
@@ -215,6 +221,15 @@ def _sources(options: TransactionOptions, planned: PlannedTransactions, shared: 
             f"kafka.transactional.id {planned.prefix}: the batch is not published: its source has ended, or was "
             f"started again, since the batch was planned"
         )
+    last = planned.last
+    if last is not None and last.batch.query != batch.query:
+        of_others = {one.reader for one in last.sources or ()} & {one.reader for one in found}
+        if of_others:
+            raise TransactionError(
+                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit the offsets of "
+                f"query {last.batch.query}, whose source has the same id. Give each query a kafka.transactional.id of "
+                f"its own, that none has had"
+            )
     return found
 
 
