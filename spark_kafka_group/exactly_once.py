@@ -86,6 +86,15 @@ class SourceBatch:
     batch: int
     offsets: Mapping[TopicPartition, int]
 
+    def to_json(self) -> dict[str, Any]:
+        """JSON-ready dict."""
+        return {"reader": self.reader, "batch": self.batch, "offsets": positions_to_json(self.offsets)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SourceBatch:
+        """Read what :meth:`to_json` wrote."""
+        return cls(str(value["reader"]), int(value["batch"]), positions_from_json(value["offsets"], "offsets"))
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -130,7 +139,7 @@ class Decision:
             "version": FORMAT_VERSION, "state": self.state.value, "query": self.batch.query, "batch": self.batch.batch,
             "parity": self.parity, "rows": self.rows, "run": self.run, "logged": self.logged,
             "transactions": [_transaction_to_json(one) for one in self.transactions],
-            "sources": None if self.sources is None else [_source_to_json(one) for one in self.sources],
+            "sources": None if self.sources is None else [one.to_json() for one in self.sources],
         }  # fmt: skip
         return json.dumps(value, separators=(",", ":")).encode()
 
@@ -155,7 +164,7 @@ class Decision:
                 int(value.get("rows", UNKNOWN)),
                 str(value.get("run", "")),
                 str(value.get("logged", "")),
-                None if (sources := value.get("sources")) is None else tuple(map(_source_from_json, sources)),
+                None if (sources := value.get("sources")) is None else tuple(map(SourceBatch.from_json, sources)),
             )
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"lacks a field, or has one of another kind: {error}") from error
@@ -169,14 +178,6 @@ def _transaction_from_json(value: Mapping[str, Any]) -> TaskTransactionWritten:
     producer_id, epoch = value["producer"]
     offsets = positions_from_json(value["offsets"], "offsets")
     return TaskTransactionWritten(str(value["id"]), Producer(int(producer_id), int(epoch)), offsets)
-
-
-def _source_to_json(one: SourceBatch) -> dict[str, Any]:
-    return {"reader": one.reader, "batch": one.batch, "offsets": positions_to_json(one.offsets)}
-
-
-def _source_from_json(value: Mapping[str, Any]) -> SourceBatch:
-    return SourceBatch(str(value["reader"]), int(value["batch"]), positions_from_json(value["offsets"], "offsets"))
 
 
 def named(transactions: Sequence[TaskTransactionWritten]) -> str:

@@ -71,8 +71,11 @@ class PlannedTransactions:
         ------
         TransactionError
             When it cannot be known, or the batch is an earlier one than the last that was decided, or has its number
-            and is another one, or was decided in the same run, or another query has this one's id.
+            and is another one, or was decided in the same run, or another query has this one's id, or it is a batch
+            write and a query's source has this id.
         """
+        if batch.is_batch_write:
+            self._refuse_offsets()
         last = self.last
         if last is None:
             if self.forgotten is not None and not batch.is_batch_write:
@@ -102,6 +105,20 @@ class PlannedTransactions:
                 f"written {batch}: give each write of the function for foreachBatch a kafka.transactional.id of its own"
             )
         return True
+
+    def _refuse_offsets(self) -> None:
+        """Refuse a batch write that would commit offsets of a source.
+
+        1. A query reads with the id, and a batch of it runs. 2. Another thread writes with the same id, and commits the
+        offsets of that batch. 3. The query is started again, takes the batch as done, and its rows are lost.
+        """
+        if self.sources:
+            raise TransactionError(
+                f"kafka.transactional.id {self.prefix} is also that of a streaming query's source, and Spark does not "
+                f"say that the rows are of its micro-batch, so they are not written: in foreachBatch, write in the "
+                f"function's own thread, or remove the id from the source (over Spark Connect, too); elsewhere take "
+                f"another kafka.transactional.id"
+            )
 
     def _is_of_another_query(self, last: Decision, batch: BatchId) -> bool:
         """False, where a query may begin with the id.

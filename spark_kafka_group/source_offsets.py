@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import TopicPartition, positions_from_json, positions_to_json
@@ -70,9 +71,10 @@ class SourceOffsets:
         offsets = {"offsets": positions_to_json(self.offsets), "leader_epochs": positions_to_json(self.leader_epochs)}
         return self.__dict__ | offsets
 
-    def batch_to_json(self) -> list[Any]:
-        """Group, source, batch and offsets, whichever member commits them."""
-        return [self.group_id, self.reader, self.batch, positions_to_json(self.offsets)]
+    @property
+    def read(self) -> SourceBatch:
+        """Source, batch and offsets, whichever member commits them."""
+        return SourceBatch(self.reader, self.batch, self.offsets)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> SourceOffsets:

@@ -52,6 +52,8 @@ AGAIN_AFTER_S = 5.0
 """A signal that comes so long after another one finds a process that has not begun to end."""
 TOUCH_AGAIN_S = 60.0
 """Cleaners of temporary files remove directories that have not been used for hours or days."""
+OF_THE_APPLICATION = "userFiles-"
+"""How the name of the directory begins that the driver's JVM makes for files of its application."""
 LOGGING_CONFIG = "SPARK_KAFKA_GROUP_LOGGING"
 """Environment variable: path of a file for :func:`logging.config.fileConfig`. Without it warnings go to stderr."""
 
@@ -92,17 +94,27 @@ def configure_logging() -> None:
 
 
 def shared_directory() -> Path | None:
-    """A directory that this Spark application's reader processes share, for as long as it runs; None outside Spark."""
-    directory = _session_directory() if SparkFiles._is_running_on_worker else None
+    """A directory that this Spark application's processes on the driver share, as long as it runs; None outside Spark.
+
+    Spark names a directory below it to some of them: ``streaming_job`` to sources, which need not exist, and one of the
+    session to sinks, which exists where the session has artifacts, as all of Spark Connect have.
+    """
+    found = _existing_directories() if SparkFiles._is_running_on_worker else []
+    of_the_application = (path for path in found if os.path.basename(path).startswith(OF_THE_APPLICATION))
+    directory = next(of_the_application, found[0] if found else None)
     return None if directory is None else Path(directory)
 
 
 def _session_directory() -> str | None:
     """A directory that the driver's JVM removes when its session stops."""
+    return next(iter(_existing_directories()), None)
+
+
+def _existing_directories() -> list[str]:
+    """The directory that Spark names to this process, and its parent, as far as they exist."""
     files = SparkFiles._root_directory
-    # For a streaming query Spark names a directory below it that need not exist.
     candidates = [files, os.path.dirname(files)] if files else []
-    return next((path for path in candidates if os.path.isdir(path)), None)
+    return [path for path in candidates if os.path.isdir(path)]
 
 
 def _find_shipped_modules(directory: str) -> None:

@@ -9,6 +9,8 @@ from spark_kafka_group.options import parsing
 from spark_kafka_group.options.client_options import ClientOptions
 
 DECISION_TOPIC = "__groupkafka_decisions"
+SHORTEST_MS = 60_000
+"""Of the driver's own transactions, as by default of Kafka's producer: a pause of the driver must not end them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,3 +58,11 @@ class TransactionOptions:
     def prefix(self) -> str:
         """kafka.transactional.id; checks of options have seen to it that there is one."""
         return self.transacting.transactional_id or ""
+
+    def deciding_ms(self, timeout_ms: int) -> int:
+        """How long the driver's own transactions may be open, where those of tasks have this timeout.
+
+        1. A driver commits offsets in its transaction, and dies before that has ended. 2. Another consumer takes the
+        partitions over, and gets no offsets until it has. The driver itself gives up after `limit_ms`.
+        """
+        return min(timeout_ms, max(self.limit_ms, SHORTEST_MS))

@@ -29,6 +29,8 @@ With --path: prints where it is, for a spark-submit of your own:
 SETTINGS = "spark-defaults.conf"
 WITHOUT_SPARK_SUBMIT = "demo"
 """It starts a broker, and spark-submit itself."""
+HELP = {"-h", "--help"}
+"""Arguments with which a program starts no Spark."""
 
 
 def add_to(commands: Commands) -> None:
@@ -92,7 +94,7 @@ def _run(program: Path, arguments: list[str]) -> None:
     home = os.environ.setdefault("SPARK_HOME", str(Path(pyspark.__path__[0])))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     own = [str(program), *arguments]
-    if program.stem == WITHOUT_SPARK_SUBMIT:
+    if program.stem == WITHOUT_SPARK_SUBMIT or not HELP.isdisjoint(arguments):
         os.execv(sys.executable, [sys.executable, *own])
     conf = settings()
     options = ["--properties-file", str(conf[SETTINGS])]

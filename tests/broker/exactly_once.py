@@ -9,7 +9,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from transactions import consumed
 
 from spark_kafka_group.driver.transactions.planning import digest
-from spark_kafka_group.exactly_once import BatchId, Decision, SourceBatch, State
+from spark_kafka_group.exactly_once import BatchId, Decision, State
 from spark_kafka_group.source_offsets import published
 from spark_kafka_group.testing import wait_until
 
@@ -134,7 +134,7 @@ class ExactlyOnce:
 
     def decide(self):
         if self.running > self.decided:
-            sources = tuple(SourceBatch(one.reader, one.batch, one.offsets) for one in self.found)
+            sources = tuple(one.read for one in self.found)
             decision = Decision(BatchId("q", self.running), State.DECIDED, 0, (), sources=sources)
             decision = decision if self.tells_sources else replace(decision, sources=None)
             self.transaction.decide(self.decision_topic, self.transactional_id, decision)

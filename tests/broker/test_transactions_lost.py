@@ -140,6 +140,18 @@ def test_a_batch_of_which_nobody_knows_whether_it_was_published_stops_the_query_
     assert read(forgetful, output) == sorted(set(all_rows(2)) - set(all_rows(1)))
 
 
+def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minute(forgetful, tmp_path):
+    """Where it tries for no longer than that to end it: by kafka.delivery.timeout.ms."""
+    run = run_on(forgetful, output_of(forgetful))
+    run.shared = tmp_path
+    for batch in (0, 1):
+        plan = run.plan()
+        assert plan.timeout_ms == 900_000
+        with TransactionClient(run.options.client, "tests", 30_000) as client:
+            assert client.describe([run.options.prefix])[run.options.prefix].timeout_ms == 60_000
+        run.commit(run.tasks(plan, batch))
+
+
 def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(impatient):
     run = run_on(impatient, output_of(impatient), 2**31 - 1)
     with pytest.raises(BrokerError, match="transaction.max.timeout.ms: lower it"):

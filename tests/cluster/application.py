@@ -69,6 +69,18 @@ def noting(marks: str, offset_to_hold: int) -> Callable[[Any], None]:
     return handler
 
 
+def written_then_failing(options: dict[str, str], failed: str) -> Callable[[DataFrame, int], None]:
+    """Writes each micro-batch to Kafka, and fails after the first one, once."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        batch.write.format("groupkafka").mode("append").options(**options).save()
+        if not Path(failed).exists():
+            Path(failed).touch()
+            raise ValueError("after the write")
+
+    return write
+
+
 class Application:
     """The calls; all arguments and answers are JSON."""
 
@@ -134,6 +146,21 @@ class Application:
             .trigger(**{"availableNow": True} if available_now else {"processingTime": "100 milliseconds"})
             .start()
         )
+        self.queries[str(query.runId)] = query
+        return str(query.runId)
+
+    def each_batch(self, options: dict[str, str], output: dict[str, str], directory: str) -> None:
+        """Run a query whose function writes to Kafka, for all records until now; raises the function's error."""
+        df = self.spark.readStream.format("groupkafka").options(**options).load().select("value")
+        writer = df.writeStream.foreachBatch(written_then_failing(output, f"{directory}/failed"))
+        query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
+        query.awaitTermination(120)
+
+    def copy(self, options: dict[str, str], output: dict[str, str], directory: str) -> str:
+        """Start a query from Kafka to Kafka, for all records until now; returns its id."""
+        df = self.spark.readStream.format("groupkafka").options(**options).load().select("value")
+        writer = df.writeStream.format("groupkafka").options(**output).trigger(availableNow=True)
+        query = writer.option("checkpointLocation", f"{directory}/checkpoint").start()
         self.queries[str(query.runId)] = query
         return str(query.runId)
 

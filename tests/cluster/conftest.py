@@ -69,8 +69,9 @@ def on_local_cluster(tmp_path_factory, installed):
 
 
 @pytest.fixture(scope="session")
-def connect_address(tmp_path_factory, installed, standalone):
-    """A Spark Connect server whose executors are on the standalone cluster."""
+def connect_address(tmp_path_factory, wheel, standalone):
+    """A Spark Connect server whose executors are on the standalone cluster; it starts clients for foreachBatch."""
+    installed = Installation(tmp_path_factory.mktemp("server") / "env", wheel, "pandas", "pyspark[connect]")
     settings = [f"{name}={value}" for name, value in (SETTINGS | {"spark.master": standalone.url}).items()]
     server, address = daemons.connect_server(installed, tmp_path_factory.mktemp("server"), *settings)
     yield address

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from deployed import ApplicationError, Deployed
-from support import Record, commit_for, committed, members, numbered, options, topic_with
+from support import Record, commit_for, committed, members, name, numbered, options, topic_with
 
 from spark_kafka_group.testing import wait_until
 
@@ -62,6 +62,33 @@ def test_a_source_registered_by_the_client(client, kafka, group, tmp_path):
     assert len(client.read(options=options(kafka, topic))) == 30
     query = client.start(options=options(kafka, topic, group), directory=str(tmp_path), available_now=True)
     assert client.ends(query=query)
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+
+
+def test_a_function_for_foreach_batch_writes_rows_again_and_may_not_commit_offsets(client, kafka, group, tmp_path):
+    topic, output = topic_with(kafka, numbered(3, 1)), kafka.create_topic(name("output"), partitions=1)
+    once = {"deliveryGuarantee": "exactly-once", "kafka.transactional.id": name("w")}
+    to = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": output, **once}
+    written = options(kafka, output, **{"kafka.isolation.level": "read_committed"})
+    with_id = options(kafka, topic, group, **{"kafka.transactional.id": to["kafka.transactional.id"]})
+    (tmp_path / "refused").mkdir()
+    with pytest.raises(ApplicationError, match="is also that of a streaming query's source"):
+        client.each_batch(options=with_id, output=to, directory=str(tmp_path / "refused"))
+    assert client.read(options=written) == []
+    with pytest.raises(ApplicationError, match="after the write"):
+        client.each_batch(options=options(kafka, topic), output=to, directory=str(tmp_path))
+    client.each_batch(options=options(kafka, topic), output=to, directory=str(tmp_path))
+    assert sorted(client.read(options=written)) == sorted([record.value.decode() for record in numbered(3, 1)] * 2)
+
+
+def test_offsets_become_visible_with_the_rows_of_an_exactly_once_write(client, kafka, group, tmp_path):
+    topic, output = topic_with(kafka, numbered(30, 3)), kafka.create_topic(name("output"), partitions=1)
+    once = {"kafka.transactional.id": name("w")}
+    to = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": output, "deliveryGuarantee": "exactly-once"}
+    query = client.copy(options=options(kafka, topic, group, **once), output=to | once, directory=str(tmp_path))
+    assert client.ends(query=query)
+    written = options(kafka, output, **{"kafka.isolation.level": "read_committed"})
+    assert sorted(client.read(options=written)) == sorted(record.value.decode() for record in numbered(30, 3))
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 

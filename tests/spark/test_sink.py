@@ -163,6 +163,11 @@ def test_a_write_makes_a_table_and_appends_to_it_and_each_has_the_options(spark,
             overwriting.saveAsTable(table)
         with pytest.raises(AnalysisException, match="records of a topic cannot be overwritten"):
             row("x").writeTo(made).using("groupkafka").options(**sink(kafka, topic)).createOrReplace()
+        spark.sql(f"DROP TABLE IF EXISTS {made}")
+        given = ", ".join(f"`{key}` = '{value}'" for key, value in sink(kafka, topic).items())
+        for options in ("", f"OPTIONS ({given})"):
+            with pytest.raises(AnalysisException, match="the write has no options"):
+                spark.sql(f"CREATE TABLE {made} USING groupkafka {options} AS SELECT 'x' value")
     finally:
         for one in (table, made):
             spark.sql(f"DROP TABLE IF EXISTS {one}")

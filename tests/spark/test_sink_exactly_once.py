@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import committed, name
+from support import committed, name, options
 
 from spark_kafka_group.testing import wait_until
 
@@ -186,6 +187,40 @@ def test_a_function_for_foreach_batch_that_writes_twice_with_one_id_fails_and_lo
     writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(Exception, match="give each write of the function for foreachBatch a kafka.transactional.id"):
         writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_write_outside_of_the_micro_batch_commits_no_offsets_of_its_source(
+    spark, kafka, group, output, written_to, tmp_path
+):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = options(kafka, source, group, **{"kafka.transactional.id": written_to["kafka.transactional.id"]})
+    rows = spark.readStream.format("groupkafka").options(**read_from).load().select("value")
+
+    def save(batch):
+        batch.write.format("groupkafka").mode("append").options(**written_to).save()
+
+    begun, ends = threading.Event(), threading.Event()
+
+    def wait(batch, number):
+        begun.set()
+        ends.wait(60)
+        raise ValueError("nothing is written")
+
+    writer = rows.writeStream.foreachBatch(wait).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert begun.wait(60)
+    with pytest.raises(Exception, match="is also that of a streaming query's source"):
+        save(spark.sql("SELECT 'x' value"))
+    ends.set()
+    with pytest.raises(Exception, match="nothing is written"):
+        query.awaitTermination()
+    assert read(kafka, output) == ([], [])
+    assert set(committed(kafka, group).values()) == {0}
+    writer = rows.writeStream.foreachBatch(lambda batch, _: save(batch)).trigger(availableNow=True)
+    writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    assert read(kafka, output) == (list(range(20)), [])
+    assert sum(committed(kafka, group).values()) == 20
 
 
 def test_a_checkpoint_from_before_the_last_batch_stops_the_query_and_a_new_one_begins_anew(

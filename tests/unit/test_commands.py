@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,15 @@ def test_help_fits_80_columns(capsys, monkeypatch, command):
     with pytest.raises(SystemExit):
         main([*command.split(), "--help"])
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 80] == []
+
+
+def test_help_of_a_program_needs_no_java(tmp_path):
+    (tmp_path / "java").write_text("#!/bin/sh\nexit 3\n")
+    (tmp_path / "java").chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "spark_kafka_group", "jobs", "kafka-to-kafka", "--help"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.partition(" ")[0]) == (0, "usage:"), done.stderr
 
 
 def test_an_installed_command_names_itself(capsys, monkeypatch):

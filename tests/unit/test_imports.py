@@ -35,7 +35,7 @@ ALLOWED = {
     "transactional_ids": set(),
     "files": set(),
     "shared_files": set(),
-    "source_offsets": {"files", "json_text", "offsets", "shared_files"},
+    "source_offsets": {"exactly_once", "files", "json_text", "offsets", "shared_files"},
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
     "option": {"json_text", "offsets"},

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 import pytest
+from pyspark import SparkFiles
 
+from spark_kafka_group.driver import process
 from spark_kafka_group.testing import wait_until
 
 READER = """
@@ -54,9 +56,9 @@ def reader_of():
         return started[-1]
 
     yield start
-    for process in started:
-        process.kill()
-        process.wait()
+    for reader in started:
+        reader.kill()
+        reader.wait()
 
 
 def test_its_directory_looks_used_for_as_long_as_it_lives_and_without_it_the_process_ends(tmp_path, reader_of):
@@ -86,6 +88,15 @@ def test_the_process_ends_too_when_its_directory_goes_while_it_is_touched(tmp_pa
     wait_until(lambda: last.stat().st_mtime > LONG_AGO, within=60)
     shutil.rmtree(directory)
     assert reader.wait(60) == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("named", ["", "streaming_job", "of-a-session"])
+def test_all_processes_of_an_application_share_one_directory(tmp_path, monkeypatch, named):
+    files = tmp_path / "userFiles-1"
+    (files / "of-a-session").mkdir(parents=True)
+    monkeypatch.setattr(SparkFiles, "_root_directory", str(files / named))
+    monkeypatch.setattr(SparkFiles, "_is_running_on_worker", True)
+    assert process.shared_directory() == files
 
 
 def test_a_signal_that_a_finalizer_has_swallowed_is_not_the_last_one_that_counts(tmp_path):

@@ -27,7 +27,6 @@ from spark_kafka_group.exactly_once import (
     BatchId,
     Decision,
     Producer,
-    SourceBatch,
     State,
     TaskTransactionWritten,
 )
@@ -93,7 +92,7 @@ def decide_and_end(
             decision = Decision(
                 batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
                 logged_batch(options.checkpoint, batch),
-                tuple(SourceBatch(one.reader, one.batch, one.offsets) for one in sources),
+                tuple(one.read for one in sources),
             )  # fmt: skip
             offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
             if _now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile

@@ -66,7 +66,7 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
     known = last_batch.take_ended(options, shared)
     with kept_client(options, ROLE, reached_before=known is not None) as client:
         if known is not None and client.takes_expected:
-            driver = client.take(options.prefix, known.timeout_ms, expected=known.driver)
+            driver = client.take(options.prefix, options.deciding_ms(known.timeout_ms), expected=known.driver)
             plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, known.described)
         else:
             plan = _restarted(options, client)
@@ -103,7 +103,7 @@ def digest(sources: Sequence[SourceOffsets]) -> str:
     """
     if not sources:
         return ""
-    batches = [source.batch_to_json() for source in sources]
+    batches = [[source.group_id, source.read.to_json()] for source in sources]
     return hashlib.sha256(json.dumps(batches, sort_keys=True).encode()).hexdigest()
 
 
@@ -112,6 +112,8 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     decisions = DecisionLog(client, options.transacting.decision_topic)
     decisions.prepare()
     driver, timeout_ms = client.take_with(prefix, _timeouts(options, decisions))
+    if options.deciding_ms(timeout_ms) < timeout_ms:
+        driver = _taken_again(options, client, driver, timeout_ms)
     offset, decision = last_decision(decisions, prefix) or (0, None)
     doubt = None
     forgotten = None if decision is not None else _why_forgotten(options, client)
@@ -129,12 +131,17 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
                 offset = revoke(decisions, prefix, decision, driver, sequence=0)
                 decision = replace(decision, state=State.REVOKED)
                 # Another epoch counts its records from 0 again.
-                driver = client.take(prefix, timeout_ms, driver if client.takes_expected else None)
+                driver = _taken_again(options, client, driver, timeout_ms)
             case Kind.FINISHED:
                 pass
     abort(client, prefix, left_open(client, prefix, driver, belonging), timeout_ms)
     plan = _plan(options, driver, timeout_ms, decision, offset, client.describes)
     return replace(plan, doubt=doubt, forgotten=forgotten)
+
+
+def _taken_again(options: TransactionOptions, client: TransactionClient, driver: Producer, timeout_ms: int) -> Producer:
+    expected = driver if client.takes_expected else None
+    return client.take(options.prefix, options.deciding_ms(timeout_ms), expected)
 
 
 def _why_forgotten(options: TransactionOptions, client: TransactionClient) -> str | None:
