@@ -21,7 +21,7 @@ from matrix.once.begun import PER_SECOND, with_brokers
 from matrix.once.neighbour import JavaNeighbour
 from matrix.once.play import play
 from matrix.once.stage import AT_LEAST_ONCE, ONCE, OUTPUT_PARTITIONS, Stage
-from matrix.once.victims import jvm_killed, kill_if_there, program_killed
+from matrix.once.victims import broker_away, jvm_killed, kill_if_there, program_killed
 from matrix.storm import Kind, Lane, Step, drawn
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
@@ -102,11 +102,7 @@ def happens(stage: Stage, step: Step, mending: threading.Lock) -> None:
     """One fault of a storm. Faults of the program follow each other; those of others go on meanwhile."""
     match step.kind:
         case "broker-kill":
-            node = stage.kafka.node(0)
-            node.kill()
-            time.sleep(step.lasts_s)  # the fault itself
-            node.start()
-            stage.kafka.wait_until_ready()
+            broker_away(stage, lambda: time.sleep(step.lasts_s))  # the fault itself
         case "java-leave" | "java-kill":
             neighbour = a_neighbour(stage)
             wait_until(neighbour.reads, within=60)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 
 from processes import Program
 
@@ -58,9 +59,15 @@ def kill_if_there(pid: int) -> None:
 
 def broker_killed(stage: Stage) -> None:
     """What stood goes on while the broker is away."""
+    broker_away(stage, lambda: (stage.disarm(stage.name), stage.pause(3)))
+
+
+def broker_away(stage: Stage, meanwhile: Callable[[], object]) -> None:
+    """Kill the only broker, and start it again."""
     node = stage.kafka.node(0)
     node.kill()
-    stage.disarm(stage.name)
-    stage.pause(3)
+    meanwhile()
     node.start()
     stage.kafka.wait_until_ready()
+    if stage.watch is not None:
+        stage.watch.broker_began()

@@ -20,7 +20,8 @@ class Watch:
     Attributes
     ----------
     too_old
-        Transactions that were open for longer than their timeout and what the broker's check may take.
+        Transactions that were open for longer than their timeout and what the broker's check may take. It checks every
+        so often from its start on.
     looked
         How often brokers have answered.
     oldest_s
@@ -31,6 +32,7 @@ class Watch:
         self._client = client
         self._prefixes = sorted(prefixes)
         self._grace_s = checks_every_s + 5
+        self._broker_began_s = 0.0
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
         self.too_old: dict[str, float] = {}
@@ -44,6 +46,10 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self._ending.set()
         self._thread.join()
+
+    def broker_began(self) -> None:
+        """The broker that was away takes requests again."""
+        self._broker_began_s = time.time()
 
     def open_now(self) -> set[str]:
         """The transactions that are open."""
@@ -62,8 +68,9 @@ class Watch:
     def _look(self, client: TransactionClient) -> None:
         for prefix in self._prefixes:
             for one, found in client.open_of(prefix).items():
-                age_s = time.time() - found.started_ms / 1000
+                now_s, started_s = time.time(), found.started_ms / 1000
+                age_s = now_s - started_s
                 self.oldest_s = max(self.oldest_s, age_s)
-                if age_s > found.timeout_ms / 1000 + self._grace_s:
+                if now_s > max(started_s + found.timeout_ms / 1000, self._broker_began_s) + self._grace_s:
                     self.too_old[one] = max(age_s, self.too_old.get(one, 0))
         self.looked += 1
