@@ -106,6 +106,7 @@ def test_a_rack_that_no_broker_has_is_refused_before_data_moves(racks, topic, gr
     assert racks.group_state(group)[0] == "Dead"
 
 
+@pytest.mark.soak
 def test_a_rack_whose_brokers_are_away_is_accepted(racks, topic):
     settings = Options.parse(options(racks, topic) | {"kafka.client.rack": "b"})
     racks.node(1).kill()

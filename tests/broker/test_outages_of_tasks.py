@@ -153,6 +153,7 @@ def outage():
                 brokers_for(settings).close()
 
 
+@pytest.mark.soak
 def test_a_task_outlives_an_outage_that_is_longer_than_the_poll_timeout(outage):
     assert [offsets(outage.stream, p) for p in (0, 1)] == [list(range(COUNT))] * 2
 

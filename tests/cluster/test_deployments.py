@@ -51,6 +51,7 @@ def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kaf
     assert values(application.rows(directory=f"{tmp_path}/rows")) == list(range(3600))
 
 
+@pytest.mark.soak
 def test_available_now_goes_on_from_its_checkpoint(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(300, 3))
     for count in (300, 330):
@@ -79,6 +80,7 @@ def test_batch_reads_and_group_batch(application, kafka, group, tmp_path):
     ["on_standalone", pytest.param("on_local_cluster", marks=LONG), pytest.param("on_connect", marks=LONG)],
     indirect=True,
 )
+@pytest.mark.soak
 def test_two_queries_share_a_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(400, 4), partitions=4)
     settings = options(kafka, topic, group, startingOffsets="group") | {"kafka.auto.offset.reset": "earliest"}

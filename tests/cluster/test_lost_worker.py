@@ -32,6 +32,7 @@ def noted(marks):
     return found
 
 
+@pytest.mark.soak
 def test_tasks_of_a_killed_worker_are_run_again_with_the_same_ranges(
     on_standalone, two_workers, kafka, group, tmp_path
 ):

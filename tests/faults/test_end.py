@@ -45,6 +45,7 @@ def stream(spark, kafka, topic, group, directory, **trigger):
     )
 
 
+@pytest.mark.soak
 def test_available_now_leaves_when_it_ends(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(30, 3))
     stream(spark, kafka, topic, group, tmp_path, availableNow=True).awaitTermination()
@@ -164,6 +165,7 @@ def test_the_jvm_killed_alone_leaves(kafka, group, running):
     wait_until(gone(kafka, group), within=SOON_S)
 
 
+@pytest.mark.soak
 def test_the_jvm_killed_alone_leaves_also_where_its_sockets_outlive_it(kafka, group, running):
     jvm = running.jvm()
     with sockets_of(jvm):

@@ -45,11 +45,10 @@ def suspended_query(kafka, group, directory, start_query, point):
 
 BACK_WITHIN_S = 20
 """So soon a query that was killed is a member again; without static membership it would wait for its session to end."""
-SOAK = ("planned", "tasks", "sink", "after-commit")
-"""Where a query of Spark's is killed only in the long run: each takes half a minute."""
 
 
-@pytest.mark.parametrize("point", [pytest.param(p, marks=pytest.mark.soak) if p in SOAK else p for p in POINTS])
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.soak
 def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     spark, kafka, group, tmp_path, start_query, point
 ):

@@ -13,6 +13,7 @@ from support import committed, members, numbered, options, topic_with
         pytest.param("kafka.max.poll.interval.ms", 2000, 4, id="two poll intervals"),
     ],
 )
+@pytest.mark.soak
 def test_a_batch_longer_than_a_timeout_is_committed_by_the_member_that_planned_it(
     kafka, group, tmp_path, start_query, setting, milliseconds, batch_seconds
 ):

@@ -104,9 +104,10 @@ def expected(first, last):
     "more",
     [
         pytest.param({}, id="one response"),
-        pytest.param({"kafka.max.partition.fetch.bytes": 1}, id="many responses", marks=pytest.mark.soak),
+        pytest.param({"kafka.max.partition.fetch.bytes": 1}, id="many responses"),
     ],
 )
+@pytest.mark.soak
 def test_each_kind_of_damage_fails_where_it_is_or_is_left_out_alone(broken, task, more):
     for topic, damage in KINDS.items():
         first = SIZE * BAD + (damage in PARTLY_READ)

@@ -132,8 +132,8 @@ with submit.orderly("billing"):
     "until",
     [
         "not open(f'/proc/self/task/{os.getpid()}/children').read()",
-        "SparkContext._jvm is None",
-        "SparkContext._active_spark_context is None",
+        pytest.param("SparkContext._jvm is None", marks=pytest.mark.soak),
+        pytest.param("SparkContext._active_spark_context is None", marks=pytest.mark.soak),
     ],
     ids=["JVM", "context", "session"],
 )
@@ -181,6 +181,7 @@ spark._jvm.org.apache.logging.log4j.LogManager.getLogger("x").error("logged")
 """
 
 
+@pytest.mark.soak
 def test_a_jvm_that_is_silenced_writes_nothing():
     done = subprocess.run([sys.executable, "-c", SILENCED], capture_output=True, text=True, timeout=120)
     lines = done.stderr.splitlines()
@@ -198,6 +199,7 @@ with submit.orderly():
 """
 
 
+@pytest.mark.soak
 def test_a_session_of_spark_connect_is_made_where_the_environment_says_so():
     program = [sys.executable, "-c", BY_CONNECT]
     environment = os.environ | {"SPARK_API_MODE": "connect"}

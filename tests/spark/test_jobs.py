@@ -158,6 +158,7 @@ def test_the_jobs_say_how_to_call_them():
         assert "--bootstrap-servers" in done.stdout
 
 
+@pytest.mark.soak
 def test_an_error_of_a_query_is_the_job_s_last_line(tmp_path):
     result = submit(
         "stream_to_parquet.py", "--bootstrap-servers", "127.0.0.1:1", "--group", name("g"), "--topics", "t",

@@ -137,6 +137,7 @@ def test_a_query_changes_its_source_and_changes_it_back(spark, kafka, kafka_sour
     assert committed(kafka, groups[0]) == {(topic, 0): 100, (topic, 1): 100}
 
 
+@pytest.mark.soak
 def test_a_query_with_state_changes_its_source_and_keeps_its_state(spark, kafka, kafka_source, group, tmp_path):
     prefix = name("state")
     one, other = f"{prefix}-one", f"{prefix}-other"

@@ -216,6 +216,7 @@ def test_offsets_that_somebody_else_commits_meanwhile_are_left_alone_with_a_warn
     assert f"another program has committed meanwhile: {topic}-0=15 {topic}-1=5." in warning
 
 
+@pytest.mark.soak
 def test_a_broker_that_is_away_is_a_warning_a_count_and_no_error_of_the_query_and_holds_up_no_other(
     spark, kafka, group, start, caplog
 ):

@@ -127,6 +127,7 @@ def shown(kafka, environment):
     return run
 
 
+@pytest.mark.soak
 def test_exploring_a_topic(shown):
     outputs, drawn = shown(1)
     assert re.search(r"^1 topic, 2,000 records\n.*\norders-.* 4 +2,000 .* gzip", outputs["topics"])
