@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.java_gateway import ensure_callback_server_started
@@ -118,6 +118,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._came_s: float | None = None
         self._again: threading.Timer | None = None
         self._lost: Stopped | None = None
+        self._watched: subprocess.Popen[bytes] | None = None
+        self._jvm_ended = False
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
@@ -139,6 +141,27 @@ class _Block(contextlib.AbstractContextManager[None]):
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
             _forward(SparkContext._gateway)
+            self._watch(getattr(SparkContext._gateway, "proc", None))
+
+    def _watch(self, jvm: subprocess.Popen[bytes] | None) -> None:
+        """See that the block ends when the JVM has, which this program has started.
+
+        1. A thread of the JVM starts a command. 2. The JVM is killed. Java's helper process for the command has copies
+        of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
+        """
+        if jvm is not None and jvm is not self._watched:
+            self._watched = jvm
+            threading.Thread(target=self._end_with, args=(jvm,), name="groupkafka-jvm", daemon=True).start()
+
+    def _end_with(self, jvm: subprocess.Popen[bytes]) -> None:
+        jvm.wait()
+        time.sleep(NOTICED_S)  # its connections end with it, but for that
+        while _Block.current is self and not self.stopping:  # py4j connects once more, perhaps to a copy again
+            self._jvm_ended = True
+            if SparkContext._gateway is not None:
+                SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(NOTICED_S)
 
     @property
     def stopping(self) -> bool:
@@ -146,6 +169,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         return self._came_s is not None
 
     def _came(self, number: int, frame: FrameType | None) -> None:
+        if self._jvm_ended and self._came_s is None:
+            raise Py4JNetworkError(JVM_ENDED)
         if self._came_s is None:
             self._came_s = time.monotonic()
             self._lost = None
@@ -190,7 +215,7 @@ class _Block(contextlib.AbstractContextManager[None]):
                 place = checkpoint_of(error) if failed and error is not None else ""
                 if self._came_s is None:
                     self._came_s = time.monotonic()
-                left = _stopped_within(STOPS_S)
+                left = not self._jvm_ended and _stopped_within(STOPS_S)
                 self._say(error, code, left, place)
         finally:
             _Block.current = None

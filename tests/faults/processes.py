@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from support import WORKERS_PYTHON
@@ -17,8 +15,6 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.processes import session
 
 HERE = Path(__file__).parent
-PIDFD_GETFD = 438
-"""The number of Linux's call."""
 
 
 def command(pid: int) -> bytes:
@@ -99,30 +95,6 @@ class Program:
             self.process.send_signal(signal.SIGABRT)  # its log gets the stacks of all threads
             self.process.wait()
             raise AssertionError(f"the program did not end:\n{self.log.read_text()[-4000:]}") from None
-
-
-@contextlib.contextmanager
-def sockets_of(pid: int) -> Iterator[list[int]]:
-    """Copies of all sockets of a process, which stay open when it ends, until the block is left."""
-    copies = []
-    process = os.pidfd_open(pid)
-    try:
-        for entry in Path(f"/proc/{pid}/fd").iterdir():
-            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-                if os.readlink(entry).startswith("socket:"):
-                    copies.append(_copied(process, int(entry.name)))
-        yield copies
-    finally:
-        for copy in (process, *copies):
-            os.close(copy)
-
-
-def _copied(process: int, descriptor: int) -> int:
-    """A copy of a descriptor of another process, which Python has no function for."""
-    copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, process, descriptor, 0)
-    if copy < 0:
-        raise OSError(ctypes.get_errno(), f"descriptor {descriptor} cannot be copied")
-    return int(copy)
 
 
 def start_query(directory: Path, settings: dict[str, str], *arguments: object, program: str = "query.py") -> Program:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import sockets_of
+from sockets_of import sockets_of
 from support import committed, members, numbered, options, produce, topic_with
 
 from spark_kafka_group.options import Options

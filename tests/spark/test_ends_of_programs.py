@@ -1,13 +1,16 @@
 """How a program in a `submit.orderly` block ends when Spark raises an error, in real Spark."""
 
+import contextlib
 import os
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 from pyspark.errors import PythonException, StreamingQueryException
 from pyspark.sql.functions import udf
+from sockets_of import sockets_of
 from support import WORKERS_PYTHON
 
 from spark_kafka_group.tools.ending import _first_line, checkpoint_of
@@ -146,7 +149,6 @@ def test_ctrl_c_while_spark_starts_is_one_line(until):
 
 
 WITHOUT_JVM = """
-import os, signal, threading
 from pyspark import SparkContext
 from spark_kafka_group import submit
 
@@ -154,16 +156,24 @@ with submit.orderly("billing"):
     spark = submit.session("killed")
     query = spark.readStream.format("rate").load().writeStream.format("noop").start()
     query.processAllAvailable()
-    kill = threading.Timer(0.5, os.kill, (SparkContext._gateway.proc.pid, signal.SIGKILL))
-    kill.start()
+    print(SparkContext._gateway.proc.pid, flush=True)
     query.awaitTermination()
 """
 
 
-def test_a_jvm_that_is_killed_is_the_last_line():
-    done = subprocess.run([sys.executable, "-c", WITHOUT_JVM], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
+@pytest.mark.parametrize("held", [contextlib.nullcontext, sockets_of], ids=["", "its sockets outlive it"])
+def test_a_jvm_that_is_killed_is_the_last_line(held):
+    program = [sys.executable, "-c", WITHOUT_JVM]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        try:
+            jvm = int(running.stdout.readline())
+            with held(jvm):
+                os.kill(jvm, signal.SIGKILL)
+                *_, lines = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 1
+    assert lines.splitlines()[-1] == (
         "Spark's JVM has ended: it was killed, perhaps as memory was short. Start the program again: its queries go on "
         "from their checkpoints"
     )
