@@ -5,8 +5,7 @@ from __future__ import annotations
 from matrix.cells.brokers import killed, leader
 from matrix.cells.drivers import driver_kill
 from matrix.cells.registry import GROUPKAFKA, cell
-from matrix.cells.sinks import IN_A_TRANSACTION
-from matrix.cells.workers import kill_all
+from matrix.cells.sinks import IN_A_TRANSACTION, workers_killed
 from matrix.handling import DEAD_LETTERS, DELAYS_MS
 from matrix.observed import PROCESSOR, PROCESSOR_ONCE
 from matrix.scene import Scene, open_transactions
@@ -47,12 +46,7 @@ def processor_driver_kill(scene: Scene) -> None:
     sources=(GROUPKAFKA,), sink=PROCESSOR, prepare=with_retries, per_second=500,
 )  # fmt: skip
 def processor_worker_kill(scene: Scene) -> None:
-    scene.pause(2)
-    # Spark repeats tasks, but not the plan and the commit of a sink in Python, which have workers of their own.
-    with scene.fault("SIGKILL of the Python workers", may_end=True):
-        scene.query.note_interrupted()
-        kill_all(scene)
-        scene.query.note_interrupted()  # one may have ended and another one begun
+    workers_killed(scene)
 
 
 @cell(

@@ -18,11 +18,15 @@ IN_A_TRANSACTION = {"never ahead": "offsets are in the transaction of the rows, 
 
 
 def workers_killed(scene: Scene) -> None:
-    """The tasks of the batch that runs are tried again: a sink that is at least once may have their records twice."""
+    """The tasks of the batch that runs are tried again: a sink that is at least once may have their records twice.
+
+    Spark repeats tasks, but not the plan and the commit of a sink in Python, which have workers of their own.
+    """
     scene.pause(2)
-    with scene.fault("SIGKILL of the Python workers"):
+    with scene.fault("SIGKILL of the Python workers", may_end=True):
         scene.query.note_interrupted()
         kill_all(scene)
+        scene.query.note_interrupted()  # one may have ended and another one begun
 
 
 def leader_killed(scene: Scene) -> None:
