@@ -23,7 +23,7 @@ TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
-TESTS ?= tests/spark/test_{stream,batch_read,filter_pushdown,group_batch,metrics_of_queries}.py
+TESTS ?= tests/spark/test_{stream,batch_read,group_batch,metrics_of_queries}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
 # second run only rooms that wait more than they compute.
 WORKERS ?= 4
