@@ -87,8 +87,8 @@ def write_options(args: argparse.Namespace) -> dict[str, str]:
 def named(text: str) -> Any:
     """The object module:name, also from the working directory."""
     module, _, name = text.partition(":")
-    if not name:
-        raise SystemExit(f"{text} names no function or class: write it as MODULE:NAME, such as shop:charge")
+    if not name or not module or module.startswith("."):
+        raise SystemExit(f"{text} is not MODULE:NAME: write it as shop:charge")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
