@@ -141,7 +141,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
             _forward(SparkContext._gateway)
-            self._watch(getattr(SparkContext._gateway, "proc", None))
+            self._watch(_jvm())
 
     def _watch(self, jvm: subprocess.Popen[bytes] | None) -> None:
         """See that the block ends when the JVM has, which this program has started.
@@ -298,9 +298,14 @@ def sentence(error: BaseException) -> str | None:
     return _first_line(error) if isinstance(error, AnalysisException) else None
 
 
+def _jvm() -> subprocess.Popen[bytes] | None:
+    """The JVM that this program has started; where a JVM has started the program, both end."""
+    return getattr(SparkContext._gateway, "proc", None)
+
+
 def _jvm_has_ended() -> bool:
-    """Whether the JVM that this program has started is gone; where a JVM has started the program, both end."""
-    process = getattr(SparkContext._gateway, "proc", None)
+    """Whether it is gone."""
+    process = _jvm()
     with contextlib.suppress(subprocess.TimeoutExpired):
         return process is not None and process.wait(NOTICED_S) is not None
     return False
