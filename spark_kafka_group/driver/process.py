@@ -43,9 +43,10 @@ from spark_kafka_group.user_classes import Terminated
 
 log = logging.getLogger(__name__)
 
-ENDING = (signal.SIGTERM, signal.SIGINT)
-"""SIGINT does not end a process that ignored it on arrival. A terminal sends Ctrl-C to the whole foreground group, and
-PySpark has the JVM and its children ignore that: the user's program alone decides whether its queries end."""
+COMING = (signal.SIGTERM, signal.SIGINT)
+"""SIGINT ends no process of Spark's. A terminal sends Ctrl-C to the whole foreground group: the user's program alone
+decides whether its queries end, and the JVM's end ends them. PySpark has the JVM and its children ignore SIGINT,
+spark-submit does not."""
 
 SESSION_CHECK_S = 0.5
 AGAIN_AFTER_S = 5.0
@@ -70,9 +71,8 @@ def prepare(stop: Callable[[], None]) -> None:
         return
     atexit.register(stop)
     ending = _Ending()
-    for number in ENDING:
-        if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, ending.came)
+    signal.signal(signal.SIGTERM, ending.came)
+    signal.signal(signal.SIGINT, _ignored)
     gc.freeze()  # modules stay: a full collection at each trigger need not look at them
     configure_logging()
     directory = _session_directory()
@@ -165,7 +165,7 @@ def _touch(directory: Path) -> None:
 def ignore_signals() -> None:
     """Let no signal interrupt a stop() that has begun; a no-op outside Spark's own Python processes."""
     if SparkFiles._is_running_on_worker and threading.current_thread() is threading.main_thread():
-        for number in ENDING:
+        for number in COMING:
             # Not SIG_IGN: Python prints an OSError about a signal that came just before it.
             signal.signal(number, _ignored)
 

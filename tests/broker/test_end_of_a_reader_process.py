@@ -67,6 +67,10 @@ class Reader:
         self._send(self._initial, json.dumps({"_type": "ReadAllAvailable"}))
         self._connection.flush()
 
+    def answered(self):
+        """Wait for the trigger's end."""
+        assert self._answer()
+
     def close(self):
         """As Java does when the query is stopped."""
         with contextlib.suppress(OSError):
@@ -119,4 +123,15 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_call_ends_without_a_word(kaf
         reader.close()
         reader.process.wait(60)
         wait_until(lambda group=group: members(kafka, group) == [], within=30)
+        assert reader.printed == ""
+
+
+def test_ctrl_c_is_the_programs_alone(kafka, readers):
+    for group, reader in readers.items():
+        (before,) = members(kafka, group)
+        reader.process.send_signal(signal.SIGINT)
+        reader.ask()
+        reader.process.send_signal(signal.SIGINT)
+        reader.answered()
+        assert [member["member_id"] for member in members(kafka, group)] == [before["member_id"]]
         assert reader.printed == ""
