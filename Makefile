@@ -30,8 +30,8 @@ WORKERS ?= 4
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes. VFORK starts the
 # commands sooner that Hadoop runs for files of local checkpoints.
-test test-newest prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
-test: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
+test test-newest test-faults prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
+test test-faults faults: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
@@ -173,7 +173,7 @@ fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all par
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: faults
-faults: $(VENV)/.dependencies $(VENV)/.decoder  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
+faults: $(VENV)/.dependencies $(VENV)/.decoder $(VENV)/spark.jsa  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))
