@@ -12,6 +12,7 @@ import re
 import textwrap
 import tomllib
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,12 @@ INSIDE = {
 }
 DOCUMENTED = {"_asdict", "_fields", "_make", "_replace", "_exit"}
 """Of named tuples, and of os."""
-MODULES = {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
+
+
+@cache
+def modules():
+    """The package's."""
+    return {file: ast.parse(file.read_text()) for file in sorted(PACKAGE.rglob("*.py"))}
 
 
 def private(name):
@@ -83,8 +89,8 @@ def inherited(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and bases & {alias.name for alias in node.names}:
             file = ROOT / Path(*node.module.split(".")).with_suffix(".py")
-            if file in MODULES:
-                yield from (*defined(MODULES[file]), *inherited(MODULES[file]))
+            if file in modules():
+                yield from (*defined(modules()[file]), *inherited(modules()[file]))
 
 
 def foreign(tree):
@@ -115,7 +121,7 @@ def overriding(tree):
 def used():
     """Where each private name of theirs is used."""
     places = defaultdict(list)
-    for file, tree in MODULES.items():
+    for file, tree in modules().items():
         for name, line in [*foreign(tree), *overriding(tree)]:
             places[name].append(f"{file.relative_to(ROOT)}:{line}")
     return places
@@ -155,7 +161,7 @@ def test_a_name_that_is_gone_is_seen():
 
 def test_the_installed_versions_have_everything_that_is_imported():
     gone = []
-    for file, tree in MODULES.items():
+    for file, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("kafka", "pyspark"):
                 for alias in node.names:
