@@ -1,5 +1,8 @@
 """Options of a RecordProcessor's sink: those that it shares with the source, those of its own, and its defaults."""
 
+import functools
+import json
+
 import pytest
 
 from spark_kafka_group import OptionError, ProducerRecord, Record, RecordProcessor
@@ -123,3 +126,23 @@ class Handler:
 def test_a_handler_that_says_that_it_returns_something_else_is_refused(handler, problem):
     with pytest.raises(OptionError, match=problem):
         RecordProcessor(handler)
+
+
+def decorated(handler):
+    """As by a decorator that hands something in, and writes what the function returns."""
+
+    @functools.wraps(handler)
+    def called(record: Record) -> ProducerRecord:
+        return ProducerRecord(json.dumps(handler(record, {})))
+
+    return called
+
+
+@decorated
+def of_two(record: Record, prices: dict[str, int]) -> dict:
+    return {}
+
+
+@pytest.mark.parametrize("handler", [of_two, functools.partial(of_two)])
+def test_a_decorated_handler_may_take_and_return_what_its_decorator_says(handler):
+    RecordProcessor(handler)
