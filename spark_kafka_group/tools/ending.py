@@ -148,15 +148,19 @@ class _Block(contextlib.AbstractContextManager[None]):
 
         1. A thread of the JVM starts a command. 2. The JVM is killed. Java's helper process for the command has copies
         of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
+
+        A program may also end its JVM itself, and perhaps start another one: that is no end of the block.
         """
         if jvm is not None and jvm is not self._watched:
             self._watched = jvm
             threading.Thread(target=self._end_with, args=(jvm,), name="groupkafka-jvm", daemon=True).start()
 
     def _end_with(self, jvm: subprocess.Popen[bytes]) -> None:
-        jvm.wait()
+        if jvm.wait() == 0:
+            return
         time.sleep(NOTICED_S)  # its connections end with it, but for that
-        while _Block.current is self and not self.stopping:  # py4j connects once more, perhaps to a copy again
+        # py4j connects once more, perhaps to a copy again.
+        while _Block.current is self and not self.stopping and _jvm() is jvm:
             self._jvm_ended = True
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too

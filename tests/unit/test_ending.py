@@ -13,12 +13,30 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.tools.ending import _first_line, sentence
 
 PROGRAM = """
-import json, os, signal, sys, time
+import json, os, signal, subprocess, sys, time
+from types import SimpleNamespace
+from pyspark import SparkContext
 from spark_kafka_group import BrokerError, submit
+from spark_kafka_group.tools import ending
+
+def end_jvm(killed):
+    ending.NOTICED_S = 0.1
+    jvm = subprocess.Popen("cat", stdin=subprocess.PIPE)
+    SparkContext._gateway = SimpleNamespace(proc=jvm, _gateway_client=SimpleNamespace())
+    ending.take_signals()
+    if killed:
+        jvm.kill()
+        SparkContext._gateway = None  # as before another one is started
+    else:
+        jvm.stdin.close()
+    jvm.wait()
+    time.sleep(1)
 
 def end(how):
     if how == "well":
         print("done")
+    elif how.startswith("jvm"):
+        end_jvm(killed=how == "jvm-killed-by-the-program")
     elif how == "error":
         raise BrokerError("connecting to nowhere: no answer")
     elif how == "lost":
@@ -69,6 +87,8 @@ ENDS = {
     "lost billing tax": [1, [], ["records are gone: move the group's offset"]],
     "lost group": [1, [], ["records are gone: move the group's offset"]],
     "exit billing": [7, [], []],
+    "jvm-ended-by-the-program billing": [0, ["went on"], []],
+    "jvm-killed-by-the-program billing": [0, ["went on"], []],
 }
 BUG = "bug billing"
 
