@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def decide_and_end(
                 logged_batch(options.checkpoint, batch),
                 tuple(one.read for one in sources),
             )  # fmt: skip
-            offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+            offset = _append(options, decisions, planned, decision, sources)
             if now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
@@ -104,6 +105,25 @@ def decide_and_end(
     left = None if decision is None else decision.in_short
     ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _append(
+    options: TransactionOptions,
+    decisions: DecisionLog,
+    planned: PlannedTransactions,
+    decision: Decision,
+    sources: Sequence[SourceOffsets],
+) -> int:
+    """Write the decision; its offset."""
+    began_s, open_ms = time.monotonic(), options.deciding_ms(planned.timeout_ms)
+    try:
+        return decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+    except ProducerFencedError as error:
+        took_s = time.monotonic() - began_s
+        if took_s * 1000 < open_ms:
+            raise
+        why = f"brokers took {took_s:.0f} s for the decision, and abort its transaction after {open_ms / 1000:.0f} s"
+        raise TransactionError(resolution.again(planned.prefix, decision.batch, why)) from error
 
 
 def _begins(planned: PlannedTransactions, batch: BatchId) -> bool:
