@@ -289,6 +289,33 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     assert read(impatient, output) == all_rows(1)
 
 
+def test_so_is_one_of_a_driver_whose_clock_is_behind(impatient, monkeypatch):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 2 * SHORT_MS)
+    right, append = time.time, DecisionLog.append
+    monkeypatch.setattr(time, "time", lambda: right() - 3600)
+    plan = run.plan()
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
+    time.sleep(SHORT_MS / 1000)
+    messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
+
+    def late(self, key, *value, **more):
+        offset = append(self, key, *value, **more)
+        patched.undo()
+        with TransactionClient(run.options.client, "tests", 30_000) as client:
+            wait_until(lambda: len(client.open_of(key)) == 1, within=30)
+        return offset
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DecisionLog, "append", late)
+        with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
+            run.commit(messages)
+    run.abort(messages)
+    assert read(impatient, output) == []
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
 def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
     output = output_of(forgetful)
     run = run_on(forgetful, output)

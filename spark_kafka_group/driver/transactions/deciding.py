@@ -204,7 +204,10 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
 
 
 def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> int:
-    """See that a batch can be decided; until when, in milliseconds since the epoch, its transactions stay open."""
+    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open.
+
+    The coordinator's clock may be ahead, so when a transaction began by it says less than when the batch was planned.
+    """
     if not planned.described:
         return resolution.NEVER_MS
     described = client.describe([one.transactional_id for one in written])
@@ -220,7 +223,7 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
             "that takes longer cannot be published: raise it, or let batches be smaller",
             planned.prefix, (checked_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
-    return resolution.first_over_ms(found.values())
+    return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms)
 
 
 def _sources(
