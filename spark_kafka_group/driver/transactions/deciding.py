@@ -236,7 +236,8 @@ def _sources(
 
     Or: 1. A query reads and writes with one id, and a batch of it runs. 2. Another query of the application, without
     such a source, writes with the same id. 3. It would commit the offsets of that batch, whose rows are not written,
-    and a new checkpoint, or another member of the group, would go on after them.
+    and a new checkpoint, or another member of the group, would go on after them. It is noticed where the last decision
+    is the first query's.
     """
     found = of_sources(options, shared)
     if digest(found) != planned.sources:
@@ -249,9 +250,9 @@ def _sources(
         of_others = {one.reader for one in last.sources or ()} & {one.reader for one in found}
         if of_others:
             raise TransactionError(
-                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit the offsets of "
-                f"query {last.batch.query}, whose source has the same id. Give each query a kafka.transactional.id of "
-                f"its own, that none has had"
+                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of a "
+                f"source of which {last.batch} has committed some, and only one of the two can have that source. Give "
+                f"each query a kafka.transactional.id of its own, that none has had"
             )
     return found
 
