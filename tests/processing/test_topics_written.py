@@ -2,11 +2,13 @@
 
 import functools
 import json
+from unittest.mock import MagicMock
 
 import pytest
 
 from spark_kafka_group import OptionError, ProducerRecord, Record, RecordProcessor
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.processing import processor
 from spark_kafka_group.processing.topics_written import TopicsWritten
 
 READ = {
@@ -80,6 +82,14 @@ def test_what_contradicts_is_said_before_data_moves(given, more, problem):
     retries = {"retry_topics": [1000], "dead_letter_topic": "dead"}
     with pytest.raises(OptionError, match=problem):
         RecordProcessor(print, options=READ | {"retryTopics": "1000"} | more, write_options=given, **retries)
+
+
+def test_a_program_of_spark_connect_needs_no_way_to_the_brokers(monkeypatch):
+    """The server has one."""
+    monkeypatch.setattr(processor, "_totals", list)  # Spark's functions need a session
+    df = MagicMock(columns=processor.REQUIRED, sparkSession=object())
+    RecordProcessor(print, options=READ, write_options={"topic": "out"}).start(df, "/checkpoints/billing")
+    df.mapInArrow.assert_called_once()
 
 
 def test_write_options_need_options():
