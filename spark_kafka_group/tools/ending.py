@@ -119,7 +119,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._again: threading.Timer | None = None
         self._lost: Stopped | None = None
         self._watched: subprocess.Popen[bytes] | None = None
-        self._jvm_ended = False
+        self._ended: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
@@ -161,11 +161,16 @@ class _Block(contextlib.AbstractContextManager[None]):
         time.sleep(NOTICED_S)  # its connections end with it, but for that
         # py4j connects once more, perhaps to a copy again.
         while _Block.current is self and not self.stopping and _jvm() is jvm:
-            self._jvm_ended = True
+            self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(NOTICED_S)
+
+    @property
+    def _jvm_ended(self) -> bool:
+        """Whether the block ends with its JVM; not where the program has caught that, and started another one."""
+        return self._ended is not None and _jvm() is self._ended
 
     @property
     def stopping(self) -> bool:
