@@ -94,6 +94,8 @@ def named(text: str) -> Any:
     try:
         found = importlib.import_module(module)
     except ImportError as error:
+        if not (isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}.")):
+            raise SystemExit(f"{text}: module {module} cannot be imported: {error}: correct or install that") from error
         raise SystemExit(
             f"{text}: {error}: start this program in the folder of the module, or send it with spark-submit --py-files"
         ) from error

@@ -174,7 +174,8 @@ class RecordProcessor:
         if self._written is None:
             writer = counted.writeStream.format("noop")
         else:
-            self._written.check_topic()
+            if hasattr(df.sparkSession, "_jsparkSession"):  # with Spark Connect the server alone may reach the brokers
+                self._written.check_topic()
             writer = _rows(counted).writeStream.format("groupkafka").options(**self._written.of_a_stream)
         writer = writer.option("checkpointLocation", checkpoint)
         if query_name is not None:

@@ -109,7 +109,8 @@ def _bytes(text: bytes | str | None) -> bytes | None:
 
 def _check_arguments(handler: Callable[..., Any]) -> None:
     try:
-        signature = inspect.signature(handler)
+        # Of what is called: a decorator that hands something in names the function in it, which takes more.
+        signature = inspect.signature(handler, follow_wrapped=False)
     except (TypeError, ValueError):  # of some functions in C it is not known
         return
     try:
@@ -131,6 +132,8 @@ def check_handler(handler: object) -> None:
     if inspect.isasyncgenfunction(call):
         raise OptionError("handler is an async generator: collect what it yields into a list, and return that")
     _check_arguments(handler)
+    if hasattr(call, "__wrapped__"):  # the annotation is of the function that a decorator has, and may change
+        return
     try:
         hint = typing.get_type_hints(call).get("return")
     except Exception:  # noqa: BLE001 - names that are known to type checkers alone

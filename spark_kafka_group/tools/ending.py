@@ -119,7 +119,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._again: threading.Timer | None = None
         self._lost: Stopped | None = None
         self._watched: subprocess.Popen[bytes] | None = None
-        self._jvm_ended = False
+        self._ended: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
@@ -148,20 +148,29 @@ class _Block(contextlib.AbstractContextManager[None]):
 
         1. A thread of the JVM starts a command. 2. The JVM is killed. Java's helper process for the command has copies
         of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
+
+        A program may also end its JVM itself, and perhaps start another one: that is no end of the block.
         """
         if jvm is not None and jvm is not self._watched:
             self._watched = jvm
             threading.Thread(target=self._end_with, args=(jvm,), name="groupkafka-jvm", daemon=True).start()
 
     def _end_with(self, jvm: subprocess.Popen[bytes]) -> None:
-        jvm.wait()
+        if jvm.wait() == 0:
+            return
         time.sleep(NOTICED_S)  # its connections end with it, but for that
-        while _Block.current is self and not self.stopping:  # py4j connects once more, perhaps to a copy again
-            self._jvm_ended = True
+        # py4j connects once more, perhaps to a copy again.
+        while _Block.current is self and not self.stopping and _jvm() is jvm:
+            self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(NOTICED_S)
+
+    @property
+    def _jvm_ended(self) -> bool:
+        """Whether the block ends with its JVM; not where the program has caught that, and started another one."""
+        return self._ended is not None and _jvm() is self._ended
 
     @property
     def stopping(self) -> bool:

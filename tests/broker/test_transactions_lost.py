@@ -10,10 +10,12 @@ from support import name
 from transactions import Writer
 
 from spark_kafka_group.driver.transactions import finishing
-from spark_kafka_group.errors import BrokerError, TransactionError, TransactionLostError
+from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, TransactionError, TransactionLostError
+from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 SHORT_MS = 3_000
@@ -153,6 +155,49 @@ def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minu
         run.commit(run.tasks(plan, batch))
 
 
+def deciding_late(monkeypatch, wait_s):
+    """Brokers that take so long until they have the decision's record."""
+    write = PartitionClient.write
+
+    def late(client, tp, *record):
+        if tp.topic == DECISION_TOPIC:
+            time.sleep(wait_s)
+        return write(client, tp, *record)
+
+    monkeypatch.setattr(PartitionClient, "write", late)
+
+
+def test_the_driver_gives_a_decision_up_before_brokers_abort_its_transaction(impatient, monkeypatch):
+    """Also where no single request of it takes as long as kafka.delivery.timeout.ms."""
+    output = output_of(impatient)
+    run = Run(transaction_options(impatient.bootstrap_servers, name("w"), limit_ms=3000), output)
+    messages = run.tasks(run.plan(), 0)
+    add = TransactionClient.add
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionClient, "add", lambda *given: (add(*given), time.sleep(1.7)))
+        deciding_late(patched, 1.7)
+        with pytest.raises(BrokerTimeoutError, match="kafka.delivery.timeout.ms is over"):
+            run.commit(messages)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
+def test_a_decision_that_brokers_have_aborted_for_its_age_is_not_taken_for_another_drivers(impatient, monkeypatch):
+    output = output_of(impatient)
+    run = run_on(impatient, output, SHORT_MS)
+    messages = run.tasks(run.plan(), 0)
+    with monkeypatch.context() as patched:
+        deciding_late(patched, SHORT_MS / 1000 + 1)
+        with pytest.raises(
+            TransactionError, match="brokers took . s for the decision, and .* after 3 s. It is written"
+        ):
+            run.commit(messages)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
 def test_a_driver_whose_clock_is_ahead_publishes_its_batches(forgetful, monkeypatch, caplog):
     output = output_of(forgetful)
     run = run_on(forgetful, output)
@@ -226,6 +271,33 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     short = dataclasses.replace(plan, timeout_ms=SHORT_MS)
     messages = [run.task(plan, 0, 0, rows_of(0, 0, 3)), run.task(short, 0, 1, rows_of(0, 1, 3))]
     append = DecisionLog.append
+
+    def late(self, key, *value, **more):
+        offset = append(self, key, *value, **more)
+        patched.undo()
+        with TransactionClient(run.options.client, "tests", 30_000) as client:
+            wait_until(lambda: len(client.open_of(key)) == 1, within=30)
+        return offset
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DecisionLog, "append", late)
+        with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
+            run.commit(messages)
+    run.abort(messages)
+    assert read(impatient, output) == []
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
+def test_so_is_one_of_a_driver_whose_clock_is_behind(impatient, monkeypatch):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 2 * SHORT_MS)
+    right, append = time.time, DecisionLog.append
+    monkeypatch.setattr(time, "time", lambda: right() - 3600)
+    plan = run.plan()
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
+    time.sleep(SHORT_MS / 1000)
+    messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
 
     def late(self, key, *value, **more):
         offset = append(self, key, *value, **more)

@@ -55,17 +55,18 @@ def test_of_two_queries_with_one_id_that_run_in_turn_the_first_is_refused(
     assert read(kafka, output) == sorted([*all_rows(1), b"of b", b"of b, too"])
 
 
+def running(tmp_path, run, group, batch, offset):
+    """A source of the application runs a batch that ends at this offset."""
+    tp = TopicPartition(run.topic, 0)
+    return published(tmp_path, run.options.prefix, SourceOffsets(group, -1, "", None, "r", batch, "", {tp: offset}))
+
+
 def test_a_query_does_not_commit_offsets_of_another_ones_source(kafka, group, output, run_of, tmp_path):
     first, second = run_of("of-another", "a", str(tmp_path)), run_of("of-another", "b", str(tmp_path))
     read_from = TopicPartition(output, 0)
-
-    def running(batch, offset):
-        offsets = SourceOffsets(group, -1, "", None, "r", batch, "", {read_from: offset})
-        return published(tmp_path, first.options.prefix, offsets)
-
-    with running(0, 5):
+    with running(tmp_path, first, group, 0, 5):
         first.batch(0)
-    with running(1, 9):
+    with running(tmp_path, first, group, 1, 9):
         first.tasks(first.plan(), 1)
         messages = [second.task(second.plan(), 0, 0, [b"of b"])]
         with pytest.raises(TransactionError, match="batch 0 of query b is not published: it would .* of query a"):
@@ -75,6 +76,17 @@ def test_a_query_does_not_commit_offsets_of_another_ones_source(kafka, group, ou
         first.batch(1)
     assert committed(kafka, group) == {read_from: 9}
     assert read(kafka, output) == all_rows(2)
+
+
+def test_where_another_query_came_first_the_error_does_not_say_whose_the_source_is(group, run_of, tmp_path):
+    """Before the first decision of an id nothing tells whose its sources are."""
+    first, second = run_of("came-first", "a", str(tmp_path)), run_of("came-first", "b", str(tmp_path))
+    with running(tmp_path, first, group, 0, 5):
+        second.batch(0)
+        with pytest.raises(
+            TransactionError, match="offsets of a source of which batch 0 of query b has committed some"
+        ):
+            first.batch(0)
 
 
 def test_a_new_checkpoint_goes_on_with_the_id_also_where_its_first_batch_has_no_rows(kafka, output, run_of):

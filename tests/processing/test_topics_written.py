@@ -1,9 +1,14 @@
 """Options of a RecordProcessor's sink: those that it shares with the source, those of its own, and its defaults."""
 
+import functools
+import json
+from unittest.mock import MagicMock
+
 import pytest
 
 from spark_kafka_group import OptionError, ProducerRecord, Record, RecordProcessor
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.processing import processor
 from spark_kafka_group.processing.topics_written import TopicsWritten
 
 READ = {
@@ -79,6 +84,14 @@ def test_what_contradicts_is_said_before_data_moves(given, more, problem):
         RecordProcessor(print, options=READ | {"retryTopics": "1000"} | more, write_options=given, **retries)
 
 
+def test_a_program_of_spark_connect_needs_no_way_to_the_brokers(monkeypatch):
+    """The server has one."""
+    monkeypatch.setattr(processor, "_totals", list)  # Spark's functions need a session
+    df = MagicMock(columns=processor.REQUIRED, sparkSession=object())
+    RecordProcessor(print, options=READ, write_options={"topic": "out"}).start(df, "/checkpoints/billing")
+    df.mapInArrow.assert_called_once()
+
+
 def test_write_options_need_options():
     with pytest.raises(OptionError, match="write_options needs options: those of the source"):
         RecordProcessor(print, write_options={"topic": "out"})
@@ -123,3 +136,23 @@ class Handler:
 def test_a_handler_that_says_that_it_returns_something_else_is_refused(handler, problem):
     with pytest.raises(OptionError, match=problem):
         RecordProcessor(handler)
+
+
+def decorated(handler):
+    """As by a decorator that hands something in, and writes what the function returns."""
+
+    @functools.wraps(handler)
+    def called(record: Record) -> ProducerRecord:
+        return ProducerRecord(json.dumps(handler(record, {})))
+
+    return called
+
+
+@decorated
+def of_two(record: Record, prices: dict[str, int]) -> dict:
+    return {}
+
+
+@pytest.mark.parametrize("handler", [of_two, functools.partial(of_two)])
+def test_a_decorated_handler_may_take_and_return_what_its_decorator_says(handler):
+    RecordProcessor(handler)

@@ -13,12 +13,42 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.tools.ending import _first_line, sentence
 
 PROGRAM = """
-import json, os, signal, sys, time
+import json, os, signal, subprocess, sys, time
+from types import SimpleNamespace
+from pyspark import SparkContext
 from spark_kafka_group import BrokerError, submit
+from spark_kafka_group.tools import ending
+
+def start_jvm():
+    jvm = subprocess.Popen("cat", stdin=subprocess.PIPE)
+    SparkContext._gateway = SimpleNamespace(proc=jvm, _gateway_client=SimpleNamespace())
+    return jvm
+
+def end_jvm(how):
+    ending.NOTICED_S = 0.1
+    jvm = start_jvm()
+    ending.take_signals()
+    if how == "jvm-killed-and-started-again":
+        jvm.kill()
+        try:
+            time.sleep(20)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        start_jvm()
+        end("SIGTERM")
+    elif how == "jvm-killed-by-the-program":
+        jvm.kill()
+        SparkContext._gateway = None  # as before another one is started
+    else:
+        jvm.stdin.close()
+    jvm.wait()
+    time.sleep(1)
 
 def end(how):
     if how == "well":
         print("done")
+    elif how.startswith("jvm"):
+        end_jvm(how)
     elif how == "error":
         raise BrokerError("connecting to nowhere: no answer")
     elif how == "lost":
@@ -69,6 +99,9 @@ ENDS = {
     "lost billing tax": [1, [], ["records are gone: move the group's offset"]],
     "lost group": [1, [], ["records are gone: move the group's offset"]],
     "exit billing": [7, [], []],
+    "jvm-ended-by-the-program billing": [0, ["went on"], []],
+    "jvm-killed-by-the-program billing": [0, ["went on"], []],
+    "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
 }
 BUG = "bug billing"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def decide_and_end(
                 logged_batch(options.checkpoint, batch),
                 tuple(one.read for one in sources),
             )  # fmt: skip
-            offset = decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+            offset = _append(options, decisions, planned, decision, sources)
             if now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
@@ -104,6 +105,25 @@ def decide_and_end(
     left = None if decision is None else decision.in_short
     ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _append(
+    options: TransactionOptions,
+    decisions: DecisionLog,
+    planned: PlannedTransactions,
+    decision: Decision,
+    sources: Sequence[SourceOffsets],
+) -> int:
+    """Write the decision; its offset."""
+    began_s, open_ms = time.monotonic(), options.deciding_ms(planned.timeout_ms)
+    try:
+        return decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+    except ProducerFencedError as error:
+        took_s = time.monotonic() - began_s
+        if took_s * 1000 < open_ms:
+            raise
+        why = f"brokers took {took_s:.0f} s for the decision, and abort its transaction after {open_ms / 1000:.0f} s"
+        raise TransactionError(resolution.again(planned.prefix, decision.batch, why)) from error
 
 
 def _begins(planned: PlannedTransactions, batch: BatchId) -> bool:
@@ -184,7 +204,10 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
 
 
 def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> int:
-    """See that a batch can be decided; until when, in milliseconds since the epoch, its transactions stay open."""
+    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open.
+
+    The coordinator's clock may be ahead, so when a transaction began by it says less than when the batch was planned.
+    """
     if not planned.described:
         return resolution.NEVER_MS
     described = client.describe([one.transactional_id for one in written])
@@ -200,7 +223,7 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
             "that takes longer cannot be published: raise it, or let batches be smaller",
             planned.prefix, (checked_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
-    return resolution.first_over_ms(found.values())
+    return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms)
 
 
 def _sources(
@@ -213,7 +236,8 @@ def _sources(
 
     Or: 1. A query reads and writes with one id, and a batch of it runs. 2. Another query of the application, without
     such a source, writes with the same id. 3. It would commit the offsets of that batch, whose rows are not written,
-    and a new checkpoint, or another member of the group, would go on after them.
+    and a new checkpoint, or another member of the group, would go on after them. It is noticed where the last decision
+    is the first query's.
     """
     found = of_sources(options, shared)
     if digest(found) != planned.sources:
@@ -226,9 +250,9 @@ def _sources(
         of_others = {one.reader for one in last.sources or ()} & {one.reader for one in found}
         if of_others:
             raise TransactionError(
-                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit the offsets of "
-                f"query {last.batch.query}, whose source has the same id. Give each query a kafka.transactional.id of "
-                f"its own, that none has had"
+                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of a "
+                f"source of which {last.batch} has committed some, and only one of the two can have that source. Give "
+                f"each query a kafka.transactional.id of its own, that none has had"
             )
     return found
 

@@ -153,19 +153,20 @@ class DecisionLog:
         BrokerTimeoutError
             When brokers did not say in time whether it is written.
         """
-        for source in sources:
-            commit_offsets(self._client, key, producer, source)
-        self._client.add(key, producer, [self._tp])
-        doing = f"deciding in {self._tp}"
-        try:
-            offset = self._partitions.write(self._tp, key.encode(), value, key, producer, sequence)
-        except BrokerError as error:
-            if error.__cause__ is not None and name_of(type(error.__cause__)) in OF_A_FENCED_PRODUCER:
-                raise ProducerFencedError(f"{doing}: {STOLEN}") from error
-            raise
-        if not self._client.commit(key, producer):
-            raise ProducerFencedError(f"{doing}: {STOLEN}")
-        return offset
+        with self._client.together():  # or brokers could abort the transaction between two of these requests
+            for source in sources:
+                commit_offsets(self._client, key, producer, source)
+            self._client.add(key, producer, [self._tp])
+            doing = f"deciding in {self._tp}"
+            try:
+                offset = self._partitions.write(self._tp, key.encode(), value, key, producer, sequence)
+            except BrokerError as error:
+                if error.__cause__ is not None and name_of(type(error.__cause__)) in OF_A_FENCED_PRODUCER:
+                    raise ProducerFencedError(f"{doing}: {STOLEN}") from error
+                raise
+            if not self._client.commit(key, producer):
+                raise ProducerFencedError(f"{doing}: {STOLEN}")
+            return offset
 
     # The topic
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -64,6 +65,7 @@ class TransactionClient:
 
     def __init__(self, options: ClientOptions, role: str, limit_ms: int, reached_before: bool = False) -> None:
         self._limit_s = limit_ms / 1000
+        self._until_s: float | None = None
         configs = connection_configs(options, role)
         configs |= {"max_in_flight_requests_per_connection": 2 * AT_ONCE, "receive_message_max_bytes": LARGEST_RESPONSE}
         with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
@@ -244,7 +246,7 @@ class TransactionClient:
         return [one for one in listed if TaskId.parsed(one, prefix) is not None]
 
     def _listed(self, node: Any, prefix: str, states: Collection[str]) -> set[str]:
-        attempts = Attempts(min(LISTED_WITHIN_S, self._limit_s))
+        attempts = Attempts(min(LISTED_WITHIN_S, self._left_s))
         request = requests.list_in(states, pattern(prefix))
         while True:
             try:
@@ -271,6 +273,20 @@ class TransactionClient:
 
     # Requests
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """All requests of the block are repeated for no longer than one of them is elsewhere."""
+        self._until_s = time.monotonic() + self._limit_s
+        try:
+            yield
+        finally:
+            self._until_s = None
+
+    @property
+    def _left_s(self) -> float:
+        """How long the next request may be repeated."""
+        return self._limit_s if self._until_s is None else max(0.0, self._until_s - time.monotonic())
+
     def run(self, timeout_ms: float, call: Callable[[], Any]) -> Any:
         """A call of kafka-python's manager; raises kafka-python's errors."""
         return run_within(self.manager, timeout_ms, call)
@@ -283,7 +299,7 @@ class TransactionClient:
         about: About | None = None,
     ) -> Any:
         """Call with the milliseconds left until it works, at most until the limit; `request` says what is repeated."""
-        attempts = Attempts(self._limit_s)
+        attempts = Attempts(self._left_s)
         while True:
             try:
                 return call(attempts.left_ms)
@@ -336,7 +352,7 @@ class TransactionClient:
         """The coordinators' answers, once each is one that another attempt would not change."""
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))
-        attempts = Attempts(self._limit_s)
+        attempts = Attempts(self._left_s)
         while waiting:
             last: Any = None
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
