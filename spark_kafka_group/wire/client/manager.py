@@ -258,6 +258,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if conn is not known:
             node = self.cluster.broker_metadata(node_id)
             conn.made_to = node.host, node.port
+            conn.begun_s = time.monotonic()
             conn._reauth = Reauthenticator(conn)
             self._explain(conn, node)
             _check_version(conn, address(node.host, node.port))
@@ -289,6 +290,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         def lost_with_reason(error: Exception | None) -> None:
             if error is not None and not isinstance(error, _MovedError):
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
+                if (silent or conn.initializing) and self._net.has_paused_since(conn.begun_s):
+                    lost(error)
+                    return
                 self._away.add((node.host, node.port))
                 if conn.initializing and not conn.init_future.is_done:
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
