@@ -90,19 +90,26 @@ class Reader:
 
 
 @pytest.fixture
-def readers(kafka, group, tmp_path):
-    """Processes with a member each, by their groups."""
+def started(kafka, tmp_path):
+    """Makes a process with a member, by its group."""
     topic = topic_with(kafka, numbered(3, 3))
     with contextlib.ExitStack() as ended:
-        started = {}
-        for number in range(READERS):
-            member_of = f"{group}-{number}"
-            reader = started[member_of] = Reader(tmp_path / str(number))
+
+        def start(group):
+            reader = Reader(tmp_path / group)
             ended.callback(reader.kill)
-            reader.begin(GroupKafkaDataSource(options(kafka, topic, member_of)))
+            reader.begin(GroupKafkaDataSource(options(kafka, topic, group)))
             reader.join()
-            assert len(members(kafka, member_of)) == 1
-        yield started
+            assert len(members(kafka, group)) == 1
+            return reader
+
+        yield start
+
+
+@pytest.fixture
+def readers(started, group):
+    """Processes with a member each, by their groups."""
+    return {name: started(name) for name in (f"{group}-{number}" for number in range(READERS))}
 
 
 def test_signals_do_not_interrupt_an_end_that_has_begun(kafka, readers):
@@ -126,12 +133,12 @@ def test_a_query_that_is_stopped_in_the_middle_of_a_call_ends_without_a_word(kaf
         assert reader.printed == ""
 
 
-def test_ctrl_c_is_the_programs_alone(kafka, readers):
-    for group, reader in readers.items():
-        (before,) = members(kafka, group)
-        reader.process.send_signal(signal.SIGINT)
-        reader.ask()
-        reader.process.send_signal(signal.SIGINT)
-        reader.answered()
-        assert [member["member_id"] for member in members(kafka, group)] == [before["member_id"]]
-        assert reader.printed == ""
+def test_ctrl_c_is_the_programs_alone(kafka, started, group):
+    reader = started(group)
+    before = [member["member_id"] for member in members(kafka, group)]
+    reader.process.send_signal(signal.SIGINT)
+    reader.ask()
+    reader.process.send_signal(signal.SIGINT)
+    reader.answered()
+    assert [member["member_id"] for member in members(kafka, group)] == before
+    assert reader.printed == ""

@@ -11,6 +11,7 @@ from kafka.structs import TopicPartition
 from support import name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
+from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -194,18 +195,26 @@ def test_a_batch_of_which_no_task_has_said_anything_is_aborted_in_the_same_appli
     assert read(kafka, output) == all_rows(2)
 
 
+def set_policy(kafka, topic, policy):
+    """Set cleanup.policy, and wait until the broker, which hears of it from its controller, says so."""
+    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": policy})])
+    topics = [ConfigResource(ConfigResourceType.TOPIC, topic)]
+    described = kafka.admin.describe_configs
+    wait_until(lambda: described(topics)["topic"][topic]["cleanup.policy"]["value"] == policy, within=30)
+
+
 def test_decisions_are_found_behind_records_that_were_deleted(kafka, output, run_of):
     run = run_of()
     topic = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact,delete"})
     run.options = transaction_options(kafka.bootstrap_servers, run.options.prefix, topic=topic)
     with pytest.raises(BrokerError, match=f"topic {topic} has cleanup.policy=compact,delete"):
         run.plan()
-    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
+    set_policy(kafka, topic, "compact")
     run.batch(0)
     run.batch(1)
-    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "delete"})])
+    set_policy(kafka, topic, "delete")
     kafka.admin.delete_records({TopicPartition(topic, 0): 2})  # the first decision, and its marker
-    kafka.admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, {"cleanup.policy": "compact"})])
+    set_policy(kafka, topic, "compact")
     run.batch(1)
     assert read(kafka, output) == all_rows(2)
 

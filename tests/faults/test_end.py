@@ -105,6 +105,7 @@ def test_stopping_the_session_leaves(kafka, group, tmp_path, start_program):
     wait_until(gone(kafka, group), within=SOON_S)
 
 
+@pytest.mark.soak
 def test_ctrl_c_in_a_program_that_handles_it_leaves_the_query_alone_and_in_one_that_does_not_ends_it(
     kafka, group, tmp_path, start_program
 ):
@@ -173,6 +174,7 @@ def test_the_jvm_killed_alone_leaves_also_where_its_sockets_outlive_it(kafka, gr
         wait_until(gone(kafka, group), within=SOON_S)
 
 
+@pytest.mark.soak
 def test_the_reader_process_leaves_when_it_gets_sigterm_even_twice(kafka, group, running):
     reader = running.reader()
     (before,) = [member["member_id"] for member in members(kafka, group)]

@@ -135,6 +135,7 @@ def test_a_query_that_was_replaced_while_it_was_stopped_can_neither_commit_nor_g
     assert values(spark, tmp_path) == list(range(120))
 
 
+@pytest.mark.soak
 def test_a_fenced_query_says_so_and_does_nothing_more(spark, kafka, group, tmp_path, start_query):
     topic, settings, zombie = suspended_query(kafka, group, tmp_path, start_query, "before-commit")
     heir = start_query(settings, directory=tmp_path)

@@ -94,6 +94,7 @@ def test_nothing_that_spark_shows_or_keeps_has_a_secret(kafka, records, group, a
         assert seen == [], f"{secret} is in {seen}"
 
 
+@pytest.mark.soak
 def test_a_job_that_reads_its_options_from_a_file_shows_no_password(kafka, records, group, tmp_path):
     user = f"user-{group}"
     add_user(kafka, user, HUSH)

@@ -72,9 +72,12 @@ with submit.orderly():
     ("option", "said"),
     [
         (("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms"),
-        (("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name"),
+        pytest.param(
+            ("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name",
+            marks=pytest.mark.soak,
+        ),
     ],
-)
+)  # fmt: skip
 def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, option, said):
     arguments = [kafka.bootstrap_servers, str(tmp_path / "checkpoint"), *option]
     environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
@@ -104,7 +107,8 @@ SAID = "stopped; left group billing. The program ended while a query ran: query.
     ("end", "interval", "said"),
     [
         ("", "0 seconds", [SAID]),
-        ("query.stop()", "1 hour", []),  # between two batches: Hadoop logs that a batch of its files was interrupted
+        # Between two batches: Hadoop logs that a batch of its files was interrupted.
+        pytest.param("query.stop()", "1 hour", [], marks=pytest.mark.soak),
     ],
 )
 def test_a_program_that_ends_while_a_query_runs_stops_it_and_says_so(end, interval, said):
@@ -161,7 +165,11 @@ with submit.orderly("billing"):
 """
 
 
-@pytest.mark.parametrize("held", [contextlib.nullcontext, sockets_of], ids=["", "its sockets outlive it"])
+@pytest.mark.parametrize(
+    "held",
+    [contextlib.nullcontext, pytest.param(sockets_of, marks=pytest.mark.soak)],
+    ids=["", "its sockets outlive it"],
+)
 def test_a_jvm_that_is_killed_is_the_last_line(held):
     program = [sys.executable, "-c", WITHOUT_JVM]
     with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

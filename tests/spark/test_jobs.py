@@ -202,6 +202,7 @@ asks()
 """
 
 
+@pytest.mark.soak
 def test_jobs_use_unix_domain_sockets_unless_they_are_set_also_where_temporary_files_have_long_paths(tmp_path):
     temporary = tmp_path / ("t" * 61)  # session() runs a task, whose worker could not make its socket there
     temporary.mkdir()

@@ -182,6 +182,7 @@ def test_an_offset_log_of_a_newer_version_is_an_error_that_says_so(spark, kafka,
     assert values(spark, place) == list(range(20))
 
 
+@pytest.mark.soak
 def test_a_query_changes_its_sink_and_changes_it_back(spark, kafka, kafka_source, tmp_path):
     settings = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "topic": kafka.create_topic(name("out"))}
     folder, place = tmp_path / "in", tmp_path / "one"
