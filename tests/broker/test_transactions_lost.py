@@ -262,14 +262,8 @@ def test_what_was_aborted_is_known_though_an_older_transaction_of_others_is_open
     assert read(forgetful, output) == all_rows(1)
 
 
-def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_again_as_a_whole(
-    impatient, monkeypatch
-):
-    output = output_of(impatient)
-    run = run_on(impatient, output, 60_000)
-    plan = run.plan()
-    short = dataclasses.replace(plan, timeout_ms=SHORT_MS)
-    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3)), run.task(short, 0, 1, rows_of(0, 1, 3))]
+def is_written_again_as_a_whole(kafka, monkeypatch, run, messages, output):
+    """Its decision takes until brokers have aborted one of two transactions."""
     append = DecisionLog.append
 
     def late(self, key, *value, **more):
@@ -284,36 +278,32 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
         with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
             run.commit(messages)
     run.abort(messages)
-    assert read(impatient, output) == []
+    assert read(kafka, output) == []
     run.batch(0)
-    assert read(impatient, output) == all_rows(1)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_again_as_a_whole(
+    impatient, monkeypatch
+):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 60_000)
+    plan = run.plan()
+    short = dataclasses.replace(plan, timeout_ms=SHORT_MS)
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3)), run.task(short, 0, 1, rows_of(0, 1, 3))]
+    is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
 def test_so_is_one_of_a_driver_whose_clock_is_behind(impatient, monkeypatch):
     output = output_of(impatient)
     run = run_on(impatient, output, 2 * SHORT_MS)
-    right, append = time.time, DecisionLog.append
+    right = time.time
     monkeypatch.setattr(time, "time", lambda: right() - 3600)
     plan = run.plan()
     messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
     time.sleep(SHORT_MS / 1000)
     messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
-
-    def late(self, key, *value, **more):
-        offset = append(self, key, *value, **more)
-        patched.undo()
-        with TransactionClient(run.options.client, "tests", 30_000) as client:
-            wait_until(lambda: len(client.open_of(key)) == 1, within=30)
-        return offset
-
-    with monkeypatch.context() as patched:
-        patched.setattr(DecisionLog, "append", late)
-        with pytest.raises(TransactionError, match="batch 0 of query q is not published: .* written again"):
-            run.commit(messages)
-    run.abort(messages)
-    assert read(impatient, output) == []
-    run.batch(0)
-    assert read(impatient, output) == all_rows(1)
+    is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
 def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
