@@ -25,8 +25,8 @@ class Batch:
         Spark's.
     starts, ends
         Of its ranges, the ends exclusive.
-    done_ms
-        When Spark logged it as done; None if it has not.
+    planned_ms, done_ms
+        When Spark logged it as planned, and as done; None if it has not.
     generation, of_source, reader
         The generation that planned it, its number among the batches with data, and the id of the query, where the
         source says these.
@@ -42,6 +42,7 @@ class Batch:
     of_source: int | None = None
     reader: str | None = None
     query: int = 0
+    planned_ms: float | None = None
 
     @property
     def records(self) -> int:
@@ -62,6 +63,7 @@ class Checkpoint:
         self._directory = directory
         self._starts = dict(starts)
         self._offsets: dict[int, list[Mapping[str, Any]]] = {}
+        self._planned_ms: dict[int, float] = {}
 
     def batches(self) -> list[Batch]:
         """All batches, in order."""
@@ -70,6 +72,7 @@ class Checkpoint:
             if number not in self._offsets:
                 of_sources = path.read_text().splitlines()[HEAD:]
                 self._offsets[number] = [json.loads(line) for line in of_sources if line != NONE]
+                self._planned_ms[number] = path.stat().st_mtime * 1000
         found, before = [], self._starts
         for number, sources in sorted(self._offsets.items()):
             groups = [logged.get("@group", {}) for logged in sources]
@@ -78,13 +81,14 @@ class Checkpoint:
             starts = {tp: before.get(tp, 0) for tp in ends} | _merged(positions(g.get("from", {})) for g in groups)
             left = _merged(positions(g.get("left", {})) for g in groups)
             said = group.get("generation"), group.get("batch"), group.get("reader")
-            found.append(Batch(number, starts, ends, done.get(number), *said))
+            found.append(Batch(number, starts, ends, done.get(number), *said, planned_ms=self._planned_ms[number]))
             before = before | left | ends
         return found
 
-    def done_since(self, time_ms: float) -> int:
-        """Records of the batches that were done from a time on."""
-        return sum(batch.records for batch in self.batches() if batch.done_ms is not None and batch.done_ms >= time_ms)
+    def done_since(self, time_ms: float, planned_too: bool = False) -> int:
+        """Records of the batches that were done, or planned and done, from a time on."""
+        done = (batch for batch in self.batches() if batch.done_ms is not None)
+        return sum(b.records for b in done if ((b.planned_ms or 0) if planned_too else b.done_ms) >= time_ms)
 
     def ends(self) -> dict[TP, int]:
         """Where the batches end that are done."""

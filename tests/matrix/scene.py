@@ -252,7 +252,8 @@ class Scene:
         Parameters
         ----------
         may_end
-            Whether the query may end with an error. It is started again then, as an operator does.
+            Whether the query may end with an error. It is started again then, as an operator does. It has gone on with
+            batches that were planned after the fault: one that was running may be done, and its commit then fail.
         """
         print(f"  {len(self.faults) + 1}: {what}", flush=True)
         began = now_ms()
@@ -269,7 +270,7 @@ class Scene:
             if first is None:
                 times = (b.done_ms for b in checkpoint.batches() if b.done_ms and b.done_ms >= healed and b.records)
                 first = min(times, default=None)
-            if checkpoint.done_since(healed) >= PROGRESS:
+            if checkpoint.done_since(healed, planned_too=may_end) >= PROGRESS:
                 progressed = now_ms()
             else:
                 time.sleep(0.1)
