@@ -19,7 +19,7 @@ from spark_kafka_group.driver.transactions.finishing import (
     revoke,
 )
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.planning import digest, now_ms, of_sources
+from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import (
@@ -95,7 +95,7 @@ def decide_and_end(
                 tuple(one.read for one in sources),
             )  # fmt: skip
             offset = _append(options, decisions, planned, decision, sources)
-            if now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
+            if _now_ms(planned) >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
@@ -212,7 +212,7 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
         return resolution.NEVER_MS
     described = client.describe([one.transactional_id for one in written])
     found = {one: known.begun_after(planned.planned_ms) for one, known in described.items()}
-    checked_ms = now_ms()
+    checked_ms = _now_ms(planned)
     problem = resolution.why_not_decided(written, found, checked_ms)
     if problem is not None:
         raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
@@ -224,6 +224,15 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
             planned.prefix, (checked_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
     return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms)
+
+
+def _now_ms(planned: PlannedTransactions) -> int:
+    """The time by the driver's clock, if nobody has set it back since a batch was planned.
+
+    The clock that nobody sets stands still while the host sleeps, so what counts is the one that has gone further.
+    """
+    by_the_other = planned.planned_ms + (time.monotonic() - planned.planned_s) * 1000
+    return int(max(time.time() * 1000, by_the_other))
 
 
 def _sources(
