@@ -325,7 +325,7 @@ class Scene:
         if self.load.pending:
             self.problems.append(f"{self.load.pending} records were neither acknowledged nor refused")
         try:
-            wait_until(self._at_rest, within=AT_REST_WITHIN_S, every=0.3)
+            wait_until(self._at_rest, within=AT_REST_WITHIN_S, every=1.0)  # each look makes consumers
         except TimeoutError:
             self.problems.append(f"not at rest within {AT_REST_WITHIN_S:.0f} s")
         self.left += self._leaks()
