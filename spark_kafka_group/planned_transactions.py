@@ -5,6 +5,7 @@ Values only, no I/O. A plan says whether a batch was decided before, by the last
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from spark_kafka_group.errors import TransactionError
@@ -42,6 +43,8 @@ class PlannedTransactions:
         Another one for each Spark application; empty outside of Spark.
     planned_ms
         When, by the driver's clock, in milliseconds since the epoch: the tasks' transactions begin later.
+    planned_s
+        When, by the clock of the driver's host that nobody sets (``time.monotonic``).
     """
 
     prefix: str
@@ -57,6 +60,7 @@ class PlannedTransactions:
     forgotten: str | None = None
     logged: str = ""
     planned_ms: int = 0
+    planned_s: float = math.inf
 
     @property
     def parity(self) -> int:

@@ -294,12 +294,14 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
-def test_so_is_one_of_a_driver_whose_clock_is_behind(impatient, monkeypatch):
+@pytest.mark.parametrize("planned", [False, True], ids=["is behind", "is set back while the batch runs"])
+def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     output = output_of(impatient)
     run = run_on(impatient, output, 2 * SHORT_MS)
+    plan = run.plan() if planned else None
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() - 3600)
-    plan = run.plan()
+    plan = plan or run.plan()
     messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
     time.sleep(SHORT_MS / 1000)
     messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))

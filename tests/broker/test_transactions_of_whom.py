@@ -78,6 +78,34 @@ def test_a_query_does_not_commit_offsets_of_another_ones_source(kafka, group, ou
     assert read(kafka, output) == all_rows(2)
 
 
+@pytest.mark.parametrize(
+    ("logged", "refused"),
+    [
+        ('v1\n{}\n{"logOffset":7}', True),
+        ('v1\n{}\n{"output":{"0":5},"@group":{"reader":"r","generation":1}}', False),
+        ('v1\n{}\n{"logOffset":7}\n{"another":{"0":5},"@group":{"reader":"r","generation":1}}', False),
+        ('v1\n{}\n{"output":{"0":5}}', False),  # Spark's own source has planned it
+    ],
+)
+def test_a_query_commits_offsets_of_its_own_sources_alone_where_its_checkpoint_can_be_read(
+    kafka, group, output, run_of, checkpoint, logged, refused
+):
+    run = run_of("own", "q", str(checkpoint), checkpoint=str(checkpoint))
+    log(checkpoint, 0, logged.replace("output", output))
+    with running(checkpoint, run, group, 0, 5):
+        if not refused:
+            run.batch(0)
+        else:
+            messages = run.tasks(run.plan(), 0)
+            with pytest.raises(
+                TransactionError, match="batch 0 of query q is not published: .* another query's source"
+            ):
+                run.commit(messages)
+            run.abort(messages)
+    assert committed(kafka, group) == ({} if refused else {TopicPartition(output, 0): 5})
+    assert read(kafka, output) == ([] if refused else all_rows(1))
+
+
 def test_where_another_query_came_first_the_error_does_not_say_whose_the_source_is(group, run_of, tmp_path):
     """Before the first decision of an id nothing tells whose its sources are."""
     first, second = run_of("came-first", "a", str(tmp_path)), run_of("came-first", "b", str(tmp_path))

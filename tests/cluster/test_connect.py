@@ -25,6 +25,23 @@ with submit.orderly(group):
     source.writeStream.format("noop").option("checkpointLocation", checkpoint).start().awaitTermination()
 """
 
+PROCESSING = """
+import json, sys
+addresses = []
+sys.addaudithook(lambda event, about: event == "socket.connect" and addresses.append(about[1]))
+from pyspark.sql import SparkSession
+from spark_kafka_group import ProducerRecord, RecordProcessor
+
+address, options, written, checkpoint = sys.argv[1:]
+spark = SparkSession.builder.remote(address).getOrCreate()
+source = spark.readStream.format("groupkafka").options(**json.loads(options)).load()
+processor = RecordProcessor(
+    lambda record: ProducerRecord(record.value.upper()), options=json.loads(options), write_options=json.loads(written)
+)
+processor.start(source, checkpoint, availableNow=True).awaitTermination()
+print(json.dumps([address[1] for address in addresses if isinstance(address, tuple)]))
+"""
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory, connect_client, connect_address):
@@ -132,3 +149,17 @@ def test_a_program_in_an_orderly_block_ends_with_one_line(
     assert len(lines) == 1
     assert lines[0].startswith(last)
     wait_until(lambda: members(kafka, group) == [], within=30)
+
+
+def test_a_processor_that_returns_records_needs_no_way_from_the_client_to_the_brokers(
+    client, connect_client, connect_address, kafka, group, tmp_path
+):
+    topic, output = topic_with(kafka, numbered(3, 1)), kafka.create_topic(name("output"), partitions=1)
+    given = [json.dumps(options(kafka, topic, group)), json.dumps({"topic": output})]
+    program = [connect_client.python, "-c", PROCESSING, connect_address, *given, tmp_path / "checkpoint"]
+    done = subprocess.run(program, env=connect_client.environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    brokers = {int(server.rpartition(":")[2]) for server in kafka.bootstrap_servers.split(",")}
+    assert not brokers & set(json.loads(done.stdout.splitlines()[-1]))
+    values = [record.value.decode().upper() for record in numbered(3, 1)]
+    assert sorted(client.read(options=options(kafka, output))) == values

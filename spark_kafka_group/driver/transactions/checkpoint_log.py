@@ -7,6 +7,7 @@ logs a batch before it plans it, once, and with the time of that; a batch that i
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from spark_kafka_group.exactly_once import BatchId
@@ -17,13 +18,24 @@ LOCAL = "file:"
 
 def logged_batch(checkpoint: str | None, batch: BatchId) -> str:
     """A digest of what the checkpoint has of a batch; empty where that cannot be read, or is another query's."""
+    logged = _logged(checkpoint, batch)
+    return hashlib.sha256(logged).hexdigest() if logged else ""
+
+
+def has_none_of(checkpoint: str | None, batch: BatchId, words: Iterable[str]) -> bool:
+    """Whether what the checkpoint has of a batch can be read, and contains none of these words."""
+    logged = _logged(checkpoint, batch)
+    return bool(logged) and not any(word.encode() in logged for word in words)
+
+
+def _logged(checkpoint: str | None, batch: BatchId) -> bytes:
     if not checkpoint:
-        return ""
+        return b""
     folder = Path("/" + checkpoint.removeprefix(LOCAL).lstrip("/") if checkpoint.startswith(LOCAL) else checkpoint)
     try:
         # There may be a local folder of the same name as one of Spark's default file system.
         if parsed((folder / "metadata").read_bytes()).get("id") != batch.query:
-            return ""
-        return hashlib.sha256((folder / "offsets" / str(batch.batch)).read_bytes()).hexdigest()
+            return b""
+        return (folder / "offsets" / str(batch.batch)).read_bytes()
     except (OSError, ValueError, AttributeError):
-        return ""
+        return b""

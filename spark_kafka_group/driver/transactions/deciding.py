@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
-from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
+from spark_kafka_group.driver.transactions.checkpoint_log import has_none_of, logged_batch
 from spark_kafka_group.driver.transactions.finishing import (
     abort,
     abort_a_rest,
@@ -19,7 +19,7 @@ from spark_kafka_group.driver.transactions.finishing import (
     revoke,
 )
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
-from spark_kafka_group.driver.transactions.planning import digest, now_ms, of_sources
+from spark_kafka_group.driver.transactions.planning import digest, of_sources
 from spark_kafka_group.driver.transactions.resolution import Kind
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError, TransactionLostError
 from spark_kafka_group.exactly_once import (
@@ -95,7 +95,9 @@ def decide_and_end(
                 tuple(one.read for one in sources),
             )  # fmt: skip
             offset = _append(options, decisions, planned, decision, sources)
-            if now_ms() >= over_ms:  # brokers were slow to take the decision, and may have aborted a part meanwhile
+            if (
+                _now_ms(planned) >= over_ms
+            ):  # brokers were slow to take the decision, and may have aborted a part meanwhile
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
@@ -212,7 +214,7 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
         return resolution.NEVER_MS
     described = client.describe([one.transactional_id for one in written])
     found = {one: known.begun_after(planned.planned_ms) for one, known in described.items()}
-    checked_ms = now_ms()
+    checked_ms = _now_ms(planned)
     problem = resolution.why_not_decided(written, found, checked_ms)
     if problem is not None:
         raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
@@ -226,6 +228,15 @@ def _check(client: TransactionClient, planned: PlannedTransactions, written: lis
     return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms)
 
 
+def _now_ms(planned: PlannedTransactions) -> int:
+    """The time by the driver's clock, if nobody has set it back since a batch was planned.
+
+    The clock that nobody sets stands still while the host sleeps, so what counts is the one that has gone further.
+    """
+    by_the_other = planned.planned_ms + (time.monotonic() - planned.planned_s) * 1000
+    return int(max(time.time() * 1000, by_the_other))
+
+
 def _sources(
     options: TransactionOptions, planned: PlannedTransactions, batch: BatchId, shared: Path | None
 ) -> list[SourceOffsets]:
@@ -236,8 +247,9 @@ def _sources(
 
     Or: 1. A query reads and writes with one id, and a batch of it runs. 2. Another query of the application, without
     such a source, writes with the same id. 3. It would commit the offsets of that batch, whose rows are not written,
-    and a new checkpoint, or another member of the group, would go on after them. It is noticed where the last decision
-    is the first query's.
+    and a new checkpoint, or another member of the group, would go on after them. It is noticed where the checkpoint can
+    be read here, or the last decision is the first query's. A batch that Spark's own source has planned, before the
+    checkpoint was taken over, names the source's topics alone.
     """
     found = of_sources(options, shared)
     if digest(found) != planned.sources:
@@ -245,6 +257,13 @@ def _sources(
             f"kafka.transactional.id {planned.prefix}: the batch is not published: its source has ended, or was "
             f"started again, since the batch was planned"
         )
+    for one in found:
+        if one.offsets and has_none_of(options.checkpoint, batch, [one.reader, *{tp.topic for tp in one.offsets}]):
+            raise TransactionError(
+                f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of "
+                f"another query's source, which has the same id. Give each query a kafka.transactional.id of its own, "
+                f"that none has had"
+            )
     last = planned.last
     if last is not None and last.batch.query != batch.query:
         of_others = {one.reader for one in last.sources or ()} & {one.reader for one in found}

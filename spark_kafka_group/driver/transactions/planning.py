@@ -188,10 +188,6 @@ def _plan(
         described=described,
         write_id=f"{OF_A_BATCH_WRITE}{uuid.uuid4().hex}",
         logged="" if decision is None else logged_batch(options.checkpoint, decision.batch),
-        planned_ms=now_ms(),
+        planned_ms=int(time.time() * 1000),
+        planned_s=time.monotonic(),
     )
-
-
-def now_ms() -> int:
-    """The driver's clock, in milliseconds since the epoch."""
-    return int(time.time() * 1000)
