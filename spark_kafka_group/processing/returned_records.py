@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -107,10 +109,29 @@ def _bytes(text: bytes | str | None) -> bytes | None:
     return text.encode() if isinstance(text, str) else text
 
 
+def _what_is_called(handler: Callable[..., Any]) -> Callable[..., Any] | None:
+    """What tells itself which arguments it takes, and None for all else.
+
+    An object may pass for the function that it wraps, and a decorator may give a function the `__signature__` of
+    another one, though they hand something in.
+    """
+    call = inspect.getattr_static(type(handler), "__call__", None)
+    if issubclass(type(handler), type) or type(handler) in (types.FunctionType, types.MethodType, functools.partial):
+        call = handler
+    elif type(call) is types.FunctionType:
+        call = types.MethodType(call, handler)
+    else:
+        return None
+    return None if hasattr(call, "__signature__") else call
+
+
 def _check_arguments(handler: Callable[..., Any]) -> None:
+    called = _what_is_called(handler)
+    if called is None:
+        return
     try:
         # Of what is called: a decorator that hands something in names the function in it, which takes more.
-        signature = inspect.signature(handler, follow_wrapped=False)
+        signature = inspect.signature(called, follow_wrapped=False)
     except (TypeError, ValueError):  # of some functions in C it is not known
         return
     try:

@@ -120,6 +120,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._lost: Stopped | None = None
         self._watched: subprocess.Popen[bytes] | None = None
         self._ended: subprocess.Popen[bytes] | None = None
+        self._said, self._by_us = False, False  # that the JVM has ended; whether this class has sent the signal
 
     def __enter__(self) -> None:
         self._before = {number: signal.getsignal(number) for number in ENDING}
@@ -149,7 +150,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         1. A thread of the JVM starts a command. 2. The JVM is killed. Java's helper process for the command has copies
         of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
 
-        A program may also end its JVM itself, and perhaps start another one: that is no end of the block.
+        A program may also end its JVM itself, and perhaps start another one: that is no end of the block. Nor is it
+        where the program catches what is raised: it is interrupted again only where it waits for the JVM.
         """
         if jvm is not None and jvm is not self._watched:
             self._watched = jvm
@@ -164,6 +166,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
+            self._by_us = True
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(NOTICED_S)
 
@@ -179,6 +182,10 @@ class _Block(contextlib.AbstractContextManager[None]):
 
     def _came(self, number: int, frame: FrameType | None) -> None:
         if self._jvm_ended and self._came_s is None:
+            by_us, self._by_us = self._by_us, False
+            if by_us and self._said and not _is_in_py4j(frame):
+                return
+            self._said = True
             raise Py4JNetworkError(JVM_ENDED)
         if self._came_s is None:
             self._came_s = time.monotonic()
@@ -199,6 +206,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         """
         stopped = unraisable.exc_value
         if not isinstance(stopped, Stopped) or not isinstance(stopped.code, int):
+            if isinstance(stopped, Py4JNetworkError):
+                self._said = False
             self._hook(unraisable)
             return
         self._came_s, self._lost = None, stopped
@@ -310,6 +319,12 @@ def sentence(error: BaseException) -> str | None:
 def _jvm() -> subprocess.Popen[bytes] | None:
     """The JVM that this program has started; where a JVM has started the program, both end."""
     return getattr(SparkContext._gateway, "proc", None)
+
+
+def _is_in_py4j(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_globals.get("__name__", "").startswith("py4j."):
+        frame = frame.f_back
+    return frame is not None
 
 
 def _jvm_has_ended() -> bool:

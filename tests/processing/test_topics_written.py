@@ -1,6 +1,7 @@
 """Options of a RecordProcessor's sink: those that it shares with the source, those of its own, and its defaults."""
 
 import functools
+import inspect
 import json
 from unittest.mock import MagicMock
 
@@ -153,6 +154,35 @@ def of_two(record: Record, prices: dict[str, int]) -> dict:
     return {}
 
 
-@pytest.mark.parametrize("handler", [of_two, functools.partial(of_two)])
+class Passing:
+    """Passes for the function that it wraps, as decorators of wrapt do."""
+
+    def __init__(self, handler):
+        self.__wrapped__ = handler
+
+    @property
+    def __class__(self):
+        return type(self.__wrapped__)
+
+    def __getattr__(self, name):
+        return getattr(self.__wrapped__, name)
+
+    def __call__(self, record: Record) -> None:
+        return self.__wrapped__(record, 1)
+
+
+def signed(handler):
+    """As by a decorator that keeps a signature, which functools.wraps hands on."""
+    handler.__signature__ = inspect.signature(handler)
+    return handler
+
+
+@decorated
+@signed
+def of_two_signed(record: Record, prices: dict[str, int]) -> dict:
+    return {}
+
+
+@pytest.mark.parametrize("handler", [of_two, functools.partial(of_two), of_two_signed, Passing(two)])
 def test_a_decorated_handler_may_take_and_return_what_its_decorator_says(handler):
     RecordProcessor(handler)

@@ -34,6 +34,7 @@ def end_jvm(how):
             time.sleep(20)
         except Exception as error:
             print(type(error).__name__, flush=True)
+        time.sleep(1)  # before it tries again
         start_jvm()
         end("SIGTERM")
     elif how == "jvm-killed-by-the-program":

@@ -16,7 +16,7 @@ import time
 
 import pytest
 from kafka import KafkaConsumer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 from support import serving
 from test_driver_reactions import LIMIT
 from test_outages import BRIEF
@@ -31,7 +31,9 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.tools.admin_connection import as_given
 from spark_kafka_group.wire import Brokers, LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
-from spark_kafka_group.wire.client import manager, wrong_addresses
+from spark_kafka_group.wire.client import event_loop, manager, wrong_addresses
+from spark_kafka_group.wire.client.connect import connection_configs
+from spark_kafka_group.wire.client.refusals import RefusedError
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 
 NOWHERE, NO_NAME = "127.0.0.1:1", "kafka.invalid:9092"
@@ -114,6 +116,43 @@ def test_a_server_that_ends_tls_handshakes_is_given_up_soon(hasty, last_words):
     )
     with serving(server), pytest.raises(BrokerError, match="of this listener, for example PLAINTEXT"):
         LogClient(tls)
+
+
+@pytest.mark.parametrize(
+    ("last_words", "lost"), [(b"", KafkaConnectionError), (CLOSE_NOTIFY, KafkaConnectionError), (NOT_TLS, RefusedError)]
+)
+def test_a_tls_handshake_that_ends_while_the_event_loop_stands_still_ends_as_any_other(last_words, lost):
+    """A Python worker is idle between two tasks, and what is between it and brokers ends its connections."""
+    greeted, idle = threading.Event(), threading.Event()
+
+    class Ending(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(10_000)
+            greeted.set()
+            idle.wait(30)
+            self.request.sendall(last_words)
+
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), Ending)
+    tls = parsed(f"127.0.0.1:{server.server_address[1]}", **{"kafka.security.protocol": "SSL"})
+    client = manager.net_client(**connection_configs(tls.client, "tests"))
+    with serving(server), contextlib.closing(client):
+        connection = client._manager.get_connection(client.cluster.bootstrap_brokers()[0].node_id)
+        wait_until(lambda: client._net.poll(timeout_ms=0) or greeted.is_set(), within=10)
+        idle.set()
+        time.sleep(event_loop.PAUSED_S + 0.1)
+        wait_until(lambda: client._net.poll(timeout_ms=10) or connection.closed, within=10)
+        assert type(connection.init_future.exception) is lost
+
+
+def test_an_address_that_refuses_is_away_also_where_the_event_loop_seldom_runs():
+    patient = parsed(NOWHERE, **{"kafka.socket.connection.setup.timeout.ms": "10000"})
+    client = manager.net_client(**connection_configs(patient.client, "tests"))
+    with contextlib.closing(client):
+        connection = client._manager.get_connection(client.cluster.bootstrap_brokers()[0].node_id)
+        time.sleep(event_loop.PAUSED_S + 0.1)
+        wait_until(lambda: client._net.poll(timeout_ms=10) or connection.closed, within=10)
+        assert client._manager.reaches_none
+        assert "ECONNREFUSED" in client._manager.last_failure
 
 
 def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):

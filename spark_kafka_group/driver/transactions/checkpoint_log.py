@@ -7,11 +7,13 @@ logs a batch before it plans it, once, and with the time of that; a batch that i
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from spark_kafka_group.exactly_once import BatchId
 from spark_kafka_group.json_text import parsed
+from spark_kafka_group.offsets import GROUP_KEY
 
 LOCAL = "file:"
 
@@ -22,10 +24,17 @@ def logged_batch(checkpoint: str | None, batch: BatchId) -> str:
     return hashlib.sha256(logged).hexdigest() if logged else ""
 
 
-def has_none_of(checkpoint: str | None, batch: BatchId, words: Iterable[str]) -> bool:
-    """Whether what the checkpoint has of a batch can be read, and contains none of these words."""
-    logged = _logged(checkpoint, batch)
-    return bool(logged) and not any(word.encode() in logged for word in words)
+def is_without(checkpoint: str | None, batch: BatchId, reader: str, topics: Iterable[str]) -> bool:
+    """Whether what the checkpoint has of a batch can be read, and nothing in it can be of the source with this id.
+
+    Spark logs a line for each source. One of this package's sources has its id in it; others may read the same topics,
+    so these tell only where Spark's own source has planned the batch, before the checkpoint was taken over.
+    """
+    lines = _logged(checkpoint, batch).splitlines()
+    quoted, names = json.dumps(reader).encode(), [topic.encode() for topic in topics]
+    return bool(lines) and not any(
+        quoted in line if GROUP_KEY.encode() in line else any(name in line for name in names) for line in lines
+    )
 
 
 def _logged(checkpoint: str | None, batch: BatchId) -> bytes:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from spark_kafka_group.driver.transactions import last_batch, resolution
-from spark_kafka_group.driver.transactions.checkpoint_log import has_none_of, logged_batch
+from spark_kafka_group.driver.transactions.checkpoint_log import is_without, logged_batch
 from spark_kafka_group.driver.transactions.finishing import (
     abort,
     abort_a_rest,
@@ -258,7 +258,7 @@ def _sources(
             f"started again, since the batch was planned"
         )
     for one in found:
-        if one.offsets and has_none_of(options.checkpoint, batch, [one.reader, *{tp.topic for tp in one.offsets}]):
+        if one.offsets and is_without(options.checkpoint, batch, one.reader, {tp.topic for tp in one.offsets}):
             raise TransactionError(
                 f"kafka.transactional.id {planned.prefix}: {batch} is not published: it would commit offsets of "
                 f"another query's source, which has the same id. Give each query a kafka.transactional.id of its own, "

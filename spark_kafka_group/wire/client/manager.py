@@ -28,6 +28,7 @@ from spark_kafka_group.wire.client.refusals import (
     RefusedError,
     UnsupportedError,
     explained,
+    is_certain,
     mechanism_of,
     suspicion,
 )
@@ -290,13 +291,16 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         def lost_with_reason(error: Exception | None) -> None:
             if error is not None and not isinstance(error, _MovedError):
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
-                if (silent or conn.initializing) and self._net.has_paused_since(conn.begun_s):
+                is_new = conn.initializing and not conn.init_future.is_done
+                if is_new:
+                    error = explained(where, error, self.config)
+                unclear = silent or (conn.initializing and not is_certain(error))
+                if unclear and self._net.has_paused_since(conn.begun_s):
                     lost(error)
                     return
                 self._away.add((node.host, node.port))
-                if conn.initializing and not conn.init_future.is_done:
+                if is_new:
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
-                    error = explained(where, error, self.config)
                     self._last_failure = str(error.args[0])
                     if CLOSED_IN_HANDSHAKE in self._last_failure:
                         self._hung_up(node, greeted=False)

@@ -69,6 +69,11 @@ def explained(address: str, error: Exception, config: Mapping[str, Any]) -> Any:
     return kafka_errors.KafkaConnectionError(f"{address}: {message}{_hint(str(message), config)}")
 
 
+def is_certain(error: Exception) -> bool:
+    """Whether an error of :func:`explained` is so whenever it is looked at: no time is over in it."""
+    return isinstance(error, RefusedError) or any(words in str(error) for words in NOT_THERE)
+
+
 def _hint(message: str, config: Mapping[str, Any]) -> str:
     if any(words in message for words in NOT_THERE):
         return ""
