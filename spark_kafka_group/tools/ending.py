@@ -181,9 +181,9 @@ class _Block(contextlib.AbstractContextManager[None]):
         return self._came_s is not None
 
     def _came(self, number: int, frame: FrameType | None) -> None:
-        if self._jvm_ended and self._came_s is None:
-            by_us, self._by_us = self._by_us, False
-            if by_us and self._said and not _is_in_py4j(frame):
+        by_us, self._by_us = self._by_us and number == signal.SIGTERM, False
+        if by_us and self._jvm_ended and self._came_s is None:  # the user's end the program, also one that tries again
+            if self._said and not _is_in_py4j(frame):
                 return
             self._said = True
             raise Py4JNetworkError(JVM_ENDED)

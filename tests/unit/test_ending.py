@@ -13,7 +13,7 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.tools.ending import _first_line, sentence
 
 PROGRAM = """
-import json, os, signal, subprocess, sys, time
+import json, os, signal, subprocess, sys, threading, time
 from types import SimpleNamespace
 from pyspark import SparkContext
 from spark_kafka_group import BrokerError, submit
@@ -37,6 +37,14 @@ def end_jvm(how):
         time.sleep(1)  # before it tries again
         start_jvm()
         end("SIGTERM")
+    elif how.startswith("jvm-killed-and-tried-again-until-"):
+        jvm.kill()
+        threading.Timer(1, os.kill, (os.getpid(), getattr(signal, how.rpartition("-")[2]))).start()
+        for _ in range(10):
+            try:
+                time.sleep(0.5)
+            except Exception as error:
+                print(type(error).__name__, flush=True)
     elif how == "jvm-killed-by-the-program":
         jvm.kill()
         SparkContext._gateway = None  # as before another one is started
@@ -88,6 +96,7 @@ for arguments in json.loads(sys.argv[1]):
     ends[" ".join(arguments)] = [code, *printed]
 print(json.dumps(ends))
 """
+STAYS = "stopped; group billing: a member may stay until kafka.session.timeout.ms is over"  # nobody has stopped it
 ENDS = {
     "well billing": [0, ["done", "went on"], []],
     "SIGINT billing": [130, [], ["stopped; left group billing"]],
@@ -103,6 +112,8 @@ ENDS = {
     "jvm-ended-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
+    "jvm-killed-and-tried-again-until-SIGINT billing": [130, ["Py4JNetworkError"], [STAYS]],
+    "jvm-killed-and-tried-again-until-SIGTERM billing": [143, ["Py4JNetworkError"], [STAYS]],
 }
 BUG = "bug billing"
 
