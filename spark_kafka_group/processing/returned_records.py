@@ -116,7 +116,10 @@ def _what_is_called(handler: Callable[..., Any]) -> Callable[..., Any] | None:
     another one, though they hand something in.
     """
     call = inspect.getattr_static(type(handler), "__call__", None)
-    if issubclass(type(handler), type) or type(handler) in (types.FunctionType, types.MethodType, functools.partial):
+    if type(handler) is functools.partial:
+        inner = _what_is_called(handler.func)
+        return None if inner is None else functools.partial(inner, *handler.args, **handler.keywords)
+    if issubclass(type(handler), type) or type(handler) in (types.FunctionType, types.MethodType):
         call = handler
     elif type(call) is types.FunctionType:
         call = types.MethodType(call, handler)

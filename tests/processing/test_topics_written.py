@@ -183,6 +183,7 @@ def of_two_signed(record: Record, prices: dict[str, int]) -> dict:
     return {}
 
 
-@pytest.mark.parametrize("handler", [of_two, functools.partial(of_two), of_two_signed, Passing(two)])
-def test_a_decorated_handler_may_take_and_return_what_its_decorator_says(handler):
-    RecordProcessor(handler)
+@pytest.mark.parametrize("handler", [of_two, of_two_signed, Passing(two)])
+@pytest.mark.parametrize("given", [lambda handler: handler, functools.partial], ids=["itself", "partial"])
+def test_a_decorated_handler_may_take_and_return_what_its_decorator_says(handler, given):
+    RecordProcessor(given(handler))
