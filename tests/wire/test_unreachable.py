@@ -155,6 +155,30 @@ def test_an_address_that_refuses_is_away_also_where_the_event_loop_seldom_runs()
         assert "ECONNREFUSED" in client._manager.last_failure
 
 
+def test_an_address_that_stays_silent_is_away_also_where_the_event_loop_seldom_runs():
+    """A task whose rows come one by one lets its event loop run with each: the time of every attempt is over between
+    two of them."""
+
+    class Silent(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(10_000)
+            done.wait(30)
+
+    done, server = threading.Event(), socketserver.ThreadingTCPServer(("127.0.0.1", 0), Silent)
+    patient = parsed(f"127.0.0.1:{server.server_address[1]}", **SILENT_SOON)
+    client = manager.net_client(**connection_configs(patient.client, "tests"))
+    node_id = client.cluster.bootstrap_brokers()[0].node_id
+    with serving(server), contextlib.closing(client):
+        for _ in range(6):
+            client._manager.get_connection(node_id)
+            for _ in range(10):
+                client._net.poll(timeout_ms=0)
+            time.sleep(event_loop.PAUSED_S + 0.1)
+        done.set()
+        assert client._manager.reaches_none
+        assert "Request timed out" in client._manager.last_failure
+
+
 def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):
     assert main(["describe", "--bootstrap-server", NO_NAME, "--group", "billing"]) == 1
     assert "Correct --bootstrap-server" in capsys.readouterr().err
