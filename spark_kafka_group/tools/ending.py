@@ -151,7 +151,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
 
         A program may also end its JVM itself, and perhaps start another one: that is no end of the block. Nor is it
-        where the program catches what is raised: it is interrupted again only where it waits for the JVM.
+        where the program catches what is raised: it is interrupted again only where it waits for the JVM. One that has
+        taken SIGTERM for itself is not interrupted, as that would end it, or tell it that somebody has stopped it.
         """
         if jvm is not None and jvm is not self._watched:
             self._watched = jvm
@@ -162,7 +163,12 @@ class _Block(contextlib.AbstractContextManager[None]):
             return
         time.sleep(NOTICED_S)  # its connections end with it, but for that
         # py4j connects once more, perhaps to a copy again.
-        while _Block.current is self and not self.stopping and _jvm() is jvm:
+        while (
+            _Block.current is self
+            and not self.stopping
+            and _jvm() is jvm
+            and signal.getsignal(signal.SIGTERM) == self._came
+        ):
             self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
@@ -365,8 +371,8 @@ def _stopped(groups: tuple[str, ...], left: bool) -> str:
 def _stop_at_end(groups: tuple[str, ...]) -> None:
     """Stop queries that the program has not waited for; nothing where there are none."""
     session = None if is_remote() else SparkSession._instantiatedSession
-    running = 0
-    if session is not None:
+    running, jvm = 0, _jvm()
+    if session is not None and (jvm is None or jvm.poll() is None):  # or it might be waited for, see _Block._watch
         with contextlib.suppress(Exception):  # the JVM may have ended
             running = len(session.streams.active)
     if running:

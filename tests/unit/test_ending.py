@@ -16,6 +16,7 @@ PROGRAM = """
 import json, os, signal, subprocess, sys, threading, time
 from types import SimpleNamespace
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from spark_kafka_group import BrokerError, submit
 from spark_kafka_group.tools import ending
 
@@ -45,6 +46,21 @@ def end_jvm(how):
                 time.sleep(0.5)
             except Exception as error:
                 print(type(error).__name__, flush=True)
+    elif how == "jvm-killed-and-caught":
+        class Session:
+            @property
+            def streams(self):
+                time.sleep(20)  # for an answer that never comes
+                print("asked")
+        SparkSession._instantiatedSession = Session()
+        jvm.kill()
+        try:
+            time.sleep(20)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+    elif how == "jvm-killed-and-signals-taken-back":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        jvm.kill()
     elif how == "jvm-killed-by-the-program":
         jvm.kill()
         SparkContext._gateway = None  # as before another one is started
@@ -111,6 +127,8 @@ ENDS = {
     "exit billing": [7, [], []],
     "jvm-ended-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
+    "jvm-killed-and-caught billing": [0, ["Py4JNetworkError", "went on"], []],
+    "jvm-killed-and-signals-taken-back billing": [0, ["went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
     "jvm-killed-and-tried-again-until-SIGINT billing": [130, ["Py4JNetworkError"], [STAYS]],
     "jvm-killed-and-tried-again-until-SIGTERM billing": [143, ["Py4JNetworkError"], [STAYS]],
