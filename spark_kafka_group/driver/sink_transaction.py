@@ -42,8 +42,8 @@ GOES_WITHIN_S = 10.0
 PAUSE_S = 0.05
 NOBODY, UNKNOWN_GENERATION = "", -1
 """Of a batch that commits nothing."""
-TIMEOUT_MS = 60_000
-"""Of a transaction that is never begun: the sink takes the id again, with its own timeout."""
+TIMEOUT_MS = 1_000
+"""Of a transaction that is never begun: the sink takes the id again. Brokers may refuse long ones."""
 
 
 class SinkTransaction:

@@ -2,15 +2,19 @@
 
 import dataclasses
 import time
+from types import SimpleNamespace
 
 import pytest
 from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import name
+from support import name, options
 from transactions import Writer
 
+from spark_kafka_group.__main__ import main
+from spark_kafka_group.driver.sink_transaction import SinkTransaction
 from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, TransactionError, TransactionLostError
+from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
@@ -25,6 +29,13 @@ SHORT_MS = 3_000
 def impatient():
     """A broker that aborts transactions as soon as their time is over."""
     with KafkaCluster(properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def hurried():
+    """A broker that allows transactions of some seconds alone."""
+    with KafkaCluster(properties={"transaction.max.timeout.ms": "20000"}) as kafka:
         yield kafka
 
 
@@ -213,6 +224,28 @@ def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(i
     run = run_on(impatient, output_of(impatient), 2**31 - 1)
     with pytest.raises(BrokerError, match="transaction.max.timeout.ms: lower it"):
         run.plan()
+
+
+def test_brokers_that_allow_only_short_transactions_are_no_reason_not_to_start_again(hurried, tmp_path):
+    """The source takes the sink's id, with a timeout of its own."""
+    output, group = output_of(hurried), name("group")
+    run = run_on(hurried, output)
+    run.tasks(run.plan(), 0)
+    query = SimpleNamespace(reader="r", options=Options.parse(options(hurried, output, group)))
+    assert SinkTransaction(query, run.options.prefix, tmp_path).decided(0) is None
+    run.batch(0)
+    assert read(hurried, output) == all_rows(1)
+
+
+@pytest.mark.parametrize("where", ["flushed", "decided"])
+def test_nor_not_to_end_them_with_the_tool(hurried, where):
+    output = output_of(hurried)
+    run = run_on(hurried, output)
+    assert killed(run.options, output, 0, where, {}) == -9
+    given = ["--bootstrap-server", hurried.bootstrap_servers, "--transactional-id", run.options.prefix]
+    assert main(["transactions", *given, "abort", "--execute"]) == 0
+    assert unstable(hurried, output) == []
+    run.batch(0 if where == "flushed" else 1)
 
 
 def delete(kafka, topic):

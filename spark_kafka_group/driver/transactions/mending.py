@@ -23,8 +23,8 @@ from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LOOKED_UP_WITHIN_S = 5.0
-ENDING_TIMEOUT_MS = 60_000
-"""Of transactions that begin when an id is taken: there are none but the decision's own."""
+ENDING_TIMEOUTS_MS = (60_000, 10_000, 1_000)
+"""Of transactions that begin when an id is taken, the first that brokers allow: only the decision's own begins."""
 
 
 class Choice(Enum):
@@ -132,24 +132,30 @@ def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: 
     ------
     BrokerError, TransactionError
     """
-    driver = None
+    driver, timeout_ms = None, ENDING_TIMEOUTS_MS[-1]
     if decisions.exists():
-        driver = client.take(prefix, ENDING_TIMEOUT_MS)
+        driver, timeout_ms = client.take_with(prefix, ENDING_TIMEOUTS_MS)
         seen = look(client, decisions, prefix)
         if seen.decision is not None and seen.decision.state is State.DECIDED:
-            _end_decision(client, decisions, seen, seen.decision, driver, choice)
+            _end_decision(client, decisions, seen, seen.decision, driver, timeout_ms, choice)
     seen = look(client, decisions, prefix)
     belonging = () if seen.decision is None else seen.decision.transactions
     others = seen.others if driver is None else left_open(client, prefix, driver, belonging)
-    abort(client, prefix, others, ENDING_TIMEOUT_MS)
+    abort(client, prefix, others, timeout_ms)
 
 
 def _end_decision(
-    client: TransactionClient, decisions: DecisionLog, seen: Seen, decision: Decision, driver: Producer, choice: Choice
+    client: TransactionClient,
+    decisions: DecisionLog,
+    seen: Seen,
+    decision: Decision,
+    driver: Producer,
+    timeout_ms: int,
+    choice: Choice,
 ) -> None:
     if choice is Choice.ABORT and seen.is_broken:
         left = {one.transactional_id: one.producer for one in seen.of_decision(None)}
-        abort(client, seen.prefix, left, ENDING_TIMEOUT_MS)
+        abort(client, seen.prefix, left, timeout_ms)
         revoke(decisions, seen.prefix, decision, driver, sequence=0)
         return
     match finish(client, decisions, decision).kind:
