@@ -183,6 +183,8 @@ class TaskWrite:
         That the task had.
     run
         Of the query, between a start and an end of it; empty where Spark does not say it.
+    open_ms
+        How long the transaction had been open when the task had written all rows, by a clock that nobody sets.
     """
 
     planned: PlannedTransactions
@@ -190,3 +192,4 @@ class TaskWrite:
     transaction: TaskTransactionWritten | None
     rows: int = 0
     run: str = ""
+    open_ms: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import ProducerFencedError
@@ -40,7 +41,13 @@ class TaskTransaction:
         self._attempt = attempt
         self._producer: Producer | None = None
         self._partitions: set[TopicPartition] = set()
+        self._open_since_s: float | None = None
         self.transactional_id = ""
+
+    @property
+    def open_ms(self) -> int:
+        """How long it has been open, in milliseconds; a moment more than by its coordinator."""
+        return 0 if self._open_since_s is None else int((time.monotonic() - self._open_since_s) * 1000)
 
     def begin(self) -> Producer:
         """Take an id, just before the first row is sent; tasks without rows need none.
@@ -69,6 +76,8 @@ class TaskTransaction:
             raise RuntimeError("begin first")
         new = set(tps) - self._partitions
         if new:
+            if self._open_since_s is None:
+                self._open_since_s = time.monotonic()
             self._client.add(self.transactional_id, self._producer, new)
             self._partitions |= new
 

@@ -341,6 +341,25 @@ def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
+@pytest.mark.parametrize("off_s", [0, -3600, 3600])
+def test_a_batch_whose_time_is_almost_over_is_not_decided_whatever_the_drivers_clock_says(
+    impatient, monkeypatch, off_s
+):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 2 * SHORT_MS)
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + off_s)
+    plan = run.plan()
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
+    time.sleep(2 * SHORT_MS / 1000 * 0.92)
+    messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
+    with pytest.raises(TransactionError, match="the batch is not published: the(ir)? time .* over"):
+        run.commit(messages)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
 def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
     output = output_of(forgetful)
     run = run_on(forgetful, output)

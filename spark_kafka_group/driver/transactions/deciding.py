@@ -86,7 +86,7 @@ def decide_and_end(
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
-            over_ms = _check(client, planned, written)
+            over_ms = _check(client, planned, told)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
@@ -205,16 +205,20 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
         )  # fmt: skip
 
 
-def _check(client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]) -> int:
+def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite]) -> int:
     """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open.
 
-    The coordinator's clock may be ahead, so when a transaction began by it says less than when the batch was planned.
+    Brokers say when a transaction began by clocks that may be ahead of the driver's, or behind it. If ahead, tasks say
+    how long theirs were open; if behind, the transactions began after the batch was planned.
     """
     if not planned.described:
         return resolution.NEVER_MS
-    described = client.describe([one.transactional_id for one in written])
-    found = {one: known.begun_after(planned.planned_ms) for one, known in described.items()}
+    open_ms = {one.transaction.transactional_id: one.open_ms for one in told if one.transaction is not None}
+    written = [one.transaction for one in told if one.transaction is not None]
+    described = client.describe(list(open_ms))
     checked_ms = _now_ms(planned)
+    ahead_ms = resolution.ahead_ms(described, open_ms, checked_ms)
+    found = {one: known.begun(ahead_ms, planned.planned_ms) for one, known in described.items()}
     problem = resolution.why_not_decided(written, found, checked_ms)
     if problem is not None:
         raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
