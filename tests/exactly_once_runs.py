@@ -14,7 +14,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
+from spark_kafka_group.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -112,6 +114,19 @@ class Run:
         messages = self.tasks(self.plan(), batch, slots, rows)
         self.commit(messages)
         return messages
+
+
+@contextlib.contextmanager
+def running_source(directory: Path, run: Run, group: str, batch: int, offset: int) -> Iterator[None]:
+    """A source of the application, with the id of a write, runs a batch that ends at this offset; of no member."""
+    offsets = SourceOffsets(group, -1, "", None, "r", batch, "", {TopicPartition(run.topic, 0): offset})
+    path = folder_of(directory, run.options.prefix) / f"{file_name(offsets.reader)}.json"
+    make_folder(path.parent, directory)
+    file = put(path, LiveSource(offsets.reader, 1, has_begun=True, running=offsets).to_text())
+    try:
+        yield
+    finally:
+        remove(file, path)
 
 
 def rows_of(batch: int, slot: int, rows: int) -> list[bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kafka import KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
 
 from spark_kafka_group.testing import wait_until
@@ -99,6 +99,16 @@ def options(kafka: Any, topic: str, group: str | None = None, **more: Any) -> di
 def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:
     """Committed offsets of a group."""
     return {tp: offset for tp, (offset, _) in kafka.committed(group).items()}
+
+
+def end_offset(kafka: Any, topic: str, partition: int = 0) -> int:
+    """Where the next record of a partition goes: markers of transactions count."""
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        tp = TopicPartition(topic, partition)
+        return int(consumer.end_offsets([tp])[tp])
+    finally:
+        consumer.close()
 
 
 def committed_epochs(kafka: Any, group: str) -> set[int]:

@@ -1,5 +1,6 @@
 """Offsets that the sink commits in the transaction of the rows: what is published, and who believes what afterwards."""
 
+import dataclasses
 import subprocess
 import sys
 import threading
@@ -8,13 +9,13 @@ import time
 import kafka.errors as kafka_errors
 import pytest
 from exactly_once import ExactlyOnce, Transaction, rows_of
-from exactly_once_runs import transaction_options
+from exactly_once_runs import Run, read, transaction_options
 from running import Counted
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import CommitError, MembershipError, OffsetConflictError
 from spark_kafka_group.commit_metadata import commit_note, writer_of
-from spark_kafka_group.errors import BrokerTimeoutError, FencedError
+from spark_kafka_group.errors import BrokerTimeoutError, FencedError, TransactionError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, live_sources, published
 from spark_kafka_group.testing import wait_until
@@ -93,6 +94,15 @@ def without_one(kafka, group, exactly_once, query_of):
 
 def span(topic, partition, start, end):
     return OffsetRange(TopicPartition(topic, partition), start, end)
+
+
+def commit_as_the_sink_does(kafka, transactional_id, source):
+    """Commit published offsets in a transaction that has nothing else."""
+    options = transaction_options(kafka.bootstrap_servers, transactional_id, limit_ms=15_000)
+    with TransactionClient(options.client, "tests", options.limit_ms) as client:
+        producer = client.take(transactional_id, 60_000)
+        commit_offsets(client, transactional_id, producer, source)
+        assert client.commit(transactional_id, producer)
 
 
 class TestPublished:
@@ -273,6 +283,41 @@ class TestFencing:
         assert query.trigger() == [span(topic, 0, 0, 10)]
         assert sorted(query.written()) == rows_of(topic, {0: 10})
 
+    @pytest.mark.parametrize("refused", ["generation", "member", "static member"])
+    def test_nor_does_the_sink_commit_offsets_for_another_member_or_generation(
+        self, kafka, group, exactly_once, refused
+    ):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        query = exactly_once(topic).start()
+        query.plan()
+        query.begin()
+        (source,) = query.published()
+        wrong = {
+            "generation": {"generation": source.generation - 1},
+            "member": {"member_id": "another", "instance_id": None},
+            "static member": {"member_id": "another"},
+        }[refused]
+        with pytest.raises(TransactionError, match="the source's member is not in generation"):
+            commit_as_the_sink_does(kafka, name("other"), dataclasses.replace(source, **wrong))
+        assert committed(kafka, group) == {(topic, 0): 0}
+        commit_as_the_sink_does(kafka, name("other"), source)
+        wait_until(lambda: committed(kafka, group) == {(topic, 0): 10}, within=30)
+
+    def test_a_decision_of_a_member_that_was_expelled_publishes_nothing(self, kafka, group, exactly_once):
+        topic, output = topic_with(kafka, numbered(10, 1), partitions=1), kafka.create_topic(name("out"), partitions=2)
+        query = exactly_once(topic).start()
+        query.plan()
+        query.begin()
+        options = transaction_options(kafka.bootstrap_servers, query.transactional_id, topic=query.decision_topic)
+        run = Run(options, output, shared=str(query.shared))
+        messages = run.tasks(run.plan(), 0)
+        throw_out(kafka, group)
+        with pytest.raises(TransactionError, match="the source's member is not in generation"):
+            run.commit(messages)
+        run.abort(messages)
+        assert read(kafka, output) == []
+        assert committed(kafka, group) == {(topic, 0): 0}
+
     def test_a_batch_whose_member_is_lost_before_it_begins_reads_nothing(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         query = exactly_once(topic).start()
@@ -296,11 +341,7 @@ class TestDeletedTopics:
         (source,) = query.published()
         assert len(source.offsets) == 2
         kafka.delete_topic(gone)
-        options = transaction_options(kafka.bootstrap_servers, query.transactional_id, limit_ms=15_000)
-        with TransactionClient(options.client, "tests", options.limit_ms) as client:
-            producer = client.take(options.prefix, 60_000)
-            commit_offsets(client, options.prefix, producer, source)
-            assert client.commit(options.prefix, producer)
+        commit_as_the_sink_does(kafka, query.transactional_id, source)
         wait_until(lambda: committed(kafka, group).get((kept, 0)) == 10, within=30)
 
 

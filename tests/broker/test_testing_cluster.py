@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
-from kafka.structs import TopicPartition
-from support import committed, name, numbered, options, produce, topic_with
+from support import committed, end_offset, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
@@ -23,15 +22,6 @@ from spark_kafka_group.testing import (
 )
 from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
 from spark_kafka_group.testing.download import java
-
-
-def end_offset(kafka, topic):
-    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
-    try:
-        tp = TopicPartition(topic, 0)
-        return consumer.end_offsets([tp])[tp]
-    finally:
-        consumer.close()
 
 
 def test_data_survive_kill_and_restart_of_a_node():

@@ -27,8 +27,12 @@ SHORT_MS = 3_000
 
 @pytest.fixture(scope="module")
 def impatient():
-    """A broker that aborts transactions as soon as their time is over."""
-    with KafkaCluster(properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as kafka:
+    """A broker that aborts transactions as soon as their time is over, and allows long ones."""
+    settings = {
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
+        "transaction.max.timeout.ms": "1234000",
+    }
+    with KafkaCluster(properties=settings) as kafka:
         yield kafka
 
 
@@ -218,6 +222,21 @@ def test_a_driver_whose_clock_is_ahead_publishes_its_batches(forgetful, monkeypa
     monkeypatch.undo()
     assert read(forgetful, output) == all_rows(1)
     assert "kafka.transaction.timeout.ms allows" not in caplog.text
+
+
+def test_the_timeout_is_the_longest_that_brokers_allow(impatient, hurried, forgetful):
+    found = {kafka: run_on(kafka, output_of(kafka)).plan().timeout_ms for kafka in (impatient, hurried, forgetful)}
+    assert found == {impatient: 1_234_000, hurried: 20_000, forgetful: 900_000}
+
+
+def test_a_batch_that_used_most_of_its_time_is_published_and_warned_of(impatient, caplog):
+    output = output_of(impatient)
+    run = run_on(impatient, output, 2 * SHORT_MS)
+    messages = run.tasks(run.plan(), 0)
+    time.sleep(SHORT_MS / 1000)
+    run.commit(messages)
+    assert read(impatient, output) == all_rows(1)
+    assert "the batch took 3 s of the 6 s that kafka.transaction.timeout.ms allows" in caplog.text
 
 
 def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(impatient):

@@ -1,17 +1,14 @@
 """Decisions of another query, of a batch with other offsets, without an attempt of a task, or gone with their topic."""
 
-import contextlib
 import json
 
 import pytest
-from exactly_once_runs import all_rows, killed, read, rows_of, transaction_options, unstable
+from exactly_once_runs import all_rows, killed, read, rows_of, running_source, transaction_options, unstable
 from support import committed, name
 
 from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.shared_files import file_name, make_folder, put, remove
-from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.testing import wait_until
 
 
@@ -21,18 +18,6 @@ def checkpoint(tmp_path):
     (tmp_path / "offsets").mkdir()
     (tmp_path / "metadata").write_text(json.dumps({"id": "q"}))
     return tmp_path
-
-
-@contextlib.contextmanager
-def published(directory, prefix, offsets):
-    """A source of the application with this id runs a batch."""
-    path = folder_of(directory, prefix) / f"{file_name(offsets.reader)}.json"
-    make_folder(path.parent, directory)
-    file = put(path, LiveSource(offsets.reader, 1, has_begun=True, running=offsets).to_text())
-    try:
-        yield
-    finally:
-        remove(file, path)
 
 
 def log(checkpoint, batch, text):
@@ -55,18 +40,12 @@ def test_of_two_queries_with_one_id_that_run_in_turn_the_first_is_refused(
     assert read(kafka, output) == sorted([*all_rows(1), b"of b", b"of b, too"])
 
 
-def running(tmp_path, run, group, batch, offset):
-    """A source of the application runs a batch that ends at this offset."""
-    tp = TopicPartition(run.topic, 0)
-    return published(tmp_path, run.options.prefix, SourceOffsets(group, -1, "", None, "r", batch, "", {tp: offset}))
-
-
 def test_a_query_does_not_commit_offsets_of_another_ones_source(kafka, group, output, run_of, tmp_path):
     first, second = run_of("of-another", "a", str(tmp_path)), run_of("of-another", "b", str(tmp_path))
     read_from = TopicPartition(output, 0)
-    with running(tmp_path, first, group, 0, 5):
+    with running_source(tmp_path, first, group, 0, 5):
         first.batch(0)
-    with running(tmp_path, first, group, 1, 9):
+    with running_source(tmp_path, first, group, 1, 9):
         first.tasks(first.plan(), 1)
         messages = [second.task(second.plan(), 0, 0, [b"of b"])]
         with pytest.raises(TransactionError, match="batch 0 of query b is not published: it would .* of query a"):
@@ -94,7 +73,7 @@ def test_a_query_commits_offsets_of_its_own_sources_alone_where_its_checkpoint_c
 ):
     run = run_of("own", "q", str(checkpoint), checkpoint=str(checkpoint))
     log(checkpoint, 0, logged.replace("output", output))
-    with running(checkpoint, run, group, 0, 5):
+    with running_source(checkpoint, run, group, 0, 5):
         if not refused:
             run.batch(0)
         else:
@@ -112,7 +91,7 @@ def test_a_query_commits_offsets_of_its_own_sources_alone_where_its_checkpoint_c
 def test_where_another_query_came_first_the_error_does_not_say_whose_the_source_is(group, run_of, tmp_path):
     """Before the first decision of an id nothing tells whose its sources are."""
     first, second = run_of("came-first", "a", str(tmp_path)), run_of("came-first", "b", str(tmp_path))
-    with running(tmp_path, first, group, 0, 5):
+    with running_source(tmp_path, first, group, 0, 5):
         second.batch(0)
         with pytest.raises(
             TransactionError, match="offsets of a source of which batch 0 of query b has committed some"

@@ -74,6 +74,11 @@ class Tally:
         return sum(line[name] for line in self.lines)
 
     @property
+    def clean_faults(self) -> int:
+        """Those of runs without violations."""
+        return sum(line["faults"] for line in self.lines if not line["violations"])
+
+    @property
     def violations(self) -> Counter[str]:
         counted: Counter[str] = Counter()
         for line in self.lines:
@@ -120,8 +125,8 @@ def table(found: Iterable[Tally]) -> list[str]:
 
 
 def not_run(found: Sequence[Tally]) -> list[str]:
-    """Cells without results, and those with fewer faults than they are to have."""
-    counted = {(tally.cell.name, tally.source): tally.total("faults") for tally in found}
+    """Cells without results, and those with fewer faults than they are to have in runs without violations."""
+    counted = {(tally.cell.name, tally.source): tally.clean_faults for tally in found}
     lines = []
     for name in ordered():
         cell = CELLS[name]

@@ -50,6 +50,14 @@ def test_cells_that_were_not_run_are_listed_with_their_counts(tmp_path):
     assert {found[0] for found in named} == set(CELLS)
 
 
+def test_faults_of_runs_with_violations_are_to_be_repeated(tmp_path):
+    wrong = line("driver-kill", faults=6, violations={"nothing missing": 1})
+    tallies = report.tallies(results(tmp_path, line("driver-kill", faults=14), wrong))
+    rows = report.not_run(tallies)
+    assert any(row.startswith("| driver-kill | `groupkafka` | 14 of 20 |") for row in rows)
+    assert "| driver-kill | `groupkafka` | 20 | 3,000 |" in report.reliability(tallies)
+
+
 def test_the_page_gets_a_row_for_each_family_and_source_and_the_same_pictures_each_time(tmp_path):
     folder = tmp_path / "results"
     folder.mkdir()

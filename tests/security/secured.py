@@ -40,6 +40,7 @@ def settings(authority):
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:ANONYMOUS;User:alice;User:{EVENT_HUBS_USER};User:{SCRAM_USER};User:client",
         "delegation.token.secret.key": "a-secret-of-all-brokers",
+        "transaction.max.timeout.ms": "120000",
         "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
     }
     tls = {"ssl": "broker", "mtls": "broker", "elsewhere": "elsewhere", "sasl_ssl": "broker", "brief": "broker"}

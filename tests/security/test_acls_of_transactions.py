@@ -18,6 +18,7 @@ from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 TOPIC, GROUP, ID = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID
+CLUSTER, DESCRIBE_CONFIGS = ResourceType.CLUSTER, ACLOperation.DESCRIBE_CONFIGS
 CREATE, DESCRIBE, READ, WRITE = ACLOperation.CREATE, ACLOperation.DESCRIBE, ACLOperation.READ, ACLOperation.WRITE
 
 
@@ -41,9 +42,14 @@ def run_of(kafka, output):
     return make
 
 
-def test_a_write_needs_its_ids_its_topics_and_nothing_else(kafka, output, run_of):
-    of_decisions = [(operation, TOPIC, DECISION_TOPIC) for operation in (CREATE, READ, WRITE)]
-    run = run_of((WRITE, ID, None), (WRITE, TOPIC, output), *of_decisions)
+@pytest.mark.parametrize(
+    ("topic", "rights"), [(DECISION_TOPIC, (CREATE, READ, WRITE)), ("made-by-hand", (READ, WRITE))]
+)
+def test_a_write_needs_its_ids_its_topics_and_nothing_else(kafka, output, run_of, topic, rights):
+    if CREATE not in rights:
+        kafka.create_topic(topic, partitions=1, configs={"cleanup.policy": "compact"})
+    of_decisions = [(operation, TOPIC, topic) for operation in rights]
+    run = run_of((WRITE, ID, None), (WRITE, TOPIC, output), *of_decisions, decision_topic=topic)
 
     def planned():
         try:
@@ -55,6 +61,21 @@ def test_a_write_needs_its_ids_its_topics_and_nothing_else(kafka, output, run_of
     run.tasks(run.plan(), 1)
     run.batch(1)
     assert read(kafka, output) == all_rows(2)
+
+
+@pytest.mark.parametrize(("describes", "timeout_ms"), [(True, 120_000), (False, 60_000)])
+def test_who_may_not_read_the_longest_timeout_that_brokers_allow_gets_a_usual_one(
+    output, run_of, describes, timeout_ms
+):
+    rights = [(DESCRIBE_CONFIGS, CLUSTER, "kafka-cluster")] if describes else []
+    of_decisions = [(operation, TOPIC, DECISION_TOPIC) for operation in (CREATE, READ, WRITE)]
+    run = run_of((WRITE, ID, None), (WRITE, TOPIC, output), *of_decisions, *rights)
+
+    def planned():
+        with contextlib.suppress(BrokerError):  # brokers hear of new rights a little later
+            return run.plan().timeout_ms == timeout_ms
+
+    wait_until(planned, within=30)
 
 
 def why_refused(run):

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support import WORKERS_PYTHON, Record, committed, members, name, numbered, options, produce, topic_with
+from support import WORKERS_PYTHON, Record, committed, end_offset, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
 from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
@@ -89,17 +89,21 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     assert values(spark, tmp_path / "out") == list(range(330))
 
 
-def test_kafka_to_kafka_available_now(spark, kafka, group, tmp_path, run):
+@pytest.mark.parametrize("guarantee", [[], ["--exactly-once"]], ids=["at least once", "exactly once"])
+def test_kafka_to_kafka_available_now(spark, kafka, group, tmp_path, run, guarantee):
     topic, output = topic_with(kafka, numbered(300, 3)), kafka.create_topic(name("out"), partitions=2)
     arguments = [
         "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
         "--output-topic", output, "--checkpoint", tmp_path / "checkpoint", "--available-now",
-        "--sink-option", "kafka.compression.type=lz4",
+        "--sink-option", "kafka.compression.type=lz4", *guarantee,
     ]  # fmt: skip
     run("kafka_to_kafka", *arguments)
-    written = spark.read.format("groupkafka").options(**options(kafka, output)).load()
+    committed_alone = {"kafka.isolation.level": "read_committed"}
+    written = spark.read.format("groupkafka").options(**options(kafka, output), **committed_alone).load()
     assert sorted(int(row.value[1:]) for row in written.select("value").collect()) == list(range(300))
     assert committed(kafka, group) == {(topic, p): 100 for p in range(3)}
+    has_markers = sum(end_offset(kafka, output, partition) for partition in range(2)) > 300
+    assert has_markers == bool(guarantee)
 
 
 def test_a_wrong_option_of_a_sink_ends_a_job_before_spark_starts(tmp_path):

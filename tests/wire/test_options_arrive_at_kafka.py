@@ -11,10 +11,12 @@ from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.sending.receivers import receivers_for
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sent_on import sink_options
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.source import GroupKafkaStreamReader
 from spark_kafka_group.wire import GroupClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
+from spark_kafka_group.wire.transactions.kept_clients import close_all, kept_client
 
 GIVEN = {
     "kafka.client.id": "mine", "kafka.request.timeout.ms": "4321", "kafka.connections.max.idle.ms": "54321",
@@ -48,7 +50,14 @@ def of_hand_off(options, opened):
     return opened.enter_context(contextlib.closing(brokers))._bootstrapped()._manager
 
 
-@pytest.mark.parametrize("client", [of_a_task, of_the_listener, of_tools, of_the_driver, of_hand_off])
+def of_transactions(options, opened):
+    opened.callback(close_all)
+    return opened.enter_context(
+        kept_client(TransactionOptions(options.client, Transacting("w"), 15_000), "driver")
+    ).manager
+
+
+@pytest.mark.parametrize("client", [of_a_task, of_the_listener, of_tools, of_the_driver, of_hand_off, of_transactions])
 def test_a_client_connects_as_its_options_say(broker, client):
     options = Options.parse({"kafka.bootstrap.servers": broker.bootstrap_servers, "subscribe": "orders"} | GIVEN)
     with contextlib.ExitStack() as opened:
