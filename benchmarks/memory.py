@@ -1,4 +1,4 @@
-"""Memory of a worker that reads, by number and size of records, and of a driver over its triggers.
+"""Memory of a worker that reads or writes, by number and size of records, and of a driver over its triggers.
 
 python benchmarks/memory.py                        # 20 million records at most
 python benchmarks/memory.py --records 50000000     # the full run, one minute longer
@@ -9,25 +9,34 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from common import Goal, Report, fill, parser
+from pyspark.sql.types import BinaryType, StructField
 
-from spark_kafka_group.executor import decode
+from spark_kafka_group.executor import decode, encode
 from spark_kafka_group.executor.read import ARROW_BATCH_BYTES, read
+from spark_kafka_group.executor.sink_columns import SinkColumns
+from spark_kafka_group.executor.write import write
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
 
 MIB = 1 << 20
 ALLOCATORS = 32 * MIB
 """Memory that malloc and Arrow's pool keep, and that kafka-python needs to connect."""
+KEY = 8
+"""Bytes of the key of a row that is written."""
+SPARKS_ROWS = 10_000
+"""Of an Arrow batch, unless spark.sql.execution.arrow.maxRecordsPerBatch is set."""
 SIZES = (
     # bytes of a record, records
     (10, 4_000_000),
@@ -72,6 +81,42 @@ def as_worker(servers: str, topic: str, partitions: int, records: int, options: 
     imported = status("VmRSS")
     rows = sum(batch.num_rows for batch in read(ReadTask(ranges), parsed))
     assert rows == records, f"{rows} rows instead of {records}"
+    return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
+
+
+def written_bound(options: SinkOptions, size: int) -> int:
+    """Most bytes that writing needs, worked out from the options, as docs/writing.md has it.
+
+    Parameters
+    ----------
+    size
+        Of a row.
+    """
+    sealed = min(options.producing.batch_size, options.producing.buffer_memory)
+    return 2 * options.producing.buffer_memory + 2 * SPARKS_ROWS * (size + KEY) + max(sealed, size) + ALLOCATORS
+
+
+def as_writer(servers: str, topic: str, rows: int, size: int, options: Mapping[str, str]) -> dict[str, float]:
+    """Write rows with keys as one task; returns the memory of this process, which has done nothing else."""
+    import numpy
+    import pyarrow as pa
+
+    parsed = SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic, **options})
+    encode.load(parsed.writing.encoder)
+    columns = SinkColumns.of([StructField("key", BinaryType()), StructField("value", BinaryType())], parsed)
+    imported = status("VmRSS")
+
+    def column(number: int, width: int) -> pa.Array:
+        ends = pa.py_buffer(numpy.arange(0, (number + 1) * width, width, dtype=numpy.int32))
+        return pa.Array.from_buffers(pa.binary(), number, [None, ends, pa.py_buffer(os.urandom(number * width))])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for first in range(0, rows, SPARKS_ROWS):
+            number = min(SPARKS_ROWS, rows - first)
+            yield pa.record_batch([column(number, KEY), column(number, size)], names=["key", "value"])
+
+    found = write(batches(), parsed, columns)
+    assert sum(found.records.values()) == rows, f"{found.records} instead of {rows}"
     return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
 
 
@@ -138,6 +183,17 @@ def cases(most: int) -> Iterator[tuple[str, int, int, int, str, dict[str, str]]]
     yield "1 kB, 64 partitions, 8 MiB a fetch", int(500_032 * scale) // 64 * 64, 1_000, 64, "none", small
 
 
+def written_cases(most: int) -> Iterator[tuple[str, int, int, int, dict[str, str]]]:
+    """Name, rows, bytes of each, partitions and options of each task that writes."""
+    for rows in (most // 20, most // 4, most):
+        yield f"written: {rows / 1e6:g} M of 100 B", rows, 100, 4, {}
+    scale = min(1.0, most / 20_000_000)
+    lz4 = {"kafka.compression.type": "lz4"}
+    yield "written: 100 partitions, lz4", int(2_000_000 * scale), 100, 100, lz4
+    yield "written: 1 kB, lz4", int(400_000 * scale), 1_000, 4, lz4
+    yield "written: 10 kB", int(40_000 * scale), 10_000, 4, {}
+
+
 def spread(cluster: KafkaCluster, topic: str, partitions: int, records: int, size: int, codec: str) -> None:
     """As `fill`, with exactly as many records in each partition."""
     if partitions == 1:
@@ -149,6 +205,25 @@ def spread(cluster: KafkaCluster, topic: str, partitions: int, records: int, siz
         cluster.produce(topic, values, partition=partition)
 
 
+def writing(report: Report, cluster: KafkaCluster, most: int, rounds: int) -> None:
+    """Tasks that write, and whether the largest of equal ones needs more than the smallest."""
+    peaks = []
+    for number, (name, rows, size, partitions, options) in enumerate(written_cases(most)):
+        topic = cluster.create_topic(f"written-{number}", partitions=partitions)
+        servers = cluster.bootstrap_servers
+        limit = written_bound(SinkOptions.parse({"kafka.bootstrap.servers": servers, "topic": topic} | options), size)
+        told = [
+            alone("writer", servers=servers, topic=topic, rows=rows, size=size, options=options) for _ in range(rounds)
+        ]
+        cluster.delete_topic(topic)
+        cells = {f"{what} MiB": statistics.median(t[what] for t in told) / MIB for what in ("peak", "afterwards")}
+        report.row(name, cells | {"bound MiB": limit / MIB}, Goal("peak MiB", at_most=limit / MIB), told=told)
+        if name.endswith("M of 100 B"):
+            peaks.append(cells["peak MiB"])
+    cells = {"smallest MiB": peaks[0], "largest MiB": peaks[-1], "growth": peaks[-1] / peaks[0]}
+    report.row("written: from fewest to most rows", cells, Goal("growth", at_most=1.2))
+
+
 def main() -> None:
     arguments = parser(__doc__ or "")
     arguments.add_argument("--records", type=int, default=20_000_000, help="of the largest task")
@@ -158,10 +233,10 @@ def main() -> None:
     arguments.add_argument("--alone", type=json.loads, help=argparse.SUPPRESS)
     args = arguments.parse_args()
     if args.alone:
-        role = {"worker": as_worker, "driver": as_driver}[args.alone.pop("role")]
-        print(json.dumps(role(**args.alone)))
+        roles: Mapping[str, Callable[..., Any]] = {"worker": as_worker, "writer": as_writer, "driver": as_driver}
+        print(json.dumps(roles[args.alone.pop("role")](**args.alone)))
         return
-    report = Report("memory", "How much memory does reading take beyond imports, and does it grow?")
+    report = Report("memory", "How much memory do reading and writing take beyond imports, and does it grow?")
     peaks = []
     with KafkaCluster() as cluster:
         for name, records, size, partitions, codec, options in cases(args.records):
@@ -182,6 +257,7 @@ def main() -> None:
         growth = {"smallest MiB": peaks[0][1], "largest MiB": peaks[-1][1], "growth": peaks[-1][1] / peaks[0][1]}
         report.row("from fewest to most records", growth, Goal("growth", at_most=1.2))
         report.curve("Peak memory of a worker", "million records", "MiB", {"100 B": peaks})
+        writing(report, cluster, args.records, args.rounds)
         cluster.create_topic("driver", partitions=2)
         cluster.produce("driver", [b"v"] * (args.triggers // 10 + 1))
         told = alone("driver", servers=cluster.bootstrap_servers, topic="driver", triggers=args.triggers,
