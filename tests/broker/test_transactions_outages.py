@@ -2,12 +2,13 @@
 
 import pytest
 from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
+from kafka.admin import ConfigResource, ConfigResourceType
 from support import name
 
 from spark_kafka_group.driver.transactions import deciding
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.decision_log import CREATED_AS, DecisionLog
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 
@@ -95,3 +96,7 @@ def test_decisions_are_kept_as_safely_as_kafkas_own_transactions(kafka3, run):
     run.batch(0)
     (topic,) = kafka3.admin.describe_topics([DECISION_TOPIC])
     assert len(topic["partitions"][0]["replica_nodes"]) == 3
+    settings = kafka3.admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, DECISION_TOPIC)])
+    found = {name: settings["topic"][DECISION_TOPIC][name]["value"] for name in CREATED_AS}
+    assert found == CREATED_AS
+    assert found["unclean.leader.election.enable"] == "false"

@@ -60,26 +60,27 @@ from pyspark.sql import SparkSession
 from spark_kafka_group import GroupKafkaDataSource, submit
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 spark.dataSource.register(GroupKafkaDataSource)
-servers, checkpoint, name, value = sys.argv[1:]
+servers, checkpoint, columns, name, value = sys.argv[1:]
 with submit.orderly():
-    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().selectExpr("'x' value")
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load().selectExpr(*columns.split(";"))
     writer = rows.writeStream.format("groupkafka").option("kafka.bootstrap.servers", servers).option("topic", "absent")
     writer.option(name, value).option("checkpointLocation", checkpoint).start().awaitTermination()
 """
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("columns", "option", "said"),
     [
-        (("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms"),
+        ("'x' value", ("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms"),
+        ("'x' value;1 city", ("includeHeaders", "true"), "column city is no part of a record: leave it out, or put it"),
         pytest.param(
-            ("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name",
+            "'x' value", ("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name",
             marks=pytest.mark.soak,
         ),
     ],
 )  # fmt: skip
-def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, option, said):
-    arguments = [kafka.bootstrap_servers, str(tmp_path / "checkpoint"), *option]
+def test_the_last_line_of_an_error_of_a_sink_is_its_sentence(kafka, tmp_path, columns, option, said):
+    arguments = [kafka.bootstrap_servers, str(tmp_path / "checkpoint"), columns, *option]
     environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
     done = subprocess.run(
         [sys.executable, "-c", REFUSED_SINK, *arguments], capture_output=True, text=True, timeout=180, env=environment

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shutil
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -10,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import committed, name, options
+from support import WORKERS_PYTHON, committed, name, options
 
 from spark_kafka_group.testing import wait_until
 
@@ -187,6 +191,94 @@ def test_a_function_for_foreach_batch_that_writes_twice_with_one_id_fails_and_lo
     writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(Exception, match="give each write of the function for foreachBatch a kafka.transactional.id"):
         writer.trigger(availableNow=True).start().awaitTermination()
+
+
+@pytest.mark.parametrize("fails_after", [1, 2])
+def test_a_function_for_foreach_batch_writes_to_two_topics_once_each_with_an_id_for_each(
+    spark, kafka, group, output, written_to, tmp_path, fails_after
+):
+    source, other = (kafka.create_topic(name(what), partitions=PARTITIONS) for what in ("input", "other"))
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = options(kafka, source, group, **{"kafka.transactional.id": written_to["kafka.transactional.id"]})
+    rows = spark.readStream.format("groupkafka").options(**read_from).load().select("value")
+    writes = [written_to, written_to | {"topic": other, "kafka.transactional.id": name("w")}]
+    failures = ["between or behind the writes"]
+
+    def write(batch, number):
+        for done, options_of_write in enumerate(writes, start=1):
+            batch.write.format("groupkafka").mode("append").options(**options_of_write).save()
+            if failures and done == fails_after:
+                raise ValueError(failures.pop())
+
+    writer = rows.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    with pytest.raises(Exception, match="between or behind the writes"):
+        writer.trigger(availableNow=True).start().awaitTermination()
+    writer.trigger(availableNow=True).start().awaitTermination()
+    assert (read(kafka, output), read(kafka, other)) == ((list(range(20)), []), (list(range(20)), []))
+    assert sum(committed(kafka, group).values()) == 20
+
+
+@pytest.mark.parametrize("mode", ["update", "complete"])
+def test_a_function_for_foreach_batch_writes_what_an_aggregation_updates(
+    spark, kafka, output, written_to, tmp_path, mode
+):
+    source = kafka.create_topic(name("input"), partitions=1)
+    kafka.produce(source, [b"a", b"b", b"a"])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from).load()
+    counts = rows.groupBy("value").count().selectExpr("cast(count as string) value")
+
+    def write(batch, number):
+        batch.write.format("groupkafka").mode("append").options(**written_to).save()
+
+    writer = counts.writeStream.foreachBatch(write).outputMode(mode).trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.start().awaitTermination()
+    assert read(kafka, output) == ([1, 2], [])
+    kafka.produce(source, [b"a"])
+    writer.start().awaitTermination()
+    assert read(kafka, output) == (sorted([1, 2, 3] if mode == "update" else [1, 2, 1, 3]), [])
+
+
+UNPINNED = """
+import sys
+from pyspark.sql import SparkSession
+from spark_kafka_group import GroupKafkaDataSource
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark.dataSource.register(GroupKafkaDataSource)
+servers, source, group, output, prefix, checkpoint = sys.argv[1:]
+connection = {"kafka.bootstrap.servers": servers, "kafka.transactional.id": prefix}
+reads = connection | {"subscribe": source, "kafka.group.id": group, "startingOffsets": "earliest"}
+writes = connection | {"topic": output, "deliveryGuarantee": "exactly-once"}
+rows = spark.readStream.format("groupkafka").options(**reads).load().select("value")
+
+def write(batch, number):
+    batch.write.format("groupkafka").mode("append").options(**writes).save()
+
+query = rows.writeStream.foreachBatch(write).option("checkpointLocation", checkpoint).trigger(availableNow=True)
+query.start().awaitTermination()
+"""
+
+
+@pytest.mark.soak
+def test_without_pinned_threads_a_function_for_foreach_batch_publishes_nothing_with_the_id_of_the_source(
+    kafka, group, output, tmp_path
+):
+    source = kafka.create_topic(name("input"), partitions=1)
+    kafka.produce(source, [b"1"])
+    arguments = [kafka.bootstrap_servers, source, group, output, name("w"), str(tmp_path / "checkpoint")]
+    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON, "PYSPARK_PIN_THREAD": "false"}
+    done = subprocess.run(
+        [sys.executable, "-c", UNPINNED, *arguments], capture_output=True, text=True, timeout=180, env=environment,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    refused = (
+        "DATA_SOURCE_NOT_FOUND.*groupkafka|write in the function's own thread, and without PYSPARK_PIN_THREAD=false"
+    )
+    assert re.search(refused, done.stderr), done.stderr
+    assert read(kafka, output) == ([], [])
+    assert set(committed(kafka, group).values()) == {0}
 
 
 def test_a_write_outside_of_the_micro_batch_commits_no_offsets_of_its_source(
