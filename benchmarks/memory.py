@@ -93,7 +93,9 @@ def written_bound(options: SinkOptions, size: int) -> int:
         Of a row.
     """
     sealed = min(options.producing.batch_size, options.producing.buffer_memory)
-    return 2 * options.producing.buffer_memory + 2 * SPARKS_ROWS * (size + KEY) + max(sealed, size) + ALLOCATORS
+    # Open record batches, which may fill half of their buffers, and those that brokers have not acknowledged.
+    of_batches = 3 * options.producing.buffer_memory
+    return of_batches + 2 * SPARKS_ROWS * (size + KEY) + max(sealed, size) + ALLOCATORS
 
 
 def as_writer(servers: str, topic: str, rows: int, size: int, options: Mapping[str, str]) -> dict[str, float]:
@@ -185,7 +187,7 @@ def cases(most: int) -> Iterator[tuple[str, int, int, int, str, dict[str, str]]]
 
 def written_cases(most: int) -> Iterator[tuple[str, int, int, int, dict[str, str]]]:
     """Name, rows, bytes of each, partitions and options of each task that writes."""
-    for rows in (most // 20, most // 4, most):
+    for rows in (most // 4, most):  # fewer do not fill kafka.buffer.memory
         yield f"written: {rows / 1e6:g} M of 100 B", rows, 100, 4, {}
     scale = min(1.0, most / 20_000_000)
     lz4 = {"kafka.compression.type": "lz4"}
