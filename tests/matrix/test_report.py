@@ -51,9 +51,13 @@ def test_cells_that_were_not_run_are_listed_with_their_counts(tmp_path):
 
 
 def test_faults_of_runs_with_violations_are_to_be_repeated(tmp_path):
-    wrong = line("driver-kill", faults=6, violations={"nothing missing": 1})
-    tallies = report.tallies(results(tmp_path, line("driver-kill", faults=14), wrong))
+    wrong = {"faults": 6, "violations": {"nothing missing": 1}}
+    lines = [
+        line("driver-kill", source, **more) for source in ("groupkafka", "kafka") for more in ({"faults": 14}, wrong)
+    ]
+    tallies = report.tallies(results(tmp_path, *lines))
     rows = report.not_run(tallies)
+    assert not any(row.startswith("| driver-kill | `kafka`") for row in rows)  # its losses are Spark's
     assert any(row.startswith("| driver-kill | `groupkafka` | 14 of 20 |") for row in rows)
     assert "| driver-kill | `groupkafka` | 20 | 3,000 |" in report.reliability(tallies)
 
