@@ -184,7 +184,8 @@ class TaskWrite:
     run
         Of the query, between a start and an end of it; empty where Spark does not say it.
     open_ms
-        How long the transaction had been open when the task had written all rows, by a clock that nobody sets.
+        How long, at least, the transaction had been open when the task had written all rows, by a clock that nobody
+        sets.
     """
 
     planned: PlannedTransactions

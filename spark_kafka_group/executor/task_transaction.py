@@ -46,7 +46,7 @@ class TaskTransaction:
 
     @property
     def open_ms(self) -> int:
-        """How long it has been open, in milliseconds; a moment more than by its coordinator."""
+        """How long it has been open, in milliseconds, at least: since its coordinator has said so."""
         return 0 if self._open_since_s is None else int((time.monotonic() - self._open_since_s) * 1000)
 
     def begin(self) -> Producer:
@@ -76,10 +76,10 @@ class TaskTransaction:
             raise RuntimeError("begin first")
         new = set(tps) - self._partitions
         if new:
-            if self._open_since_s is None:
-                self._open_since_s = time.monotonic()
             self._client.add(self.transactional_id, self._producer, new)
             self._partitions |= new
+            if self._open_since_s is None:
+                self._open_since_s = time.monotonic()
 
     def written(self, last_offsets: Mapping[TopicPartition, int]) -> TaskTransactionWritten | None:
         """What the driver is told, once all records are acknowledged; None where nothing was written.

@@ -402,3 +402,22 @@ def test_a_topic_that_was_deleted_is_no_reason_to_wait(forgetful, soon):
     run.topic = output_of(forgetful)
     run.commit(run.tasks(plan, 1))
     assert read(forgetful, run.topic) == sorted(set(all_rows(2)) - set(all_rows(1)))
+
+
+def test_a_broker_that_is_slow_to_begin_a_transaction_makes_it_no_older(impatient, monkeypatch):
+    """It was begun at the last of several attempts."""
+    output = output_of(impatient)
+    run = run_on(impatient, output, 2 * SHORT_MS)
+    add = TransactionClient.add
+
+    def late(self, *arguments):
+        time.sleep(2 * SHORT_MS / 1000)
+        add(self, *arguments)
+
+    plan = run.plan()
+    with monkeypatch.context() as patched:
+        patched.setattr(TransactionClient, "add", late)
+        messages = [run.task(plan, 0, 0, rows_of(0, 0, 1))]
+    messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
+    run.commit(messages)
+    assert len(read(impatient, output)) == 4

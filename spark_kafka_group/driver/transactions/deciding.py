@@ -74,6 +74,7 @@ def decide_and_end(
     if not told:
         return
     planned, batch = told[0].planned, told[0].batch
+    told_ms = _now_ms(planned)
     written = [message.transaction for message in told if message.transaction is not None]
     rows = sum(message.rows for message in told)
     if len(told) < len(messages):  # the transactions of these tasks would be aborted with those that nobody needs
@@ -86,7 +87,7 @@ def decide_and_end(
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
-            over_ms = _check(client, planned, told)
+            over_ms = _check(client, planned, told, told_ms)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
@@ -205,11 +206,16 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
         )  # fmt: skip
 
 
-def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite]) -> int:
+def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite], told_ms: int) -> int:
     """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open.
 
     Brokers say when a transaction began by clocks that may be ahead of the driver's, or behind it. If ahead, tasks say
     how long theirs were open; if behind, the transactions began after the batch was planned.
+
+    Parameters
+    ----------
+    told_ms
+        When all tasks had ended, by the driver's clock.
     """
     if not planned.described:
         return resolution.NEVER_MS
@@ -217,7 +223,7 @@ def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequen
     written = [one.transaction for one in told if one.transaction is not None]
     described = client.describe(list(open_ms))
     checked_ms = _now_ms(planned)
-    ahead_ms = resolution.ahead_ms(described, open_ms, checked_ms)
+    ahead_ms = resolution.ahead_ms(described, open_ms, told_ms)
     found = {one: known.begun(ahead_ms, planned.planned_ms) for one, known in described.items()}
     problem = resolution.why_not_decided(written, found, checked_ms)
     if problem is not None:

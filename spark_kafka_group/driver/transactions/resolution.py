@@ -74,7 +74,7 @@ def why_not_decided(
     return None
 
 
-def ahead_ms(found: Mapping[str, Described], open_ms: Mapping[str, int], now_ms: int) -> int:
+def ahead_ms(found: Mapping[str, Described], open_ms: Mapping[str, int], told_ms: int) -> int:
     """By how much brokers' clocks are ahead of the driver's, at least.
 
     The task that was the last to end says it best: a transaction that has been open for a minute began a minute ago.
@@ -86,10 +86,10 @@ def ahead_ms(found: Mapping[str, Described], open_ms: Mapping[str, int], now_ms:
         Open transactions, by their ids.
     open_ms
         How long they had been open when their tasks ended.
-    now_ms
-        By the driver's clock.
+    told_ms
+        When all tasks had ended, by the driver's clock.
     """
-    ahead = (known.started_ms + open_ms[one] - now_ms for one, known in found.items() if known.open)
+    ahead = (known.started_ms + open_ms[one] - told_ms for one, known in found.items() if known.open)
     return max([0, *ahead])
 
 
