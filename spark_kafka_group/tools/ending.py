@@ -162,18 +162,15 @@ class _Block(contextlib.AbstractContextManager[None]):
         if jvm.wait() == 0:
             return
         time.sleep(NOTICED_S)  # its connections end with it, but for that
+        self._said = False
         # py4j connects once more, perhaps to a copy again.
-        while (
-            _Block.current is self
-            and not self.stopping
-            and _jvm() is jvm
-            and signal.getsignal(signal.SIGTERM) == self._came
-        ):
+        while _Block.current is self and not self.stopping and _jvm() is jvm:
             self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
-            self._by_us = True
-            os.kill(os.getpid(), signal.SIGTERM)
+            if signal.getsignal(signal.SIGTERM) == self._came:  # a program may have taken it for a moment
+                self._by_us = True
+                os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(NOTICED_S)
 
     @property

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
-from spark_kafka_group.tools.ending import _first_line, sentence
+from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, sentence
 
 PROGRAM = """
 import json, os, signal, subprocess, sys, threading, time
@@ -61,6 +61,22 @@ def end_jvm(how):
     elif how == "jvm-killed-and-signals-taken-back":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         jvm.kill()
+    elif how == "jvm-killed-while-SIGTERM-is-others":
+        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        jvm.kill()
+        time.sleep(1)
+        signal.signal(signal.SIGTERM, before)
+        time.sleep(20)
+    elif how == "jvm-killed-twice":
+        for _ in range(2):
+            jvm.kill()
+            try:
+                time.sleep(20)
+            except Exception as error:
+                print(type(error).__name__, flush=True)
+            jvm = start_jvm()
+            ending.take_signals()
+        jvm.stdin.close()
     elif how == "jvm-killed-by-the-program":
         jvm.kill()
         SparkContext._gateway = None  # as before another one is started
@@ -129,6 +145,8 @@ ENDS = {
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-and-caught billing": [0, ["Py4JNetworkError", "went on"], []],
     "jvm-killed-and-signals-taken-back billing": [0, ["went on"], []],
+    "jvm-killed-while-SIGTERM-is-others billing": [1, [], [JVM_ENDED]],
+    "jvm-killed-twice billing": [0, ["Py4JNetworkError", "Py4JNetworkError", "went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
     "jvm-killed-and-tried-again-until-SIGINT billing": [130, ["Py4JNetworkError"], [STAYS]],
     "jvm-killed-and-tried-again-until-SIGTERM billing": [143, ["Py4JNetworkError"], [STAYS]],
