@@ -179,6 +179,25 @@ def test_an_address_that_stays_silent_is_away_also_where_the_event_loop_seldom_r
         assert "Request timed out" in client._manager.last_failure
 
 
+def test_all_attempts_of_one_address_may_fail_by_one_pause():
+    """A client has two connections to a broker, of which one is that of its bootstrap address."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        patient = parsed(f"127.0.0.1:{port},127.0.0.1:{port}", **SILENT_SOON)
+        client = manager.net_client(**connection_configs(patient.client, "tests"))
+        node_ids = [node.node_id for node in client.cluster.bootstrap_brokers()]
+        assert len(node_ids) == 2
+        with contextlib.closing(client):
+            for node_id in node_ids:
+                client._manager.get_connection(node_id)
+            for _ in range(10):
+                client._net.poll(timeout_ms=0)
+            time.sleep(event_loop.PAUSED_S + 0.1)
+            for _ in range(10):
+                client._net.poll(timeout_ms=0)
+            assert not client._manager.reaches_none
+
+
 def test_a_tool_says_which_argument_has_a_name_without_an_address(hasty, capsys):
     assert main(["describe", "--bootstrap-server", NO_NAME, "--group", "billing"]) == 1
     assert "Correct --bootstrap-server" in capsys.readouterr().err

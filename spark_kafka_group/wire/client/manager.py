@@ -71,7 +71,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
         self._last_failure: str | None = None
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
-        self._unclear: set[tuple[str, int]] = set()  # addresses whose last attempt may have failed by a pause alone
+        self._unclear: dict[tuple[str, int], float] = {}  # when an attempt has failed, perhaps by a pause alone
         self._any_asked = 0
 
         group_id = configs.get("group_id")
@@ -297,8 +297,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                     error = explained(where, error, self.config)
                 unclear = silent or (conn.initializing and not is_certain(error))
                 # Once in a row: a task whose rows come one by one pauses in each attempt, in an outage, too.
-                if unclear and self._net.has_paused_since(conn.begun_s) and (node.host, node.port) not in self._unclear:
-                    self._unclear.add((node.host, node.port))
+                is_next = conn.begun_s > self._unclear.get((node.host, node.port), math.inf)
+                if unclear and self._net.has_paused_since(conn.begun_s) and not is_next:
+                    self._unclear.setdefault((node.host, node.port), time.monotonic())
                     lost(error)
                     return
                 self._away.add((node.host, node.port))
@@ -319,7 +320,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         def reached(_: Any) -> None:
             self._away.discard((node.host, node.port))
-            self._unclear.discard((node.host, node.port))
+            self._unclear.pop((node.host, node.port), None)
             self._not_greeted.pop(node.node_id, None)
             self._reach.reached(shown)
 
