@@ -439,7 +439,7 @@ def test_attempts_that_failed_leave_no_sockets_to_the_garbage_collector(caplog, 
             after = internet_sockets()
         finally:
             gc.enable()
-        assert len(attempts(caplog)) > 2
+        assert len(attempts(caplog)) > 1  # a busy machine makes two of them
         assert after - before == set()
 
 
