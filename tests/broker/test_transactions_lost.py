@@ -379,6 +379,24 @@ def test_a_batch_whose_time_is_almost_over_is_not_decided_whatever_the_drivers_c
     assert read(impatient, output) == all_rows(1)
 
 
+@pytest.mark.parametrize("off_s", [0, -3600])
+def test_nor_where_the_last_task_has_no_rows(impatient, monkeypatch, off_s):
+    """So nobody says how old the transactions of the others are."""
+    output = output_of(impatient)
+    run = run_on(impatient, output, 4 * SHORT_MS)
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + off_s)
+    plan = run.plan()
+    messages = [run.task(plan, 0, 0, rows_of(0, 0, 3))]
+    time.sleep(4 * SHORT_MS / 1000 * 0.92)
+    messages.append(run.task(plan, 0, 1, []))
+    with pytest.raises(TransactionError, match="the batch is not published: the time .* almost over"):
+        run.commit(messages)
+    run.abort(messages)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
 def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
     output = output_of(forgetful)
     run = run_on(forgetful, output)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,6 +36,7 @@ from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ def decide_and_end(
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
-            over_ms = _check(client, planned, told, told_ms)
+            over_ms, described = _check(client, planned, told, told_ms)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
@@ -95,7 +96,7 @@ def decide_and_end(
                 logged_batch(options.checkpoint, batch),
                 tuple(one.read for one in sources),
             )  # fmt: skip
-            offset = _append(options, decisions, planned, decision, sources)
+            offset = _append(options, decisions, planned, decision, sources, described)
             if (
                 _now_ms(planned) >= over_ms
             ):  # brokers were slow to take the decision, and may have aborted a part meanwhile
@@ -116,11 +117,18 @@ def _append(
     planned: PlannedTransactions,
     decision: Decision,
     sources: Sequence[SourceOffsets],
+    described: Mapping[str, Described],
 ) -> int:
-    """Write the decision; its offset."""
+    """Write the decision; its offset. It is refused if its time is almost over by the clocks of brokers."""
     began_s, open_ms = time.monotonic(), options.deciding_ms(planned.timeout_ms)
+
+    def check(now_ms: int) -> None:
+        _refuse(planned, resolution.why_not_decided(decision.transactions, described, now_ms))
+
     try:
-        return decisions.append(planned.prefix, decision.to_json(), planned.driver, 0, sources)
+        return decisions.append(
+            planned.prefix, decision.to_json(), planned.driver, 0, sources, check if described else None
+        )
     except ProducerFencedError as error:
         took_s = time.monotonic() - began_s
         if took_s * 1000 < open_ms:
@@ -206,8 +214,11 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
         )  # fmt: skip
 
 
-def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite], told_ms: int) -> int:
-    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open.
+def _check(
+    client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite], told_ms: int
+) -> tuple[int, Mapping[str, Described]]:
+    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open;
+    and what brokers say of these.
 
     Brokers say when a transaction began by clocks that may be ahead of the driver's, or behind it. If ahead, tasks say
     how long theirs were open; if behind, the transactions began after the batch was planned.
@@ -218,16 +229,14 @@ def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequen
         When all tasks had ended, by the driver's clock.
     """
     if not planned.described:
-        return resolution.NEVER_MS
+        return resolution.NEVER_MS, {}
     open_ms = {one.transaction.transactional_id: one.open_ms for one in told if one.transaction is not None}
     written = [one.transaction for one in told if one.transaction is not None]
     described = client.describe(list(open_ms))
     checked_ms = _now_ms(planned)
     ahead_ms = resolution.ahead_ms(described, open_ms, told_ms)
     found = {one: known.begun(ahead_ms, planned.planned_ms) for one, known in described.items()}
-    problem = resolution.why_not_decided(written, found, checked_ms)
-    if problem is not None:
-        raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
+    _refuse(planned, resolution.why_not_decided(written, found, checked_ms))
     slow = resolution.slowest(found.values(), checked_ms)
     if slow is not None:
         log.warning(
@@ -235,7 +244,12 @@ def _check(client: TransactionClient, planned: PlannedTransactions, told: Sequen
             "that takes longer cannot be published: raise it, or let batches be smaller",
             planned.prefix, (checked_ms - slow.started_ms) // 1000, slow.timeout_ms // 1000,
         )  # fmt: skip
-    return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms)
+    return min(resolution.first_over_ms(found.values()), planned.planned_ms + planned.timeout_ms), described
+
+
+def _refuse(planned: PlannedTransactions, problem: str | None) -> None:
+    if problem is not None:
+        raise TransactionError(f"kafka.transactional.id {planned.prefix}: the batch is not published: {problem}")
 
 
 def _now_ms(planned: PlannedTransactions) -> int:

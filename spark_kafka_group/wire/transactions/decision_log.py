@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
 
-from spark_kafka_group.errors import BrokerError, ProducerFencedError
+from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.source_offsets import SourceOffsets
@@ -133,7 +133,13 @@ class DecisionLog:
             ) from error
 
     def append(
-        self, key: str, value: bytes, producer: Producer, sequence: int, sources: Iterable[SourceOffsets] = ()
+        self,
+        key: str,
+        value: bytes,
+        producer: Producer,
+        sequence: int,
+        sources: Iterable[SourceOffsets] = (),
+        check: Callable[[int], None] | None = None,
     ) -> int:
         """Write a record in a transaction of the transactional id `key`, and commit; its offset.
 
@@ -143,6 +149,9 @@ class DecisionLog:
             How many records this producer, with this epoch, has written before.
         sources
             The offsets that the transaction commits, too.
+        check
+            Called with the time by its coordinator's clock, in milliseconds since the epoch, before anything is
+            written. Nothing is if it raises TransactionError.
 
         Raises
         ------
@@ -157,6 +166,8 @@ class DecisionLog:
             for source in sources:
                 commit_offsets(self._client, key, producer, source)
             self._client.add(key, producer, [self._tp])
+            if check is not None:
+                self._check(key, producer, check)
             doing = f"deciding in {self._tp}"
             try:
                 offset = self._partitions.write(self._tp, key.encode(), value, key, producer, sequence)
@@ -167,6 +178,17 @@ class DecisionLog:
             if not self._client.commit(key, producer):
                 raise ProducerFencedError(f"{doing}: {STOLEN}")
             return offset
+
+    def _check(self, key: str, producer: Producer, check: Callable[[int], None]) -> None:
+        """Brokers tell no time, but for that at which a transaction has begun: this one has just now."""
+        known = self._client.describe([key]).get(key)
+        if known is None or not known.open or known.producer != producer:
+            return  # its end finds that out
+        try:
+            check(known.started_ms)
+        except TransactionError:
+            self._client.give_up(key, producer)
+            raise
 
     # The topic
 
