@@ -97,9 +97,8 @@ def decide_and_end(
                 tuple(one.read for one in sources),
             )  # fmt: skip
             offset = _append(options, decisions, planned, decision, sources, described)
-            if (
-                _now_ms(planned) >= over_ms
-            ):  # brokers were slow to take the decision, and may have aborted a part meanwhile
+            # Brokers may have been slow to take the decision, and may have aborted a part meanwhile.
+            if _now_ms(planned) >= over_ms:
                 abort_a_rest(client, decisions, decision, planned.timeout_ms)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
