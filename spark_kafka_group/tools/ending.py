@@ -161,11 +161,11 @@ class _Block(contextlib.AbstractContextManager[None]):
     def _end_with(self, jvm: subprocess.Popen[bytes]) -> None:
         if jvm.wait() == 0:
             return
+        self._ended = jvm  # an end by a signal does not ask it any more, from here on
         time.sleep(NOTICED_S)  # its connections end with it, but for that
         self._said = False
         # py4j connects once more, perhaps to a copy again.
         while _Block.current is self and not self.stopping and _jvm() is jvm:
-            self._ended = jvm
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
             if signal.getsignal(signal.SIGTERM) == self._came:  # a program may have taken it for a moment
@@ -186,7 +186,9 @@ class _Block(contextlib.AbstractContextManager[None]):
     def _came(self, number: int, frame: FrameType | None) -> None:
         by_us, self._by_us = self._by_us and number == signal.SIGTERM, False
         if by_us and self._jvm_ended and self._came_s is None:  # the user's end the program, also one that tries again
-            if self._said and not _is_in_py4j(frame):
+            # What cleans up after an error of py4j's knows it already.
+            knows = self._said or isinstance(sys.exc_info()[1], Py4JError | ConnectionError)
+            if knows and not _is_in_py4j(frame):
                 return
             self._said = True
             raise Py4JNetworkError(JVM_ENDED)

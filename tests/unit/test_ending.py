@@ -15,6 +15,7 @@ from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, sentence
 PROGRAM = """
 import json, os, signal, subprocess, sys, threading, time
 from types import SimpleNamespace
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from spark_kafka_group import BrokerError, submit
@@ -58,6 +59,25 @@ def end_jvm(how):
             time.sleep(20)
         except Exception as error:
             print(type(error).__name__, flush=True)
+    elif how == "jvm-killed-and-cleaned-up-after":
+        try:
+            jvm.kill()
+            raise Py4JNetworkError("Error while sending or receiving")  # as py4j does at once
+        finally:
+            time.sleep(1)  # the interruption would come here
+            print("cleaned up", flush=True)
+    elif how == "jvm-killed-and-stopped-at-once":
+        class Session:
+            @property
+            def streams(self):
+                time.sleep(20)  # for an answer that never comes
+        SparkSession._instantiatedSession = Session()
+        ending.NOTICED_S = 5
+        jvm.kill()
+        time.sleep(0.5)
+        signal.setitimer(signal.ITIMER_REAL, 5)  # ends it, if it asks the JVM
+        os.kill(os.getpid(), signal.SIGINT)
+        signal.pause()
     elif how == "jvm-killed-and-signals-taken-back":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         jvm.kill()
@@ -145,6 +165,8 @@ ENDS = {
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-and-caught billing": [0, ["Py4JNetworkError", "went on"], []],
     "jvm-killed-and-signals-taken-back billing": [0, ["went on"], []],
+    "jvm-killed-and-cleaned-up-after billing": [1, ["cleaned up"], [JVM_ENDED]],
+    "jvm-killed-and-stopped-at-once billing": [130, [], [STAYS]],
     "jvm-killed-while-SIGTERM-is-others billing": [1, [], [JVM_ENDED]],
     "jvm-killed-twice billing": [0, ["Py4JNetworkError", "Py4JNetworkError", "went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
