@@ -183,9 +183,6 @@ class TaskWrite:
         That the task had.
     run
         Of the query, between a start and an end of it; empty where Spark does not say it.
-    open_ms
-        How long, at least, the transaction had been open when the task had written all rows, by a clock that nobody
-        sets.
     """
 
     planned: PlannedTransactions
@@ -193,4 +190,3 @@ class TaskWrite:
     transaction: TaskTransactionWritten | None
     rows: int = 0
     run: str = ""
-    open_ms: int = 0

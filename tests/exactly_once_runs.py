@@ -94,8 +94,7 @@ class Run:
                 with contextlib.suppress(BrokerError):
                     transaction.abort()
                 raise
-            told = transaction.written(last)
-            return TaskWrite(plan, batch_id, told, len(rows), self.run, transaction.open_ms)
+            return TaskWrite(plan, batch_id, transaction.written(last), len(rows), self.run)
 
     def tasks(self, plan: PlannedTransactions, batch: int, slots: int = 2, rows: int = 3) -> list[TaskWrite]:
         """All tasks of a batch, each with rows of its own."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.errors import ProducerFencedError
@@ -41,13 +40,7 @@ class TaskTransaction:
         self._attempt = attempt
         self._producer: Producer | None = None
         self._partitions: set[TopicPartition] = set()
-        self._open_since_s: float | None = None
         self.transactional_id = ""
-
-    @property
-    def open_ms(self) -> int:
-        """How long it has been open, in milliseconds, at least: since its coordinator has said so."""
-        return 0 if self._open_since_s is None else int((time.monotonic() - self._open_since_s) * 1000)
 
     def begin(self) -> Producer:
         """Take an id, just before the first row is sent; tasks without rows need none.
@@ -78,8 +71,6 @@ class TaskTransaction:
         if new:
             self._client.add(self.transactional_id, self._producer, new)
             self._partitions |= new
-            if self._open_since_s is None:
-                self._open_since_s = time.monotonic()
 
     def written(self, last_offsets: Mapping[TopicPartition, int]) -> TaskTransactionWritten | None:
         """What the driver is told, once all records are acknowledged; None where nothing was written.

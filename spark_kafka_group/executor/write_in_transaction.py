@@ -69,7 +69,7 @@ def write_in_transaction(
             raise
     told = transaction.written({tp: of_tp.last_offset for tp, of_tp in found.items()})
     records = {tp: of_tp.records for tp, of_tp in found.items()}
-    return RowsWritten(records, TaskWrite(planned, batch_id, told, sum(records.values()), run, transaction.open_ms))
+    return RowsWritten(records, TaskWrite(planned, batch_id, told, sum(records.values()), run))
 
 
 def _batch_id(context: TaskContext, planned: PlannedTransactions) -> BatchId:

@@ -193,7 +193,7 @@ def test_a_function_for_foreach_batch_that_writes_twice_with_one_id_fails_and_lo
         writer.trigger(availableNow=True).start().awaitTermination()
 
 
-@pytest.mark.parametrize("fails_after", [1, 2])
+@pytest.mark.parametrize("fails_after", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_a_function_for_foreach_batch_writes_to_two_topics_once_each_with_an_id_for_each(
     spark, kafka, group, output, written_to, tmp_path, fails_after
 ):
@@ -218,7 +218,7 @@ def test_a_function_for_foreach_batch_writes_to_two_topics_once_each_with_an_id_
     assert sum(committed(kafka, group).values()) == 20
 
 
-@pytest.mark.parametrize("mode", ["update", "complete"])
+@pytest.mark.parametrize("mode", ["update", pytest.param("complete", marks=pytest.mark.soak)])
 def test_a_function_for_foreach_batch_writes_what_an_aggregation_updates(
     spark, kafka, output, written_to, tmp_path, mode
 ):

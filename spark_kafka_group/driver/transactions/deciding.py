@@ -75,7 +75,6 @@ def decide_and_end(
     if not told:
         return
     planned, batch = told[0].planned, told[0].batch
-    told_ms = _now_ms(planned)
     written = [message.transaction for message in told if message.transaction is not None]
     rows = sum(message.rows for message in told)
     if len(told) < len(messages):  # the transactions of these tasks would be aborted with those that nobody needs
@@ -88,7 +87,7 @@ def decide_and_end(
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
-            over_ms, described = _check(client, planned, told, told_ms)
+            over_ms, described = _check(client, planned, written)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
             decision = Decision(
@@ -214,27 +213,19 @@ def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unn
 
 
 def _check(
-    client: TransactionClient, planned: PlannedTransactions, told: Sequence[TaskWrite], told_ms: int
+    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]
 ) -> tuple[int, Mapping[str, Described]]:
-    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open;
-    and what brokers say of these.
+    """See that a batch can be decided; until when, by the driver's clock, its transactions are sure to stay open, and
+    what brokers say of them.
 
-    Brokers say when a transaction began by clocks that may be ahead of the driver's, or behind it. If ahead, tasks say
-    how long theirs were open; if behind, the transactions began after the batch was planned.
-
-    Parameters
-    ----------
-    told_ms
-        When all tasks had ended, by the driver's clock.
+    Brokers say when a transaction began by clocks that may be ahead of the driver's, or behind it. If behind, it began
+    after the batch was planned. If ahead, the decision finds out, which asks for their time.
     """
     if not planned.described:
         return resolution.NEVER_MS, {}
-    open_ms = {one.transaction.transactional_id: one.open_ms for one in told if one.transaction is not None}
-    written = [one.transaction for one in told if one.transaction is not None]
-    described = client.describe(list(open_ms))
+    described = client.describe([one.transactional_id for one in written])
+    found = {one: known.begun_after(planned.planned_ms) for one, known in described.items()}
     checked_ms = _now_ms(planned)
-    ahead_ms = resolution.ahead_ms(described, open_ms, told_ms)
-    found = {one: known.begun(ahead_ms, planned.planned_ms) for one, known in described.items()}
     _refuse(planned, resolution.why_not_decided(written, found, checked_ms))
     slow = resolution.slowest(found.values(), checked_ms)
     if slow is not None:

@@ -74,25 +74,6 @@ def why_not_decided(
     return None
 
 
-def ahead_ms(found: Mapping[str, Described], open_ms: Mapping[str, int], told_ms: int) -> int:
-    """By how much brokers' clocks are ahead of the driver's, at least.
-
-    The task that was the last to end says it best: a transaction that has been open for a minute began a minute ago.
-    Brokers' clocks are taken to agree, as Kafka needs them to for its timeouts.
-
-    Parameters
-    ----------
-    found
-        Open transactions, by their ids.
-    open_ms
-        How long they had been open when their tasks ended.
-    told_ms
-        When all tasks had ended, by the driver's clock.
-    """
-    ahead = (known.started_ms + open_ms[one] - told_ms for one, known in found.items() if known.open)
-    return max([0, *ahead])
-
-
 def over_ms(known: Described) -> int:
     """When the time of an open transaction is over, in milliseconds since the epoch."""
     return known.started_ms + known.timeout_ms

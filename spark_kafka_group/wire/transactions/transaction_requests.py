@@ -64,17 +64,9 @@ class Described:
         """Whether records can be added, and it can end in either way."""
         return self.state == OPEN
 
-    def begun(self, ahead_ms: int, after_ms: int) -> Described:
-        """It, by this process's clock.
-
-        Parameters
-        ----------
-        ahead_ms
-            By how much the coordinator's clock is known to be ahead of this process's.
-        after_ms
-            By this process's clock, which may also be ahead of the coordinator's, it has begun later.
-        """
-        return replace(self, started_ms=max(self.started_ms - ahead_ms, after_ms)) if self.open else self
+    def begun_after(self, time_ms: int) -> Described:
+        """It, known to have begun after a time by this process's clock, which may be ahead of the coordinator's."""
+        return replace(self, started_ms=max(self.started_ms, time_ms)) if self.open else self
 
 
 @dataclass(frozen=True)
