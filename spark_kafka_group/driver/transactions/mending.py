@@ -23,8 +23,10 @@ from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LOOKED_UP_WITHIN_S = 5.0
-ENDING_TIMEOUTS_MS = (60_000, 10_000, 1_000)
-"""Of transactions that begin when an id is taken, the first that brokers allow: only the decision's own begins."""
+SHORTEST_TIMEOUT_MS = 1_000
+"""Of transactions that never begin: all brokers allow it."""
+ENDING_TIMEOUTS_MS = (60_000, 10_000, SHORTEST_TIMEOUT_MS)
+"""Of the decision's own transaction, the first that brokers allow."""
 
 
 class Choice(Enum):
@@ -132,30 +134,24 @@ def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: 
     ------
     BrokerError, TransactionError
     """
-    driver, timeout_ms = None, ENDING_TIMEOUTS_MS[-1]
+    driver = None
     if decisions.exists():
-        driver, timeout_ms = client.take_with(prefix, ENDING_TIMEOUTS_MS)
+        driver, _ = client.take_with(prefix, ENDING_TIMEOUTS_MS)
         seen = look(client, decisions, prefix)
         if seen.decision is not None and seen.decision.state is State.DECIDED:
-            _end_decision(client, decisions, seen, seen.decision, driver, timeout_ms, choice)
+            _end_decision(client, decisions, seen, seen.decision, driver, choice)
     seen = look(client, decisions, prefix)
     belonging = () if seen.decision is None else seen.decision.transactions
     others = seen.others if driver is None else left_open(client, prefix, driver, belonging)
-    abort(client, prefix, others, timeout_ms)
+    abort(client, prefix, others, SHORTEST_TIMEOUT_MS)
 
 
 def _end_decision(
-    client: TransactionClient,
-    decisions: DecisionLog,
-    seen: Seen,
-    decision: Decision,
-    driver: Producer,
-    timeout_ms: int,
-    choice: Choice,
+    client: TransactionClient, decisions: DecisionLog, seen: Seen, decision: Decision, driver: Producer, choice: Choice
 ) -> None:
     if choice is Choice.ABORT and seen.is_broken:
         left = {one.transactional_id: one.producer for one in seen.of_decision(None)}
-        abort(client, seen.prefix, left, timeout_ms)
+        abort(client, seen.prefix, left, SHORTEST_TIMEOUT_MS)
         revoke(decisions, seen.prefix, decision, driver, sequence=0)
         return
     match finish(client, decisions, decision).kind:
