@@ -158,9 +158,9 @@ def test_a_batch_of_which_nobody_knows_whether_it_was_published_stops_the_query_
     assert read(forgetful, output) == sorted(set(all_rows(2)) - set(all_rows(1)))
 
 
-def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minute(forgetful, tmp_path):
+def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minute(kafka, tmp_path):
     """Where it tries for no longer than that to end it: by kafka.delivery.timeout.ms."""
-    run = run_on(forgetful, output_of(forgetful))
+    run = run_on(kafka, output_of(kafka))
     run.shared = tmp_path
     for batch in (0, 1):
         plan = run.plan()
@@ -213,14 +213,14 @@ def test_a_decision_that_brokers_have_aborted_for_its_age_is_not_taken_for_anoth
     assert read(impatient, output) == all_rows(1)
 
 
-def test_a_driver_whose_clock_is_ahead_publishes_its_batches(forgetful, monkeypatch, caplog):
-    output = output_of(forgetful)
-    run = run_on(forgetful, output)
+def test_a_driver_whose_clock_is_ahead_publishes_its_batches(kafka, monkeypatch, caplog):
+    output = output_of(kafka)
+    run = run_on(kafka, output)
     right = time.time
     monkeypatch.setattr(time, "time", lambda: right() + 3600)
     run.batch(0)
     monkeypatch.undo()
-    assert read(forgetful, output) == all_rows(1)
+    assert read(kafka, output) == all_rows(1)
     assert "kafka.transaction.timeout.ms allows" not in caplog.text
 
 
