@@ -73,6 +73,11 @@ def status(name: str) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
 
 
+def used_since(imported: int) -> dict[str, float]:
+    """What a task has needed beyond its imports."""
+    return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
+
+
 def as_worker(servers: str, topic: str, partitions: int, records: int, options: Mapping[str, str]) -> dict[str, float]:
     """Read a topic as one task, and drop its rows; returns the memory of this process, which has done nothing else."""
     parsed = Options.parse({"kafka.bootstrap.servers": servers, "subscribe": topic, **options})
@@ -81,7 +86,7 @@ def as_worker(servers: str, topic: str, partitions: int, records: int, options: 
     imported = status("VmRSS")
     rows = sum(batch.num_rows for batch in read(ReadTask(ranges), parsed))
     assert rows == records, f"{rows} rows instead of {records}"
-    return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
+    return used_since(imported)
 
 
 def written_bound(options: SinkOptions, size: int) -> int:
@@ -119,7 +124,7 @@ def as_writer(servers: str, topic: str, rows: int, size: int, options: Mapping[s
 
     found = write(batches(), parsed, columns)
     assert sum(found.records.values()) == rows, f"{found.records} instead of {rows}"
-    return {"imported": imported, "peak": status("VmHWM") - imported, "afterwards": status("VmRSS") - imported}
+    return used_since(imported)
 
 
 def as_driver(servers: str, topic: str, triggers: int, batches: int) -> dict[str, list[tuple[int, int]]]:
@@ -207,6 +212,20 @@ def spread(cluster: KafkaCluster, topic: str, partitions: int, records: int, siz
         cluster.produce(topic, values, partition=partition)
 
 
+def row_of_task(report: Report, name: str, told: list[dict[str, float]], limit: int) -> float:
+    """A row of the report; its peak in MiB."""
+    cells = {f"{what} MiB": statistics.median(t[what] for t in told) / MIB for what in ("peak", "afterwards")}
+    bound_mib = limit / MIB
+    report.row(name, cells | {"bound MiB": bound_mib}, Goal("peak MiB", at_most=bound_mib), told=told)
+    return cells["peak MiB"]
+
+
+def row_of_growth(report: Report, name: str, peaks: list[float]) -> None:
+    """A row that says whether the largest task needs more than the smallest."""
+    growth = {"smallest MiB": peaks[0], "largest MiB": peaks[-1], "growth": peaks[-1] / peaks[0]}
+    report.row(name, growth, Goal("growth", at_most=1.2))
+
+
 def writing(report: Report, cluster: KafkaCluster, most: int, rounds: int) -> None:
     """Tasks that write, and whether the largest of equal ones needs more than the smallest."""
     peaks = []
@@ -218,12 +237,10 @@ def writing(report: Report, cluster: KafkaCluster, most: int, rounds: int) -> No
             alone("writer", servers=servers, topic=topic, rows=rows, size=size, options=options) for _ in range(rounds)
         ]
         cluster.delete_topic(topic)
-        cells = {f"{what} MiB": statistics.median(t[what] for t in told) / MIB for what in ("peak", "afterwards")}
-        report.row(name, cells | {"bound MiB": limit / MIB}, Goal("peak MiB", at_most=limit / MIB), told=told)
+        peak = row_of_task(report, name, told, limit)
         if name.endswith("M of 100 B"):
-            peaks.append(cells["peak MiB"])
-    cells = {"smallest MiB": peaks[0], "largest MiB": peaks[-1], "growth": peaks[-1] / peaks[0]}
-    report.row("written: from fewest to most rows", cells, Goal("growth", at_most=1.2))
+            peaks.append(peak)
+    row_of_growth(report, "written: from fewest to most rows", peaks)
 
 
 def main() -> None:
@@ -246,18 +263,16 @@ def main() -> None:
             if topic not in cluster.admin.list_topics():
                 spread(cluster, topic, partitions, records, size, codec)
             parsed = Options.parse({"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic} | options)
-            limit = bound(parsed, partitions, largest_batch=max(MIB, 2 * size)) / MIB
+            limit = bound(parsed, partitions, largest_batch=max(MIB, 2 * size))
             told = [
                 alone("worker", servers=cluster.bootstrap_servers, topic=topic, partitions=partitions, records=records,
                       options=options)
                 for _ in range(args.rounds)
             ]  # fmt: skip
-            cells = {f"{what} MiB": statistics.median(t[what] for t in told) / MIB for what in ("peak", "afterwards")}
-            report.row(name, cells | {"bound MiB": limit}, Goal("peak MiB", at_most=limit), told=told)
+            peak = row_of_task(report, name, told, limit)
             if name.endswith("M of 100 B"):
-                peaks.append((records / 1e6, cells["peak MiB"]))
-        growth = {"smallest MiB": peaks[0][1], "largest MiB": peaks[-1][1], "growth": peaks[-1][1] / peaks[0][1]}
-        report.row("from fewest to most records", growth, Goal("growth", at_most=1.2))
+                peaks.append((records / 1e6, peak))
+        row_of_growth(report, "from fewest to most records", [peak for _, peak in peaks])
         report.curve("Peak memory of a worker", "million records", "MiB", {"100 B": peaks})
         writing(report, cluster, args.records, args.rounds)
         cluster.create_topic("driver", partitions=2)
