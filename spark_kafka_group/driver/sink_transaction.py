@@ -42,8 +42,6 @@ GOES_WITHIN_S = 10.0
 PAUSE_S = 0.05
 NOBODY, UNKNOWN_GENERATION = "", -1
 """Of a batch that commits nothing."""
-TIMEOUT_MS = 1_000
-"""Of a transaction that is never begun: the sink takes the id again. Brokers may refuse long ones."""
 
 
 class SinkTransaction:
@@ -114,12 +112,12 @@ class SinkTransaction:
         """
         from spark_kafka_group.driver.transactions.finishing import last_decision
         from spark_kafka_group.wire.transactions.decision_log import DecisionLog
-        from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+        from spark_kafka_group.wire.transactions.transaction_client import NONE_BEGINS_MS, TransactionClient
 
         last_batch.forget(self._directory, self.transactional_id)  # or the sink would find its producer fenced
         options = self._query.options
         with TransactionClient(options.client, "driver", options.connection.default_api_timeout_ms) as client:
-            client.take(self.transactional_id, TIMEOUT_MS)
+            client.take(self.transactional_id, NONE_BEGINS_MS)
             decisions = DecisionLog(client, options.group.decision_topic)
             found = last_decision(decisions, self.transactional_id) if decisions.exists() else None
         return None if found is None else found[1].of_source(self._query.reader, batch)

@@ -110,7 +110,7 @@ class TaskTransaction:
             When brokers do not answer; the next start aborts it then.
         """
         if self._producer is not None and self._partitions:
-            self._client.abort_all({self.transactional_id: self._producer}, self._planned.timeout_ms)
+            self._client.abort_all({self.transactional_id: self._producer})
         self._producer = None
 
     def _id(self, number: int) -> str:

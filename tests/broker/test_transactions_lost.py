@@ -298,7 +298,7 @@ def end_early(run, *slots):
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         found = client.open_of(run.options.prefix)
         chosen = [found[f"{run.options.prefix}-{slot}-0-0"] for slot in slots]
-        client.abort_all({one.transactional_id: one.producer for one in chosen}, 60_000)
+        client.abort_all({one.transactional_id: one.producer for one in chosen})
 
 
 def test_what_was_aborted_is_known_though_an_older_transaction_of_others_is_open(forgetful):

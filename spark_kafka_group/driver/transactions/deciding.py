@@ -98,7 +98,7 @@ def decide_and_end(
             offset = _append(options, decisions, planned, decision, sources, described)
             # Brokers may have been slow to take the decision, and may have aborted a part meanwhile.
             if _now_ms(planned) >= over_ms:
-                abort_a_rest(client, decisions, decision, planned.timeout_ms)
+                abort_a_rest(client, decisions, decision)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
                 offset = _leave_ended(decisions, planned, decision, offset)
@@ -203,7 +203,7 @@ def _unneeded(
 def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]) -> None:
     """Abort them. The batch is published, so a failure is no reason to stop."""
     try:
-        abort(client, planned.prefix, unneeded, planned.timeout_ms)
+        abort(client, planned.prefix, unneeded)
     except BrokerError as error:
         log.warning(
             "kafka.transactional.id %s: transactions of attempts that were not needed stay open, until the next batch "
@@ -340,7 +340,7 @@ def abort_undecided(
         belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
         decided = () if found is None else found[1].transactions
         others = left_open(client, prefix, driver, decided) if planned.described else {}
-        abort(client, prefix, others | belonging, planned.timeout_ms)
+        abort(client, prefix, others | belonging)
 
 
 def _as_planned(planned: PlannedTransactions) -> LastBatch:

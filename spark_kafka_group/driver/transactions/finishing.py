@@ -57,7 +57,7 @@ def ends_of(
     return ends | looked_up(decisions.partitions, unclear, within_s)
 
 
-def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision, timeout_ms: int) -> None:
+def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> None:
     """Abort what is open of a batch of which nothing is published, and not all can be: it is written again as a whole.
 
     1. A batch is decided, and its driver dies. 2. The time of its first transaction is over. 3. The driver is started
@@ -69,7 +69,7 @@ def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: De
         left = {
             one.transactional_id: one.producer for one in decision.transactions if ends[one.transactional_id] is None
         }
-        client.abort_all(left, timeout_ms)
+        client.abort_all(left)
 
 
 def finish(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> Resolution:
@@ -121,8 +121,8 @@ def left_open(
     return found
 
 
-def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, Producer], timeout_ms: int) -> None:
+def abort(client: TransactionClient, prefix: str, transactions: Mapping[str, Producer]) -> None:
     """Abort open transactions of just these producers."""
     if transactions:
         log.info("kafka.transactional.id %s: aborting %s", prefix, listed(sorted(transactions)))
-        client.abort_all(transactions, timeout_ms)
+        client.abort_all(transactions)

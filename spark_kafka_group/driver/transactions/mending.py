@@ -23,9 +23,7 @@ from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 LOOKED_UP_WITHIN_S = 5.0
-SHORTEST_TIMEOUT_MS = 1_000
-"""Of transactions that never begin: all brokers allow it."""
-ENDING_TIMEOUTS_MS = (60_000, 10_000, SHORTEST_TIMEOUT_MS)
+ENDING_TIMEOUTS_MS = (60_000, 10_000, 1_000)
 """Of the decision's own transaction, the first that brokers allow."""
 
 
@@ -143,7 +141,7 @@ def end(client: TransactionClient, decisions: DecisionLog, prefix: str, choice: 
     seen = look(client, decisions, prefix)
     belonging = () if seen.decision is None else seen.decision.transactions
     others = seen.others if driver is None else left_open(client, prefix, driver, belonging)
-    abort(client, prefix, others, SHORTEST_TIMEOUT_MS)
+    abort(client, prefix, others)
 
 
 def _end_decision(
@@ -151,7 +149,7 @@ def _end_decision(
 ) -> None:
     if choice is Choice.ABORT and seen.is_broken:
         left = {one.transactional_id: one.producer for one in seen.of_decision(None)}
-        abort(client, seen.prefix, left, SHORTEST_TIMEOUT_MS)
+        abort(client, seen.prefix, left)
         revoke(decisions, seen.prefix, decision, driver, sequence=0)
         return
     match finish(client, decisions, decision).kind:

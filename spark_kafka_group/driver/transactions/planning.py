@@ -120,7 +120,7 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     forgotten = None if decision is not None else _why_forgotten(options, client)
     belonging = () if decision is None else decision.transactions
     if decision is not None and decision.state is State.DECIDED:
-        abort_a_rest(client, decisions, decision, timeout_ms)
+        abort_a_rest(client, decisions, decision)
         resolution = finish(client, decisions, decision)
         log.info("kafka.transactional.id %s: %s was decided: %s", prefix, decision.batch, resolution.kind.value)
         match resolution.kind:
@@ -135,7 +135,7 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
                 driver = _taken_again(options, client, driver, timeout_ms)
             case Kind.FINISHED:
                 pass
-    abort(client, prefix, left_open(client, prefix, driver, belonging), timeout_ms)
+    abort(client, prefix, left_open(client, prefix, driver, belonging))
     plan = _plan(options, driver, timeout_ms, decision, offset, client.describes)
     return replace(plan, doubt=doubt, forgotten=forgotten)
 

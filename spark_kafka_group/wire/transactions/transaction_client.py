@@ -32,6 +32,8 @@ LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
 AT_ONCE = 200
 """Requests on their way to one broker."""
+NONE_BEGINS_MS = 1_000
+"""Timeout with which an id is taken where no transaction begins by it: brokers may refuse long ones."""
 LIMIT = "kafka.delivery.timeout.ms"
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
@@ -188,7 +190,7 @@ class TransactionClient:
             for one, answered in found.items()
         }
 
-    def abort_all(self, transactions: Mapping[str, Producer], timeout_ms: int) -> None:
+    def abort_all(self, transactions: Mapping[str, Producer]) -> None:
         """Abort transactions of just these producers, if they are open, and fence the producers.
 
         EndTxn would leave a task that is still alive its epoch: 1. the transaction is aborted. 2. A record that the
@@ -200,7 +202,7 @@ class TransactionClient:
         if self.takes_expected:
             found = self._all(
                 Request.INIT_PRODUCER_ID, doing, transactions,
-                lambda one: requests.init_producer_id(one, timeout_ms, transactions[one]),
+                lambda one: requests.init_producer_id(one, NONE_BEGINS_MS, transactions[one]),
             )  # fmt: skip
             request = Request.INIT_PRODUCER_ID
         else:
