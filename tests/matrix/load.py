@@ -8,12 +8,12 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 TICK_S = 0.05
 MOST_PENDING = 50_000
@@ -202,5 +202,28 @@ class TransactionalLoad(Load):
             self.unknown |= names
             end = producer.commit_transaction
         producer.flush(timeout=TRANSACTION_S)
-        end()
+        _in_time(end)
         self.unknown -= names
+
+
+def _in_time(end: Callable[[], None]) -> None:
+    """End a transaction. kafka-python's producer waits for ever where its coordinator was killed meanwhile.
+
+    Raises
+    ------
+    KafkaError
+    """
+    failed: list[KafkaError] = [KafkaTimeoutError(f"the transaction did not end within {TRANSACTION_S} s")]
+
+    def call() -> None:
+        try:
+            end()
+            failed.clear()
+        except KafkaError as error:
+            failed[0] = error
+
+    thread = threading.Thread(target=call, name="load ends a transaction", daemon=True)
+    thread.start()
+    thread.join(TRANSACTION_S)
+    if failed:
+        raise failed[0]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from matrix.cells.registry import GROUPKAFKA, MINUTES, Cell, add, cell
+from matrix.running import Query
 from matrix.scene import Scene
 
 DRIVER = "driver"
@@ -19,25 +21,36 @@ POINTS = {
 }
 
 
-def killed_at(point: str) -> Cell:
-    """A cell: the whole program is killed at one of the points, and started again."""
+def killed_at(point: str, name: str, who: str, kill: Callable[[Query], None]) -> Cell:
+    """A cell: the whole program, or its JVM, is killed at one of the points, and started again."""
 
     def happen(scene: Scene) -> None:
         query = scene.query
         scene.pause()
         query.arm(point)
         query.wait_for(lambda: query.at(point), within=60)
-        with scene.fault(f"SIGKILL of the program, {POINTS[point]}"):
-            query.kill()
+        with scene.fault(f"SIGKILL of the {who}, {POINTS[point]}"):
+            kill(query)
             query.start()
 
     sink = "overwrite" if point == "sink" else "parquet"
-    what = f"SIGKILL of all processes of the program: {POINTS[point]}"
-    return Cell(DRIVER, f"driver-kill-{point}", what, happen, sources=(GROUPKAFKA,), sink=sink)
+    who_exactly = "all processes of the program" if who == "program" else f"the {who} alone"
+    what = f"SIGKILL of {who_exactly}: {POINTS[point]}"
+    return Cell(DRIVER, f"{name}-{point}", what, happen, sources=(GROUPKAFKA,), sink=sink)
+
+
+def jvm_killed(query: Query) -> None:
+    """SIGKILL of its JVM. Python processes that stand at a point go on, until they notice."""
+    os.kill(query.program.jvm(), signal.SIGKILL)
+    (query.directory / "marks" / "go").touch()
+    query.program.ends(60)
+    query.ended_by_itself(wanted=True)
 
 
 for each in POINTS:
-    add(killed_at(each))
+    add(killed_at(each, "driver-kill", "program", Query.kill))
+for each in POINTS:
+    add(killed_at(each, "jvm-kill", "JVM", jvm_killed))
 
 
 @cell(DRIVER, "SIGKILL of all processes of the program, at a random moment")
@@ -57,11 +70,8 @@ def driver_kill_append(scene: Scene) -> None:
 def jvm_kill(scene: Scene) -> None:
     scene.pause(2)
     with scene.fault("SIGKILL of the JVM"):
-        query = scene.query
-        os.kill(query.program.jvm(), signal.SIGKILL)
-        query.program.ends(60)
-        query.ended_by_itself(wanted=True)
-        query.start()
+        jvm_killed(scene.query)
+        scene.query.start()
 
 
 @cell(DRIVER, "SIGKILL of Spark's reader process, at a random moment", sources=(GROUPKAFKA,))
