@@ -11,6 +11,8 @@ from pathlib import Path
 
 READERS_FOLDER = ".groupkafka"
 """A directory in Spark's temporary one for an application, with a file for each of its stream readers in a group."""
+PLANS_PREFIX = "groupkafka-transactions-"
+"""How the files of exactly-once writes begin in Spark's temporary directory for an application."""
 MOST_BYTES = 4 * 1024 * 1024
 PIPE_S = 10.0
 """How long a pipe may take, such as that of ``<(command)`` in a shell."""

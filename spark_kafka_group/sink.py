@@ -100,7 +100,13 @@ def stream_writer(options: SinkOptions, schema: StructType) -> GroupKafkaStreamW
     OptionError
     """
     columns = SinkColumns.of(schema.fields, options)
-    return GroupKafkaStreamWriter(options, columns, None if ends_micro_batches() else _planned(options))
+    if ends_micro_batches():
+        return GroupKafkaStreamWriter(options, columns)
+    with no_collection():
+        from spark_kafka_group.driver import process
+        from spark_kafka_group.driver.transactions import id_of_source
+    id_of_source.check(options.transacting.transactional_id, options.checkpoint, process.shared_directory())
+    return GroupKafkaStreamWriter(options, columns, _planned(options))
 
 
 def _planned(options: SinkOptions) -> PlannedTransactions | None:

@@ -32,6 +32,9 @@ from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import TopicPartition, positions_from_json, positions_to_json
 from spark_kafka_group.shared_files import file_name, read_if_locked
 
+FOLDERS = "offsets-"
+"""How the folders of sources begin, one for each kafka.transactional.id."""
+
 
 @dataclass(frozen=True)
 class SourceOffsets:
@@ -128,12 +131,24 @@ class LiveSource:
 
 def folder_of(directory: Path, transactional_id: str) -> Path:
     """Where the sources with this id keep their files, below a directory of the application."""
-    return directory / READERS_FOLDER / f"offsets-{file_name(transactional_id)}"
+    return directory / READERS_FOLDER / f"{FOLDERS}{file_name(transactional_id)}"
 
 
 def live_sources(directory: Path, transactional_id: str) -> Iterator[LiveSource]:
     """The sources of this application with this id whose processes live, in order of their files."""
-    for path in sorted(folder_of(directory, transactional_id).glob("*.json")):
+    yield from _live_in(folder_of(directory, transactional_id))
+
+
+def running_with_another_id(directory: Path, transactional_id: str | None) -> Iterator[LiveSource]:
+    """The sources of this application that have an id, but not this one, and of which a batch runs."""
+    own = None if transactional_id is None else folder_of(directory, transactional_id)
+    for folder in sorted((directory / READERS_FOLDER).glob(f"{FOLDERS}*")):
+        if folder != own:
+            yield from (source for source in _live_in(folder) if source.running is not None)
+
+
+def _live_in(folder: Path) -> Iterator[LiveSource]:
+    for path in sorted(folder.glob("*.json")):
         text = read_if_locked(path)
         if text is not None:
             yield LiveSource.from_text(text)

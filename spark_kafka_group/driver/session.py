@@ -196,6 +196,8 @@ class GroupSession:
             self._query.events.close(-1 if held is None else held)
         finally:
             self.member.stop()
+            if self._sink is not None:
+                self._sink.abort_left(within_ms)
             self.backlog.close()
             self._samples.close()
             self._siblings.close()

@@ -20,6 +20,7 @@ The races between the processes, and what ends them:
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -31,15 +32,18 @@ from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.transactions import last_batch
-from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.shared_files import file_name, make_folder, put, remove
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
+log = logging.getLogger(__name__)
+
 GOES_WITHIN_S = 10.0
 """How long a source of the same query's last run may take to end."""
 PAUSE_S = 0.05
+ABORTED_WITHIN_MS = 5_000
 NOBODY, UNKNOWN_GENERATION = "", -1
 """Of a batch that commits nothing."""
 
@@ -64,6 +68,7 @@ class SinkTransaction:
         self._directory = directory
         self._own = LiveSource(query.reader, 0)
         self._file: IO[str] | None = None
+        self._left: last_batch.LastBatch | None = None
 
     @classmethod
     def of(cls, query: Query, directory: Path | None) -> SinkTransaction | None:
@@ -158,7 +163,40 @@ class SinkTransaction:
         """Remove the file. Harmless when repeated."""
         file, self._file = self._file, None
         if file is not None:
+            # Now: behind the file's end the next run of the query may plan a batch.
+            self._left = self._planned()
             remove(file, self._path)
+
+    def abort_left(self, within_ms: float) -> None:
+        """Abort what the sink had left open of a batch when the file was removed.
+
+        Readers of committed records would wait for the timeout of its transactions. What cannot be aborted in time, the
+        next start aborts.
+        """
+        from spark_kafka_group.driver.transactions.deciding import abort_left
+
+        left, self._left = self._left, None
+        if left is None:
+            return
+        options, limit_ms = self._query.options, int(min(within_ms, ABORTED_WITHIN_MS))
+        try:
+            abort_left(options.client, options.group.decision_topic, self.transactional_id, left, limit_ms)
+        except (BrokerError, TransactionError) as error:
+            log.warning(
+                "kafka.transactional.id %s: transactions of the last batch may stay open, until the next start or "
+                "their timeout: %s",
+                self.transactional_id, error,
+            )  # fmt: skip
+        else:
+            if self._planned() == left:
+                last_batch.forget(self._directory, self.transactional_id)
+
+    def _planned(self) -> last_batch.LastBatch | None:
+        """The sink's batch, if it was planned, and has not ended."""
+        options = self._query.options
+        return last_batch.planned_last(
+            options.connection.bootstrap_servers, options.group.decision_topic, self.transactional_id, self._directory
+        )
 
     def _put_first_line(self) -> None:
         if self._file is not None:  # or the query was stopped meanwhile

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import os
 import re
 import signal
@@ -12,10 +13,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError  # type: ignore[import-untyped]
 from pyspark import SparkContext, SparkFiles
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
-from spark_kafka_group.files import READERS_FOLDER
+from spark_kafka_group.files import PLANS_PREFIX, READERS_FOLDER
 from spark_kafka_group.printable import printable
 from spark_kafka_group.workers_python import require_found
 
@@ -238,7 +239,7 @@ class _Block(contextlib.AbstractContextManager[None]):
                 place = checkpoint_of(error) if failed and error is not None else ""
                 if self._came_s is None:
                     self._came_s = time.monotonic()
-                left = not self._jvm_ended and _stopped_within(STOPS_S)
+                left = _Left(groups=False) if self._jvm_ended else _stopped_within(STOPS_S)
                 self._say(error, code, left, place)
         finally:
             _Block.current = None
@@ -261,7 +262,7 @@ class _Block(contextlib.AbstractContextManager[None]):
                 return 1
         return None
 
-    def _say(self, error: BaseException | None, code: int, left: bool, place: str) -> None:
+    def _say(self, error: BaseException | None, code: int, left: _Left, place: str) -> None:
         if code == 1 and error is not None:
             line = sentence(error)
             if line is None:
@@ -358,13 +359,34 @@ def checkpoint_of(error: BaseException) -> str:
     return ""
 
 
-def _stopped(groups: tuple[str, ...], left: bool) -> str:
-    if not groups:
-        return "stopped"
-    named = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
-    if left:
-        return f"stopped; left {named}"
-    return f"stopped; {named}: a member may stay until kafka.session.timeout.ms is over"
+class _Left(NamedTuple):
+    """How queries were stopped.
+
+    Attributes
+    ----------
+    groups
+        Whether their members have left their groups.
+    open
+        Of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds.
+    """
+
+    groups: bool
+    open: tuple[tuple[str, int], ...] = ()
+
+
+def _stopped(groups: tuple[str, ...], left: _Left) -> str:
+    line = "stopped"
+    if groups:
+        named = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
+        line += (
+            f"; left {named}" if left.groups else f"; {named}: a member may stay until kafka.session.timeout.ms is over"
+        )
+    for prefix, timeout_ms in left.open:
+        line += (
+            f". Transactions of kafka.transactional.id {prefix} may be open: readers of committed records wait "
+            f"for them until the query is started again, or {timeout_ms // 1000} s at most"
+        )
+    return line
 
 
 def _stop_at_end(groups: tuple[str, ...]) -> None:
@@ -380,8 +402,8 @@ def _stop_at_end(groups: tuple[str, ...]) -> None:
         _print_last(f"{line}. The program ended while {ran} ran: query.awaitTermination() waits for a query")
 
 
-def _stopped_within(seconds: float) -> bool:
-    """Stop queries and session; whether the queries' members have left their groups.
+def _stopped_within(seconds: float) -> _Left:
+    """Stop queries and session.
 
     In a thread of its own, which has its own connection to the JVM: on the main thread's the answer to the call that a
     signal has interrupted may still come.
@@ -389,28 +411,29 @@ def _stopped_within(seconds: float) -> bool:
     # That of a thread: with Spark Connect there is none in others.
     session = SparkSession.getActiveSession() if is_remote() else SparkSession._instantiatedSession
     if session is None and SparkContext._jvm is None:
-        return True
-    left: list[bool] = []
+        return _Left(groups=True)
+    left: list[_Left] = []
     thread = threading.Thread(target=lambda: left.append(_stop(session)), name="groupkafka-ending", daemon=True)
     thread.start()
     thread.join(seconds)
-    return left == [True]
+    return left[0] if left else _Left(groups=False)
 
 
-def _stop(session: SparkSession | None) -> bool:
+def _stop(session: SparkSession | None) -> _Left:
     if SparkContext._jvm is not None:
         _silence(SparkContext._jvm)
     if session is None:  # Spark was starting, so there is no query
-        return True
+        return _Left(groups=True)
     context = session.sparkContext if hasattr(session, "_jsparkSession") else None
-    left = False
+    left = _Left(groups=False)
     with contextlib.suppress(Exception):  # the JVM may be ending, too
         ended = [_ended(query) for query in session.streams.active]
         if context is None:
-            left = all(ended)
+            left = _Left(all(ended))
         else:
             context.cancelAllJobs()
-            left = _readers_ended(Path(SparkFiles.getRootDirectory()) / READERS_FOLDER)
+            folder = Path(SparkFiles.getRootDirectory())
+            left = _Left(_readers_ended(folder / READERS_FOLDER), tuple(_not_ended(folder)))
         session.stop()
     return left
 
@@ -434,6 +457,15 @@ def _silence(jvm: Any) -> None:
         # The JVM itself writes there that a thread has ended with an error: that of a query whose start a signal has
         # interrupted, and which Spark begins all the same.
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+
+
+def _not_ended(folder: Path) -> Iterator[tuple[str, int]]:
+    """Of the exactly-once writes that were planned, and not ended."""
+    for path in sorted(folder.glob(f"{PLANS_PREFIX}*.json")):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            value = json.loads(path.read_bytes())
+            if not value["ended"]:
+                yield value["prefix"], value["timeout_ms"]
 
 
 def _readers_ended(folder: Path) -> bool:

@@ -185,3 +185,19 @@ def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka,
         run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
     wait_until(lambda: unstable(kafka, output) == [], within=10)
     assert read(kafka, output) == all_rows(1)
+
+
+def test_a_batch_that_is_written_again_with_another_id_is_told(kafka, output, run_of, caplog):
+    query = name("query")
+    first, second, third = (run_of(prefix, query) for prefix in ("told-a", "told-b", "told-c"))
+    for batch in (0, 1):
+        first.batch(batch)
+    assert "before" not in caplog.text
+    second.batch(1)
+    told = f"batch 1 of query {query} was published with kafka.transactional.id {first.options.prefix} before"
+    assert f"{second.options.prefix}: {told}" in caplog.text
+    caplog.clear()
+    second.batch(2)
+    third.batch(3)  # the one before it has ended
+    assert "before" not in caplog.text
+    assert read(kafka, output) == sorted(all_rows(4) + [row for slot in (0, 1) for row in rows_of(1, slot, 3)])

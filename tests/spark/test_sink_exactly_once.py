@@ -124,6 +124,29 @@ def test_a_query_that_is_stopped_within_a_batch_leaves_nothing_open(
     assert read(kafka, output) == (list(range(MANY)), [])
 
 
+@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+def test_a_sink_without_the_id_of_its_source_is_refused_before_it_writes(
+    spark, kafka, group, output, written_to, tmp_path, guarantee
+):
+    source = kafka.create_topic(name("input"), partitions=2)
+    kafka.produce(source, [b"%d" % number for number in range(20)])
+    read_from = {"kafka.bootstrap.servers": kafka.bootstrap_servers, "subscribe": source, "kafka.group.id": group}
+    prefix = {"kafka.transactional.id": written_to["kafka.transactional.id"]}
+    rows = spark.readStream.format("groupkafka").options(startingOffsets="earliest", **read_from, **prefix).load()
+    writer = rows.select("value").writeStream.format("groupkafka").trigger(availableNow=True)
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+    once = guarantee == "exactly-once"
+    wrong = written_to | {"kafka.transactional.id": name("other")}
+    if not once:
+        wrong = {key: wrong[key] for key in ("kafka.bootstrap.servers", "topic")}
+    with pytest.raises(Exception, match="give both the same" if once else "give the sink the same one"):
+        writer.options(**wrong).start().awaitTermination()
+    assert read(kafka, output) == ([], [])
+    writer.options(**written_to).start().awaitTermination()
+    assert read(kafka, output) == (list(range(20)), [])
+    assert sum(committed(kafka, group).values()) == 20
+
+
 def test_offsets_of_the_source_are_committed_together_with_the_rows(spark, kafka, group, output, written_to, tmp_path):
     source = kafka.create_topic(name("input"), partitions=2)
     kafka.produce(source, [b"%d" % number for number in range(20)])

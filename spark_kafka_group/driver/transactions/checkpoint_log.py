@@ -37,10 +37,26 @@ def is_without(checkpoint: str | None, batch: BatchId, reader: str, topics: Iter
     )
 
 
+def newest_has(checkpoint: str | None, reader: str) -> bool:
+    """Whether the checkpoint can be read, and the newest batch in it has this source: it runs, or is to be planned."""
+    if not checkpoint:
+        return False
+    try:
+        logged = (_folder(checkpoint) / "offsets").iterdir()
+        newest = max((path for path in logged if path.name.isdecimal()), key=lambda path: int(path.name), default=None)
+        return newest is not None and json.dumps(reader).encode() in newest.read_bytes()
+    except OSError:
+        return False
+
+
+def _folder(checkpoint: str) -> Path:
+    return Path("/" + checkpoint.removeprefix(LOCAL).lstrip("/") if checkpoint.startswith(LOCAL) else checkpoint)
+
+
 def _logged(checkpoint: str | None, batch: BatchId) -> bytes:
     if not checkpoint:
         return b""
-    folder = Path("/" + checkpoint.removeprefix(LOCAL).lstrip("/") if checkpoint.startswith(LOCAL) else checkpoint)
+    folder = _folder(checkpoint)
     try:
         # There may be a local folder of the same name as one of Spark's default file system.
         if parsed((folder / "metadata").read_bytes()).get("id") != batch.query:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ from spark_kafka_group.exactly_once import (
     State,
     TaskTransactionWritten,
 )
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.source_offsets import SourceOffsets
@@ -90,6 +93,7 @@ def decide_and_end(
             over_ms, described = _check(client, planned, written)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
+            _tell_of_another_id(decisions, planned, batch)
             decision = Decision(
                 batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
                 logged_batch(options.checkpoint, batch),
@@ -107,6 +111,29 @@ def decide_and_end(
     left = None if decision is None else decision.in_short
     ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
     last_batch.leave(options, shared, ended)
+
+
+def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId) -> None:
+    """Warn where a query that is not new begins with an id, and has written this batch with another one.
+
+    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several.
+    """
+    found = decisions.last_with(json.dumps(batch.query)) if planned.last is None and batch.batch > 0 else None
+    if found is None:
+        return
+    key, value = found
+    with contextlib.suppress(ValueError):  # of a later version
+        before = Decision.from_json(value)
+        if (
+            before.batch.query == batch.query
+            and before.batch.batch >= batch.batch
+            and before.state is not State.REVOKED
+        ):
+            log.warning(
+                "kafka.transactional.id %s: %s was published with kafka.transactional.id %s before: if this id has "
+                "taken its place, the rows of the batch are there twice",
+                planned.prefix, before.batch, key,
+            )  # fmt: skip
 
 
 def _append(
@@ -322,25 +349,47 @@ def abort_undecided(
     BrokerError
     """
     told = [message for message in messages if message is not None]
-    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
-    if planned is None:
+    prefix, topic = options.prefix, options.transacting.decision_topic
+    servers = options.client.connection.bootstrap_servers
+    planned = last_batch.planned_last(servers, topic, prefix, shared) if not told else _as_planned(told[0].planned)
+    if planned is not None:
+        with kept_client(options, ROLE) as client:
+            _abort_batch(client, topic, prefix, planned, told)
+        last_batch.forget(shared, prefix)
+
+
+def abort_left(options: ClientOptions, decision_topic: str, prefix: str, planned: LastBatch, limit_ms: int) -> None:
+    """Abort what a batch has left open that was planned, and not ended, as its query has ended.
+
+    Spark does not do it where it stops a query while it waits for the commit: 1. It interrupts the thread that waits.
+    2. The call of the commit fails, and leaves the thread interrupted. 3. So the call that is to abort fails, too.
+
+    Raises
+    ------
+    BrokerError, TransactionError
+    """
+    with TransactionClient(options, ROLE, limit_ms) as client:
+        if client.takes_expected:  # or a query that has been started meanwhile would be fenced
+            _abort_batch(client, decision_topic, prefix, planned, ())
+
+
+def _abort_batch(
+    client: TransactionClient, decision_topic: str, prefix: str, planned: LastBatch, told: Sequence[TaskWrite]
+) -> None:
+    client.give_up(prefix, planned.driver)
+    try:
+        driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
+    except ProducerFencedError:
+        log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
         return
-    prefix = options.prefix
-    with kept_client(options, ROLE) as client:
-        client.give_up(prefix, planned.driver)
-        try:
-            driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
-        except ProducerFencedError:
-            log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
-            return
-        found = last_decision(DecisionLog(client, options.transacting.decision_topic), prefix, planned.offset)
-        if told and found is not None and found[1].batch == told[0].batch and found[1].state is not State.REVOKED:
-            log.info("kafka.transactional.id %s: %s was decided: the next start ends it", prefix, told[0].batch)
-            return
-        belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
-        decided = () if found is None else found[1].transactions
-        others = left_open(client, prefix, driver, decided) if planned.described else {}
-        abort(client, prefix, others | belonging)
+    found = last_decision(DecisionLog(client, decision_topic), prefix, planned.offset)
+    if told and found is not None and found[1].batch == told[0].batch and found[1].state is not State.REVOKED:
+        log.info("kafka.transactional.id %s: %s was decided: the next start ends it", prefix, told[0].batch)
+        return
+    belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
+    decided = () if found is None else found[1].transactions
+    others = left_open(client, prefix, driver, decided) if planned.described else {}
+    abort(client, prefix, others | belonging)
 
 
 def _as_planned(planned: PlannedTransactions) -> LastBatch:

@@ -12,8 +12,10 @@ import json
 import logging
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spark_kafka_group.exactly_once import Decision, Producer
+from spark_kafka_group.files import PLANS_PREFIX
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.shared_files import file_name
 
@@ -40,16 +42,16 @@ class LastBatch:
 
 def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
     """The last batch, if it was ended as a whole, once; None where it was not, or more has happened since."""
-    last = _read(options, directory)
+    last = _read(options.prefix, directory, _where(options))
     if last is None or not last.ended or directory is None:
         return None
     _path(directory, options.prefix).unlink()
     return last
 
 
-def planned_last(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
+def planned_last(servers: str, decision_topic: str, prefix: str, directory: Path | None) -> LastBatch | None:
     """The last batch, if it was planned, and has not ended."""
-    last = _read(options, directory)
+    last = _read(prefix, directory, [servers, decision_topic])
     return None if last is None or last.ended else last
 
 
@@ -58,6 +60,7 @@ def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) 
     if directory is None:
         return
     value = {
+        "prefix": options.prefix,
         "where": _where(options),
         "driver": list(last.driver),
         "timeout_ms": last.timeout_ms,
@@ -77,17 +80,18 @@ def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) 
 
 
 def forget(directory: Path | None, prefix: str) -> None:
-    """Have the next batch be planned like a restart, as the prefix was taken meanwhile."""
+    """Have the next batch be planned like a restart, as the prefix was taken meanwhile, and none be aborted."""
     if directory is not None:
         _path(directory, prefix).unlink(missing_ok=True)
 
 
-def _read(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
+def _read(prefix: str, directory: Path | None, where: list[Any]) -> LastBatch | None:
+    """What is known if `where` is how it begins."""
     if directory is None:
         return None
     try:
-        value = json.loads(_path(directory, options.prefix).read_bytes())
-        if value["where"] != _where(options):
+        value = json.loads(_path(directory, prefix).read_bytes())
+        if value["where"][: len(where)] != where:
             return None
         decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
         driver = Producer(*value["driver"])
@@ -97,10 +101,10 @@ def _read(options: TransactionOptions, directory: Path | None) -> LastBatch | No
 
 
 def _path(directory: Path, prefix: str) -> Path:
-    return directory / f"groupkafka-transactions-{file_name(prefix)}.json"
+    return directory / f"{PLANS_PREFIX}{file_name(prefix)}.json"
 
 
-def _where(options: TransactionOptions) -> list[str | int | None]:
+def _where(options: TransactionOptions) -> list[Any]:
     """The cluster, the decision topic in it, and the timeout that was asked for: with another one, a plan is no use."""
     transacting = options.transacting
     return [

@@ -94,9 +94,18 @@ class DecisionLog:
         transaction of this key is over, so the next marker of its producer says whether a record counts. Where a
         record has none, the topic was compacted, which leaves no record of an aborted transaction.
         """
+        found = self._last(lambda record: record.key == key.encode(), start)
+        return None if found is None else (found[0], found[2])
+
+    def last_with(self, text: str) -> tuple[str, bytes] | None:
+        """Key and value of the last record of all keys whose value has a text; of an open transaction, too."""
+        found = self._last(lambda record: text.encode() in bytes(record.value), 0)
+        return None if found is None else (found[1].decode(errors="replace"), found[2])
+
+    def _last(self, matches: Callable[[Any], bool], start: int) -> tuple[int, bytes, bytes] | None:
         end = self._partitions.end_offset(self._tp)
-        counting: tuple[int, bytes] | None = None
-        undecided: dict[int, tuple[int, bytes]] = {}
+        counting: tuple[int, bytes, bytes] | None = None
+        undecided: dict[int, tuple[int, bytes, bytes]] = {}
         position = start or self._partitions.start_offset(self._tp)  # records may have been deleted
         since_s = time.monotonic()
         while position < end:
@@ -110,9 +119,9 @@ class DecisionLog:
                         counting = marked
                 else:
                     for record in batch:
-                        if record.key == key.encode() and record.offset >= start and record.value is not None:
+                        if record.offset >= start and record.value is not None and matches(record):
                             counting = undecided.get(batch.producer_id, counting)
-                            undecided[batch.producer_id] = record.offset, bytes(record.value)
+                            undecided[batch.producer_id] = record.offset, bytes(record.key or b""), bytes(record.value)
             if position > before or fetched.start > before:
                 position, since_s = max(position, fetched.start), time.monotonic()
             elif time.monotonic() - since_s >= CATCHES_UP_WITHIN_S:

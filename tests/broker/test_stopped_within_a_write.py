@@ -1,0 +1,87 @@
+"""A query that is stopped while a batch of its exactly-once sink is not decided: its source aborts what is open."""
+
+import pytest
+from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
+from support import committed, name, numbered, topic_with
+
+from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.testing import KafkaCluster, wait_until
+
+
+class Query:
+    """A query that reads with the id of its sink, up to the tasks of its first batch, as Spark runs it."""
+
+    def __init__(self, kafka, driver_of, directory):
+        self.kafka, self.out, self.group = kafka, kafka.create_topic(name("out"), partitions=2), name("group")
+        decisions, prefix = name("decisions"), name("w")
+        topic = topic_with(kafka, numbered(20, 2), partitions=2)
+        options = transaction_options(kafka.bootstrap_servers, prefix, topic=decisions, limit_ms=15_000)
+        given = {"kafka.transactional.id": prefix, "decisionTopic": decisions, "startingOffsets": "earliest"}
+        self.made = lambda: driver_of(kafka, topic, self.group, directory, **given)
+        self.driver, self.run = self.made(), Run(options, self.out, shared=str(directory))
+        self.start = self.driver.initial_offset()
+        self.end = self.driver.latest_offset(self.start)
+
+    def write(self):
+        """The tasks of the batch, which write and leave their transactions open."""
+        self.driver.plan(self.start, self.end)
+        messages = self.run.tasks(self.run.plan(), 0)
+        assert unstable(self.kafka, self.out) == [0, 1]
+        return messages
+
+    def nothing_is_open(self):
+        wait_until(lambda: unstable(self.kafka, self.out) == [], within=10)
+
+
+@pytest.fixture
+def query(kafka, driver_of, tmp_path):
+    return Query(kafka, driver_of, tmp_path)
+
+
+def test_its_transactions_are_aborted_and_it_can_be_started_again(kafka, query):
+    messages = query.write()
+    query.driver.stop()
+    query.nothing_is_open()
+    with pytest.raises(TransactionError, match="not published"):  # a call of Spark's that goes on by itself
+        query.run.commit(messages)
+    assert read(kafka, query.out) == []
+    query.driver = query.made()
+    query.run.commit(query.write())
+    assert read(kafka, query.out) == all_rows(1)
+    query.driver.stop()
+    assert sum(committed(kafka, query.group).values()) == 20
+
+
+def test_those_of_a_later_start_are_not(kafka, query, tmp_path):
+    query.write()
+    later = Run(query.run.options, query.out, shared=str(tmp_path / "another application"))
+    later.shared.mkdir()
+    messages = later.tasks(later.plan(), 0)
+    query.driver.stop()
+    later.commit(messages)
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_those_of_a_later_start_in_the_same_application_are_not(kafka, query):
+    query.write()
+    query.driver._session._sink.close()  # its stop has begun, and is slow
+    messages = query.run.tasks(query.run.plan(), 0)
+    query.driver.stop()
+    query.run.commit(messages)
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_a_batch_that_has_ended_is_left_alone(kafka, query, tmp_path):
+    query.run.commit(query.write())
+    query.driver.stop()
+    assert last_batch.take_ended(query.run.options, tmp_path) is not None
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_brokers_that_are_away_do_not_hold_up_the_end(driver_of, tmp_path, caplog):
+    with KafkaCluster() as kafka:
+        query = Query(kafka, driver_of, tmp_path)
+        query.write()
+    query.driver.stop()
+    assert "may stay open, until the next start or their timeout" in caplog.text
