@@ -133,7 +133,8 @@ class TaskTransaction:
         driver = found.get(prefix)
         if driver is None or driver.producer != self._planned.driver:
             raise ProducerFencedError(
-                f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned"
+                f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned: "
+                f"give each query an id of its own, and run each query once"
             )
         if driver.state in COMMITTED:
             raise ProducerFencedError(

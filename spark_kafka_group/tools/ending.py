@@ -49,6 +49,15 @@ OURS = re.compile(r"spark_kafka_group\.errors\.\w+: (.+)")
 OF_PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 """What Spark repeats of an exception in Python: of a function for foreachBatch, or of one that tasks call."""
 
+OF_SPARK = {
+    re.compile("groupkafka does not support Update mode"): (
+        'outputMode("update") is not for sinks in Python, as groupkafka is one: write with foreachBatch, or take '
+        'outputMode("append")'
+    ),
+    re.compile('UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*"groupkafka"'): 'a batch write to groupkafka needs mode("append")',
+}
+"""What Spark says of the sink without asking it, and what a user is to do."""
+
 
 _arguments: dict[str, str] = {}
 """Arguments of this program by the options that they stand for."""
@@ -307,8 +316,8 @@ def _require_workers() -> None:
 
 
 def sentence(error: BaseException) -> str | None:
-    """What an error says in one sentence: this package's own, also where Spark repeats it, that of Spark's analysis, or
-    that Spark's JVM is gone.
+    """What an error says in one sentence: this package's own, also where Spark repeats it, what is to be done about
+    Spark's, that of Spark's analysis, or that Spark's JVM is gone.
 
     None for all others.
     """
@@ -319,6 +328,9 @@ def sentence(error: BaseException) -> str | None:
     found = OURS.findall(str(error))
     if found:
         return str(found[-1])
+    told = next((told for pattern, told in OF_SPARK.items() if pattern.search(str(error))), None)
+    if told is not None:
+        return told
     return _first_line(error) if isinstance(error, AnalysisException) else None
 
 

@@ -1,5 +1,6 @@
 """Programs in a `submit.orderly` block end with one line and the exit code of shells. Without Spark: quick."""
 
+import dataclasses
 import json
 import os
 import pty
@@ -9,8 +10,13 @@ import sys
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
-from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, sentence
+from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.options import Options
+from spark_kafka_group.options.transacting import Transacting, TransactionOptions
+from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _Left, _not_ended, _stopped, sentence
 
 PROGRAM = """
 import json, os, signal, subprocess, sys, threading, time
@@ -248,3 +254,28 @@ def test_the_sentence_of_an_error_is_this_package_s_also_where_spark_repeats_it(
     assert sentence(MissingPackageError("pip install it")) == "pip install it"
     assert sentence(RuntimeError(REPEATED)) == "group billing: another process has joined"
     assert sentence(RuntimeError(str(BrokerError("no")))) is None
+
+
+def test_what_spark_says_of_the_sink_is_what_to_do():
+    update = "[STREAM_FAILED] terminated: requirement failed: groupkafka does not support Update mode. SQLSTATE: XXKST"
+    assert "write with foreachBatch" in sentence(RuntimeError(update))
+    mode = (
+        '[UNSUPPORTED_DATA_SOURCE_SAVE_MODE] The data source "groupkafka" cannot be written in the "ErrorIfExists" mode'
+    )
+    assert sentence(RuntimeError(mode)) == 'a batch write to groupkafka needs mode("append")'
+    assert sentence(RuntimeError(mode.replace("groupkafka", "kafka"))) is None
+
+
+def test_a_write_that_was_planned_and_not_ended_is_told_in_the_last_line(tmp_path):
+    client = Options.parse({"kafka.bootstrap.servers": "h:1", "subscribe": "t"}).client
+    planned = LastBatch(Producer(1, 2), 900_000, True, None, 17, ended=False)
+    for prefix, ended in (("open", False), ("ended", True)):
+        options = TransactionOptions(client, Transacting(prefix))
+        last_batch.leave(options, tmp_path, dataclasses.replace(planned, ended=ended))
+    (tmp_path / "groupkafka-transactions-0.json").write_text("half")
+    found = tuple(_not_ended(tmp_path))
+    assert found == (("open", 900_000),)
+    line = _stopped(("billing",), _Left(groups=True, open=found))
+    assert line.startswith("stopped; left group billing. Transactions of kafka.transactional.id open may be open: ")
+    assert line.endswith("until the query is started again, or 900 s at most")
+    assert _stopped(("billing",), _Left(groups=True)) == "stopped; left group billing"
