@@ -368,7 +368,7 @@ def abort_left(options: ClientOptions, decision_topic: str, prefix: str, planned
     ------
     BrokerError, TransactionError
     """
-    with TransactionClient(options, ROLE, limit_ms) as client:
+    with TransactionClient(options, ROLE, limit_ms) as client, client.together():
         if client.takes_expected:  # or a query that has been started meanwhile would be fenced
             _abort_batch(client, decision_topic, prefix, planned, ())
 
