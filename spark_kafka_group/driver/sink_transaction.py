@@ -35,7 +35,7 @@ from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.json_text import listed
-from spark_kafka_group.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.shared_files import file_name, is_same, make_folder, put, remove
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
 log = logging.getLogger(__name__)
@@ -163,8 +163,7 @@ class SinkTransaction:
         """Remove the file. Harmless when repeated."""
         file, self._file = self._file, None
         if file is not None:
-            # Now: behind the file's end the next run of the query may plan a batch.
-            self._left = self._planned()
+            self._left = self._planned_of_own_batch(file)
             remove(file, self._path)
 
     def abort_left(self, within_ms: float) -> None:
@@ -190,6 +189,21 @@ class SinkTransaction:
         else:
             if self._planned() == left:
                 last_batch.forget(self._directory, self.transactional_id)
+
+    def _planned_of_own_batch(self, file: IO[str]) -> last_batch.LastBatch | None:
+        """The sink's batch, if it has this source's batch.
+
+        It is read before the file is looked at: 1. A query is stopped, and this process is slow. 2. The query is
+        started again, and its new process puts a file in the place of this one. 3. Only then it plans a batch, perhaps
+        the same one.
+        """
+        running, planned = self._own.running, self._planned()
+        if running is None or planned is None or (running.reader, running.batch) not in planned.sources:
+            return None
+        try:
+            return planned if is_same(file, self._path) else None
+        except OSError:
+            return None  # the folder is gone
 
     def _planned(self) -> last_batch.LastBatch | None:
         """The sink's batch, if it was planned, and has not ended."""

@@ -72,6 +72,25 @@ def test_those_of_a_later_start_in_the_same_application_are_not(kafka, query):
     assert read(kafka, query.out) == all_rows(1)
 
 
+def test_those_of_the_next_run_are_not_where_the_process_of_the_last_one_is_slow_to_stop(kafka, query):
+    query.write()
+    last, query.driver = query.driver, query.made()
+    messages = query.write()  # the same batch, which is run again
+    last.stop()
+    query.run.commit(messages)
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_those_of_another_query_that_has_taken_the_id_over_are_not(kafka, query):
+    query.run.commit(query.write())
+    query.driver.latest_offset(query.end)  # nothing is new, so no batch runs
+    other = Run(query.run.options, query.out, query="other", shared=str(query.run.shared))
+    messages = other.tasks(other.plan(), 0)
+    query.driver.stop()
+    other.commit(messages)
+    assert read(kafka, query.out) == sorted(all_rows(1) * 2)
+
+
 def test_a_batch_that_has_ended_is_left_alone(kafka, query, tmp_path):
     query.run.commit(query.write())
     query.driver.stop()
