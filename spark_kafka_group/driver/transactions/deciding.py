@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
@@ -93,7 +92,7 @@ def decide_and_end(
             over_ms, described = _check(client, planned, written)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
-            _tell_of_another_id(decisions, planned, batch)
+            _tell_of_another_id(decisions, planned, batch, told[0].run)
             decision = Decision(
                 batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
                 logged_batch(options.checkpoint, batch),
@@ -113,27 +112,28 @@ def decide_and_end(
     last_batch.leave(options, shared, ended)
 
 
-def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId) -> None:
+def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId, run: str) -> None:
     """Warn where a query that is not new begins with an id, and has written this batch with another one.
 
-    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several.
+    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several,
+    and writes with all of them in one run.
     """
-    found = decisions.last_with(json.dumps(batch.query)) if planned.last is None and batch.batch > 0 else None
-    if found is None:
+    if planned.last is not None or batch.batch == 0:
         return
-    key, value = found
-    with contextlib.suppress(ValueError):  # of a later version
-        before = Decision.from_json(value)
-        if (
-            before.batch.query == batch.query
-            and before.batch.batch >= batch.batch
-            and before.state is not State.REVOKED
-        ):
-            log.warning(
-                "kafka.transactional.id %s: %s was published with kafka.transactional.id %s before: if this id has "
-                "taken its place, the rows of the batch are there twice",
-                planned.prefix, before.batch, key,
-            )  # fmt: skip
+    try:
+        found = decisions.last_with(json.dumps(batch.query))
+        before = None if found is None else Decision.from_json(found[1])
+    except (BrokerError, ValueError) as error:
+        log.info("kafka.transactional.id %s: decisions of other ids are not known: %s", planned.prefix, error)
+        return
+    if found is None or before is None or (run and run == before.run) or before.state is State.REVOKED:
+        return
+    if before.batch.query == batch.query and before.batch.batch >= batch.batch:
+        log.warning(
+            "kafka.transactional.id %s: %s was published with kafka.transactional.id %s before: if this id has taken "
+            "its place, the rows of the batch are there twice",
+            planned.prefix, before.batch, found[0],
+        )  # fmt: skip
 
 
 def _append(
