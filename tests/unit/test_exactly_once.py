@@ -295,8 +295,13 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_cluster_and
     planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
     last_batch.leave(options(), tmp_path, planned)
     assert last_batch.take_ended(options(), tmp_path) is None
-    assert last_batch.planned_last("h:1", Transacting.decision_topic, "w", tmp_path) == planned
-    assert last_batch.planned_last("other:1", Transacting.decision_topic, "w", tmp_path) is None
+    assert last_batch.planned_last(options(), tmp_path) == planned
+    assert last_batch.planned_last(options(servers="other:1"), tmp_path) is None
+    assert last_batch.planned_with("r", 7, "w", tmp_path) is None
+    of_a_source = dataclasses.replace(planned, sources=(("r", 7),))
+    last_batch.leave(options(), tmp_path, of_a_source)
+    assert last_batch.planned_with("r", 7, "w", tmp_path) == of_a_source
+    assert last_batch.planned_with("r", 8, "w", tmp_path) is None
     last = dataclasses.replace(planned, ended=True)
     last_batch.leave(options(), tmp_path, last)
     assert last_batch.take_ended(options("v"), tmp_path) is None

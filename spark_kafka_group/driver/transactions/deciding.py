@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -349,27 +349,40 @@ def abort_undecided(
     BrokerError
     """
     told = [message for message in messages if message is not None]
-    prefix, topic = options.prefix, options.transacting.decision_topic
-    servers = options.client.connection.bootstrap_servers
-    planned = last_batch.planned_last(servers, topic, prefix, shared) if not told else _as_planned(told[0].planned)
+    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
     if planned is not None:
         with kept_client(options, ROLE) as client:
-            _abort_batch(client, topic, prefix, planned, told)
-        last_batch.forget(shared, prefix)
+            _abort_batch(client, options.transacting.decision_topic, options.prefix, planned, told)
+        last_batch.forget(shared, options.prefix)
 
 
-def abort_left(options: ClientOptions, decision_topic: str, prefix: str, planned: LastBatch, limit_ms: int) -> None:
+def abort_left(
+    options: ClientOptions,
+    decision_topic: str,
+    prefix: str,
+    planned: LastBatch,
+    is_last: Callable[[], bool],
+    limit_ms: int,
+) -> None:
     """Abort what a batch has left open that was planned, and not ended, as its query has ended.
 
     Spark does not do it where it stops a query while it waits for the commit: 1. It interrupts the thread that waits.
     2. The call of the commit fails, and leaves the thread interrupted. 3. So the call that is to abort fails, too.
+
+    Parameters
+    ----------
+    is_last
+        Whether the batch is still the last one, and has not ended. 1. The commit goes on by itself, and ends the batch.
+        2. The query is started again, and its next batch takes the id from the same producer. 3. Brokers would take
+        another request for it for the same one, repeated.
 
     Raises
     ------
     BrokerError, TransactionError
     """
     with TransactionClient(options, ROLE, limit_ms) as client, client.together():
-        if client.takes_expected:  # or a query that has been started meanwhile would be fenced
+        # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.
+        if client.takes_expected and is_last():
             _abort_batch(client, decision_topic, prefix, planned, ())
 
 

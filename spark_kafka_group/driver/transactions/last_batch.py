@@ -53,10 +53,16 @@ def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch
     return last
 
 
-def planned_last(servers: str, decision_topic: str, prefix: str, directory: Path | None) -> LastBatch | None:
+def planned_last(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
     """The last batch, if it was planned, and has not ended."""
-    last = _read(prefix, directory, [servers, decision_topic])
+    last = _read(options.prefix, directory, _where(options)[:-1])
     return None if last is None or last.ended else last
+
+
+def planned_with(reader: str, batch: int, prefix: str, directory: Path | None) -> LastBatch | None:
+    """The same, if it is one with this batch of a source, which is of the same cluster, however that is named."""
+    last = _read(prefix, directory, [])
+    return None if last is None or last.ended or (reader, batch) not in last.sources else last
 
 
 def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) -> None:
