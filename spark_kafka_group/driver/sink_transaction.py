@@ -35,7 +35,7 @@ from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import BrokerError, MembershipError, TransactionError
 from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.json_text import listed
-from spark_kafka_group.shared_files import file_name, make_folder, put, remove
+from spark_kafka_group.shared_files import file_name, is_same, make_folder, put, remove
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of, live_sources
 
 log = logging.getLogger(__name__)
@@ -163,8 +163,7 @@ class SinkTransaction:
         """Remove the file. Harmless when repeated."""
         file, self._file = self._file, None
         if file is not None:
-            # Now: behind the file's end the next run of the query may plan a batch.
-            self._left = self._planned()
+            self._left = self._planned_of_own_file(file)
             remove(file, self._path)
 
     def abort_left(self, within_ms: float) -> None:
@@ -180,7 +179,10 @@ class SinkTransaction:
             return
         options, limit_ms = self._query.options, int(min(within_ms, ABORTED_WITHIN_MS))
         try:
-            abort_left(options.client, options.group.decision_topic, self.transactional_id, left, limit_ms)
+            abort_left(
+                options.client, options.group.decision_topic, self.transactional_id, left,
+                lambda: self._planned() == left, limit_ms,
+            )  # fmt: skip
         except (BrokerError, TransactionError) as error:
             log.warning(
                 "kafka.transactional.id %s: transactions of the last batch may stay open, until the next start or "
@@ -191,12 +193,25 @@ class SinkTransaction:
             if self._planned() == left:
                 last_batch.forget(self._directory, self.transactional_id)
 
+    def _planned_of_own_file(self, file: IO[str]) -> last_batch.LastBatch | None:
+        """As :meth:`_planned`, if this process has planned its part.
+
+        The plan is read before the file is looked at: 1. A query is stopped, and this process is slow. 2. The query is
+        started again, and its new process puts a file in the place of this one. 3. Only then it plans a batch, perhaps
+        the same one.
+        """
+        planned = self._planned()
+        try:
+            return planned if is_same(file, self._path) else None
+        except OSError:
+            return None  # the folder is gone
+
     def _planned(self) -> last_batch.LastBatch | None:
-        """The sink's batch, if it was planned, and has not ended."""
-        options = self._query.options
-        return last_batch.planned_last(
-            options.connection.bootstrap_servers, options.group.decision_topic, self.transactional_id, self._directory
-        )
+        """The sink's last batch, if it was planned with the batch of this source that runs, and has not ended."""
+        running = self._own.running
+        if running is None:
+            return None
+        return last_batch.planned_with(running.reader, running.batch, self.transactional_id, self._directory)
 
     def _put_first_line(self) -> None:
         if self._file is not None:  # or the query was stopped meanwhile

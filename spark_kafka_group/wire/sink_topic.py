@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.wire.broker_connection import BrokerConnection
+from spark_kafka_group.wire.client.refusals import NO_LISTENER
 from spark_kafka_group.wire.leaders import Leaders
 from spark_kafka_group.wire.writable_topics import WritableTopics
 
@@ -36,5 +38,9 @@ def check(options: SinkOptions) -> None:
             leaders.reach(limit)
             return
         WritableTopics(leaders, within_ms, options.connection.metadata_max_age_ms, limit).leaders(topic)
+    except BrokerTimeoutError as error:
+        if NO_LISTENER not in str(error):
+            raise
+        raise BrokerTimeoutError(f"{error}. Correct kafka.bootstrap.servers, or start the broker") from error
     finally:
         leaders.close()

@@ -6,6 +6,7 @@ from support import committed, name, numbered, topic_with
 
 from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.errors import TransactionError
+from spark_kafka_group.files import PLANS_PREFIX
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 
@@ -16,7 +17,8 @@ class Query:
         self.kafka, self.out, self.group = kafka, kafka.create_topic(name("out"), partitions=2), name("group")
         decisions, prefix = name("decisions"), name("w")
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
-        options = transaction_options(kafka.bootstrap_servers, prefix, topic=decisions, limit_ms=15_000)
+        servers = f"{kafka.bootstrap_servers},{kafka.bootstrap_servers}"  # as a sink may name them
+        options = transaction_options(servers, prefix, topic=decisions, limit_ms=15_000)
         given = {"kafka.transactional.id": prefix, "decisionTopic": decisions, "startingOffsets": "earliest"}
         self.made = lambda: driver_of(kafka, topic, self.group, directory, **given)
         self.driver, self.run = self.made(), Run(options, self.out, shared=str(directory))
@@ -43,6 +45,7 @@ def test_its_transactions_are_aborted_and_it_can_be_started_again(kafka, query):
     messages = query.write()
     query.driver.stop()
     query.nothing_is_open()
+    assert list(query.run.shared.glob(f"{PLANS_PREFIX}*")) == []  # or the program would say that something is open
     with pytest.raises(TransactionError, match="not published"):  # a call of Spark's that goes on by itself
         query.run.commit(messages)
     assert read(kafka, query.out) == []
@@ -70,6 +73,25 @@ def test_those_of_a_later_start_in_the_same_application_are_not(kafka, query):
     query.driver.stop()
     query.run.commit(messages)
     assert read(kafka, query.out) == all_rows(1)
+
+
+def test_those_of_the_next_run_are_not_where_the_process_of_the_last_one_is_slow_to_stop(kafka, query):
+    query.write()
+    last, query.driver = query.driver, query.made()
+    messages = query.write()  # the same batch, which is run again
+    last.stop()
+    query.run.commit(messages)
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_those_of_another_query_that_has_taken_the_id_over_are_not(kafka, query):
+    query.run.commit(query.write())
+    query.driver.latest_offset(query.end)  # nothing is new, so no batch runs
+    other = Run(query.run.options, query.out, query="other", shared=str(query.run.shared))
+    messages = other.tasks(other.plan(), 0)
+    query.driver.stop()
+    other.commit(messages)
+    assert read(kafka, query.out) == sorted(all_rows(1) * 2)
 
 
 def test_a_batch_that_has_ended_is_left_alone(kafka, query, tmp_path):

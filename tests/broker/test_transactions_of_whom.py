@@ -6,10 +6,11 @@ import pytest
 from exactly_once_runs import all_rows, killed, read, rows_of, running_source, transaction_options, unstable
 from support import committed, name
 
-from spark_kafka_group.errors import ProducerFencedError, TransactionError
+from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 
 
 @pytest.fixture
@@ -185,6 +186,25 @@ def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka,
         run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
     wait_until(lambda: unstable(kafka, output) == [], within=10)
     assert read(kafka, output) == all_rows(1)
+
+
+def test_a_function_with_two_ids_is_told_of_no_other_one_and_a_lookup_that_fails_costs_no_batch(
+    kafka, output, run_of, caplog, monkeypatch
+):
+    query = name("query")
+    first, second, third = (run_of(prefix, query) for prefix in ("both-a", "both-b", "both-c"))
+    first.batch(0)
+    first.run = second.run = "one run"
+    first.batch(1)
+    second.batch(1)
+    assert "before" not in caplog.text
+
+    def fails(self, text):
+        raise BrokerError("no answer")
+
+    monkeypatch.setattr(DecisionLog, "last_with", fails)
+    third.batch(1)
+    assert read(kafka, output) == sorted(all_rows(2) + [row for slot in (0, 1) for row in rows_of(1, slot, 3)] * 2)
 
 
 def test_a_batch_that_is_written_again_with_another_id_is_told(kafka, output, run_of, caplog):

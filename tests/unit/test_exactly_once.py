@@ -1,13 +1,14 @@
 """Decisions of exactly-once writes, and what is made of them; nothing is started."""
 
 import dataclasses
+import threading
 from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_kafka_group.driver.transactions import last_batch, resolution
+from spark_kafka_group.driver.transactions import id_of_source, last_batch, resolution
 from spark_kafka_group.driver.transactions.checkpoint_log import logged_batch
 from spark_kafka_group.driver.transactions.finishing import leftovers
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
@@ -28,7 +29,8 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions
-from spark_kafka_group.source_offsets import SourceOffsets
+from spark_kafka_group.shared_files import make_folder, put, remove
+from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.transactions.transaction_ends import End
 from spark_kafka_group.wire.transactions.transaction_requests import Described
@@ -293,8 +295,13 @@ def test_a_commit_is_found_once_by_the_next_batch_of_the_same_prefix_cluster_and
     planned = LastBatch(Producer(1, 2), 900_000, True, decided(), 17, ended=False)
     last_batch.leave(options(), tmp_path, planned)
     assert last_batch.take_ended(options(), tmp_path) is None
-    assert last_batch.planned_last("h:1", Transacting.decision_topic, "w", tmp_path) == planned
-    assert last_batch.planned_last("other:1", Transacting.decision_topic, "w", tmp_path) is None
+    assert last_batch.planned_last(options(), tmp_path) == planned
+    assert last_batch.planned_last(options(servers="other:1"), tmp_path) is None
+    assert last_batch.planned_with("r", 7, "w", tmp_path) is None
+    of_a_source = dataclasses.replace(planned, sources=(("r", 7),))
+    last_batch.leave(options(), tmp_path, of_a_source)
+    assert last_batch.planned_with("r", 7, "w", tmp_path) == of_a_source
+    assert last_batch.planned_with("r", 8, "w", tmp_path) is None
     last = dataclasses.replace(planned, ended=True)
     last_batch.leave(options(), tmp_path, last)
     assert last_batch.take_ended(options("v"), tmp_path) is None
@@ -328,3 +335,53 @@ def test_the_tool_says_what_it_does(ends, choice, expected):
     said = steps(seen, choice)
     assert len(said) == len(expected)
     assert all(step.startswith(start) for step, start in zip(said, expected, strict=True))
+
+
+@pytest.fixture
+def running_with(tmp_path):
+    """A source of query r that has an id, and runs a batch, which is the newest one in a checkpoint."""
+    (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
+    for batch, reader in ((9, "before"), (10, "r")):
+        (tmp_path / "checkpoint" / "offsets" / str(batch)).write_text(
+            f'v1\n{{}}\n{{"@group": {{"reader": "{reader}"}}}}'
+        )
+    made = []
+
+    def make(transactional_id, reader="r"):
+        path = folder_of(tmp_path, transactional_id) / f"{reader}.json"
+        make_folder(path.parent, tmp_path)
+        running = SourceOffsets("g", 1, "m", None, reader, 0, "", {})
+        made.append((put(path, LiveSource(reader, 1, running=running).to_text()), path))
+        return made[-1]
+
+    yield make
+    for file, path in made:
+        if not file.closed:
+            remove(file, path)
+
+
+class TestIdOfSource:
+    @pytest.mark.parametrize(("sink", "says"), [("d2", "give both the same"), (None, "give the sink the same one")])
+    def test_a_sink_with_another_id_than_its_source_is_refused(self, running_with, tmp_path, monkeypatch, sink, says):
+        monkeypatch.setattr(id_of_source, "GOES_WITHIN_S", 0.1)
+        running_with("d1")
+        for checkpoint in (tmp_path / "checkpoint", f"file:{tmp_path}/checkpoint"):
+            with pytest.raises(OptionError, match=says):
+                id_of_source.check(sink, str(checkpoint), tmp_path)
+
+    def test_no_other_sink_is(self, running_with, tmp_path):
+        running_with("d1")
+        running_with("d3", reader="of another query")
+        checkpoint = str(tmp_path / "checkpoint")
+        id_of_source.check("d1", checkpoint, tmp_path)
+        id_of_source.check("d2", None, tmp_path)
+        id_of_source.check("d2", f"{checkpoint}-of-nothing", tmp_path)
+        id_of_source.check("d2", checkpoint, None)
+        (tmp_path / "checkpoint" / "offsets" / "11").write_text('v1\n{}\n{"@group": {"reader": "another"}}')
+        id_of_source.check("d2", checkpoint, tmp_path)
+
+    def test_a_source_of_the_last_run_may_take_a_moment_to_end(self, running_with, tmp_path):
+        ending = threading.Timer(0.3, remove, running_with("d1"))
+        ending.start()
+        id_of_source.check("d2", str(tmp_path / "checkpoint"), tmp_path)
+        ending.join()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -93,7 +92,7 @@ def decide_and_end(
             over_ms, described = _check(client, planned, written)
             sources = _sources(options, planned, batch, shared)
             decisions = DecisionLog(client, options.transacting.decision_topic)
-            _tell_of_another_id(decisions, planned, batch)
+            _tell_of_another_id(decisions, planned, batch, told[0].run)
             decision = Decision(
                 batch, State.DECIDED, planned.parity, tuple(written), rows, told[0].run,
                 logged_batch(options.checkpoint, batch),
@@ -113,27 +112,28 @@ def decide_and_end(
     last_batch.leave(options, shared, ended)
 
 
-def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId) -> None:
+def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId, run: str) -> None:
     """Warn where a query that is not new begins with an id, and has written this batch with another one.
 
-    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several.
+    It is no error: by another id a user has batches written once more. A function for foreachBatch may have several,
+    and writes with all of them in one run.
     """
-    found = decisions.last_with(json.dumps(batch.query)) if planned.last is None and batch.batch > 0 else None
-    if found is None:
+    if planned.last is not None or batch.batch == 0:
         return
-    key, value = found
-    with contextlib.suppress(ValueError):  # of a later version
-        before = Decision.from_json(value)
-        if (
-            before.batch.query == batch.query
-            and before.batch.batch >= batch.batch
-            and before.state is not State.REVOKED
-        ):
-            log.warning(
-                "kafka.transactional.id %s: %s was published with kafka.transactional.id %s before: if this id has "
-                "taken its place, the rows of the batch are there twice",
-                planned.prefix, before.batch, key,
-            )  # fmt: skip
+    try:
+        found = decisions.last_with(json.dumps(batch.query))
+        before = None if found is None else Decision.from_json(found[1])
+    except (BrokerError, ValueError) as error:
+        log.info("kafka.transactional.id %s: decisions of other ids are not known: %s", planned.prefix, error)
+        return
+    if found is None or before is None or (run and run == before.run) or before.state is State.REVOKED:
+        return
+    if before.batch.query == batch.query and before.batch.batch >= batch.batch:
+        log.warning(
+            "kafka.transactional.id %s: %s was published with kafka.transactional.id %s before: if this id has taken "
+            "its place, the rows of the batch are there twice",
+            planned.prefix, before.batch, found[0],
+        )  # fmt: skip
 
 
 def _append(
@@ -349,27 +349,40 @@ def abort_undecided(
     BrokerError
     """
     told = [message for message in messages if message is not None]
-    prefix, topic = options.prefix, options.transacting.decision_topic
-    servers = options.client.connection.bootstrap_servers
-    planned = last_batch.planned_last(servers, topic, prefix, shared) if not told else _as_planned(told[0].planned)
+    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
     if planned is not None:
         with kept_client(options, ROLE) as client:
-            _abort_batch(client, topic, prefix, planned, told)
-        last_batch.forget(shared, prefix)
+            _abort_batch(client, options.transacting.decision_topic, options.prefix, planned, told)
+        last_batch.forget(shared, options.prefix)
 
 
-def abort_left(options: ClientOptions, decision_topic: str, prefix: str, planned: LastBatch, limit_ms: int) -> None:
+def abort_left(
+    options: ClientOptions,
+    decision_topic: str,
+    prefix: str,
+    planned: LastBatch,
+    is_last: Callable[[], bool],
+    limit_ms: int,
+) -> None:
     """Abort what a batch has left open that was planned, and not ended, as its query has ended.
 
     Spark does not do it where it stops a query while it waits for the commit: 1. It interrupts the thread that waits.
     2. The call of the commit fails, and leaves the thread interrupted. 3. So the call that is to abort fails, too.
 
+    Parameters
+    ----------
+    is_last
+        Whether the batch is still the last one, and has not ended. 1. The commit goes on by itself, and ends the batch.
+        2. The query is started again, and its next batch takes the id from the same producer. 3. Brokers would take
+        another request for it for the same one, repeated.
+
     Raises
     ------
     BrokerError, TransactionError
     """
-    with TransactionClient(options, ROLE, limit_ms) as client:
-        if client.takes_expected:  # or a query that has been started meanwhile would be fenced
+    with TransactionClient(options, ROLE, limit_ms) as client, client.together():
+        # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.
+        if client.takes_expected and is_last():
             _abort_batch(client, decision_topic, prefix, planned, ())
 
 

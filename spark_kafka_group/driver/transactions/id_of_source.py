@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import NoReturn
 
 from spark_kafka_group.driver.transactions.checkpoint_log import newest_has
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.source_offsets import running_with_another_id
+
+GOES_WITHIN_S = 3.0
+"""How long a source of the query's last run, which had another id, may take to end."""
+PAUSE_S = 0.05
 
 
 def check(transactional_id: str | None, checkpoint: str | None, shared: Path | None) -> None:
@@ -29,8 +35,14 @@ def check(transactional_id: str | None, checkpoint: str | None, shared: Path | N
     """
     if shared is None:
         return
-    if not any(newest_has(checkpoint, source.reader) for source in running_with_another_id(shared, transactional_id)):
-        return
+    until = time.monotonic() + GOES_WITHIN_S
+    while any(newest_has(checkpoint, source.reader) for source in running_with_another_id(shared, transactional_id)):
+        if time.monotonic() > until:
+            _refuse(transactional_id)
+        time.sleep(PAUSE_S)
+
+
+def _refuse(transactional_id: str | None) -> NoReturn:
     if transactional_id is None:
         raise OptionError(
             "a source of this query has a kafka.transactional.id, and leaves its offsets to the sink: give the sink "

@@ -30,6 +30,9 @@ class LastBatch:
     ----------
     ended
         Whether the batch was ended as a whole; else it was planned.
+    sources
+        Of a batch that was planned: the sources of the query whose offsets it commits, each with its number of the
+        batch.
     """
 
     driver: Producer
@@ -38,6 +41,7 @@ class LastBatch:
     decision: Decision | None
     offset: int
     ended: bool
+    sources: tuple[tuple[str, int], ...] = ()
 
 
 def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
@@ -49,10 +53,16 @@ def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch
     return last
 
 
-def planned_last(servers: str, decision_topic: str, prefix: str, directory: Path | None) -> LastBatch | None:
+def planned_last(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
     """The last batch, if it was planned, and has not ended."""
-    last = _read(prefix, directory, [servers, decision_topic])
+    last = _read(options.prefix, directory, _where(options)[:-1])
     return None if last is None or last.ended else last
+
+
+def planned_with(reader: str, batch: int, prefix: str, directory: Path | None) -> LastBatch | None:
+    """The same, if it is one with this batch of a source, which is of the same cluster, however that is named."""
+    last = _read(prefix, directory, [])
+    return None if last is None or last.ended or (reader, batch) not in last.sources else last
 
 
 def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) -> None:
@@ -68,6 +78,7 @@ def leave(options: TransactionOptions, directory: Path | None, last: LastBatch) 
         "decision": None if last.decision is None else last.decision.to_json().decode(),
         "offset": last.offset,
         "ended": last.ended,
+        "sources": last.sources,
     }
     path = _path(directory, options.prefix)
     written = path.with_suffix(".new")
@@ -95,7 +106,10 @@ def _read(prefix: str, directory: Path | None, where: list[Any]) -> LastBatch | 
             return None
         decision = None if value["decision"] is None else Decision.from_json(value["decision"].encode())
         driver = Producer(*value["driver"])
-        return LastBatch(driver, value["timeout_ms"], value["described"], decision, value["offset"], value["ended"])
+        sources = tuple((reader, batch) for reader, batch in value["sources"])
+        return LastBatch(
+            driver, value["timeout_ms"], value["described"], decision, value["offset"], value["ended"], sources
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

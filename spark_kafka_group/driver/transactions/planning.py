@@ -71,9 +71,13 @@ def planned(options: TransactionOptions, shared: Path | None = None) -> PlannedT
             plan = _plan(options, driver, known.timeout_ms, known.decision, known.offset, known.described)
         else:
             plan = _restarted(options, client)
-    planned_now = LastBatch(plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False)
+    sources = of_sources(options, shared)
+    planned_now = LastBatch(
+        plan.driver, plan.timeout_ms, plan.described, plan.last, plan.last_offset, ended=False,
+        sources=tuple((one.reader, one.batch) for one in sources),
+    )  # fmt: skip
     last_batch.leave(options, shared, planned_now)
-    return replace(plan, sources=digest(of_sources(options, shared)), application="" if shared is None else shared.name)
+    return replace(plan, sources=digest(sources), application="" if shared is None else shared.name)
 
 
 def of_sources(options: TransactionOptions, shared: Path | None) -> list[SourceOffsets]:
