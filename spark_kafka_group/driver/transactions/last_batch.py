@@ -55,7 +55,7 @@ def take_ended(options: TransactionOptions, directory: Path | None) -> LastBatch
 
 def planned_last(options: TransactionOptions, directory: Path | None) -> LastBatch | None:
     """The last batch, if it was planned, and has not ended."""
-    last = _read(options.prefix, directory, _where(options)[:-1])
+    last = _read(options.prefix, directory, _where(options)[:-1])  # whatever its timeout: it is not planned again
     return None if last is None or last.ended else last
 
 

@@ -88,12 +88,7 @@ class DecisionLog:
         return self._partitions.exists(self._topic)
 
     def last(self, key: str, start: int = 0) -> tuple[int, bytes] | None:
-        """Offset and value of the last record of a key, from an offset on; the key's producer must have none open.
-
-        Isolation levels do not serve here: an open decision of any other prefix would hide this one. But every
-        transaction of this key is over, so the next marker of its producer says whether a record counts. Where a
-        record has none, the topic was compacted, which leaves no record of an aborted transaction.
-        """
+        """Offset and value of the last record of a key, from an offset on; the key's producer must have none open."""
         found = self._last(lambda record: record.key == key.encode(), start)
         return None if found is None else (found[0], found[2])
 
@@ -103,6 +98,12 @@ class DecisionLog:
         return None if found is None else (found[1].decode(errors="replace"), found[2])
 
     def _last(self, matches: Callable[[Any], bool], start: int) -> tuple[int, bytes, bytes] | None:
+        """Offset, key and value of the last record that matches, from an offset on.
+
+        Isolation levels do not serve here: an open decision of any other prefix would hide this one. But every
+        transaction of a key that is looked for is over, so the next marker of its producer says whether a record
+        counts. Where a record has none, the topic was compacted, which leaves no record of an aborted transaction.
+        """
         end = self._partitions.end_offset(self._tp)
         counting: tuple[int, bytes, bytes] | None = None
         undecided: dict[int, tuple[int, bytes, bytes]] = {}
