@@ -20,6 +20,7 @@ from typing import Any
 
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
+from support import wait_for_markers
 
 from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.driver.transactions.deciding import abort_undecided, decide_and_end
@@ -140,6 +141,7 @@ def all_rows(batches: int, slots: int = 2, rows: int = 3) -> list[bytes]:
 
 def read(kafka: Any, topic: str, isolation: str = "read_committed") -> list[bytes]:
     """Values of partitions 0 and 1, sorted: all that a consumer gets without waiting for open transactions."""
+    wait_for_markers(kafka)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
     try:
         tps = [KafkaTopicPartition(topic, 0), KafkaTopicPartition(topic, 1)]
@@ -155,6 +157,7 @@ def read(kafka: Any, topic: str, isolation: str = "read_committed") -> list[byte
 
 def unstable(kafka: Any, topic: str) -> list[int]:
     """The partitions in which readers of committed records wait for an open transaction."""
+    wait_for_markers(kafka)
     tps = [KafkaTopicPartition(topic, number) for number in (0, 1)]
     ends = []
     for isolation in ("read_committed", "read_uncommitted"):

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import IncompatibleBrokerVersion
 from kafka.structs import TopicPartition
 
 from spark_kafka_group.testing import wait_until
@@ -96,8 +97,19 @@ def options(kafka: Any, topic: str, group: str | None = None, **more: Any) -> di
     return base | {key: str(value) for key, value in more.items()}
 
 
+def wait_for_markers(kafka: Any) -> None:
+    """Wait until each transaction that was committed or aborted has ended in its partitions, also in those of groups.
+
+    Brokers answer EndTxn first, and write the markers then. Brokers before 3.0 list no transactions.
+    """
+    ending = ["PrepareCommit", "PrepareAbort"]
+    with contextlib.suppress(IncompatibleBrokerVersion):
+        wait_until(lambda: not any(kafka.admin.list_transactions(state_filters=ending).values()), within=60)
+
+
 def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:
-    """Committed offsets of a group."""
+    """Committed offsets of a group, also of a transaction that was just committed."""
+    wait_for_markers(kafka)
     return {tp: offset for tp, (offset, _) in kafka.committed(group).items()}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import TopicPartition
-from support import name
+from support import name, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
 
@@ -76,6 +76,7 @@ class Writer:
 
 def consumed(kafka: Any, topic: str, isolation_level: str) -> Sequence[tuple[int, bytes]]:
     """Offsets and values of partition 0 that kafka-python's consumer gets up to the end."""
+    wait_for_markers(kafka)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation_level)
     try:
         tp = TopicPartition(topic, 0)

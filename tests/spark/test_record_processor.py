@@ -16,7 +16,7 @@ from kafka import KafkaConsumer
 from kafka.partitioner import murmur2
 from kafka.structs import TopicPartition
 from pyspark.errors import PySparkException
-from support import Record, committed, name, numbered, options, produce, topic_with
+from support import Record, committed, name, numbered, options, produce, topic_with, wait_for_markers
 
 from spark_kafka_group import (
     GroupKafkaListener,
@@ -54,6 +54,7 @@ def handled(directory, topic):
 
 def everything_in(kafka, topic, isolation_level="read_uncommitted"):
     """All records of a topic."""
+    wait_for_markers(kafka)
     consumer = KafkaConsumer(
         bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None,
         isolation_level=isolation_level,

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import WORKERS_PYTHON, committed, name, options
+from support import WORKERS_PYTHON, committed, name, options, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
 
@@ -41,6 +41,7 @@ def written_to(kafka, output):
 
 def read(kafka, topic):
     """Values that a consumer of committed records gets, sorted; partitions in which it would wait, too."""
+    wait_for_markers(kafka)
     tps = [TopicPartition(topic, number) for number in range(PARTITIONS)]
     ends = {}
     for isolation in ("read_uncommitted", "read_committed"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
-from support import WORKERS_PYTHON, name
+from support import WORKERS_PYTHON, name, wait_for_markers
 
 from spark_kafka_group.testing import wait_until
 
@@ -22,6 +22,7 @@ NUMBERS, KILLS = 7_000, int(os.environ.get("KILLS", "8"))
 
 
 def ends(kafka, topic, isolation):
+    wait_for_markers(kafka)
     consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers, isolation_level=isolation)
     try:
         return consumer.end_offsets([TopicPartition(topic, number) for number in (0, 1)])
