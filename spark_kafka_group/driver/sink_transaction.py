@@ -180,7 +180,7 @@ class SinkTransaction:
             return
         options, limit_ms = self._query.options, int(min(within_ms, ABORTED_WITHIN_MS))
         try:
-            abort_left(
+            aborted = abort_left(
                 options.client, options.group.decision_topic, self.transactional_id, left,
                 lambda: self._planned() == left, limit_ms,
             )  # fmt: skip
@@ -191,7 +191,7 @@ class SinkTransaction:
                 self.transactional_id, error,
             )  # fmt: skip
         else:
-            if self._planned() == left:
+            if aborted and self._planned() == left:
                 last_batch.forget(self._directory, self.transactional_id)
 
     def _planned_of_own_file(self, file: IO[str]) -> last_batch.LastBatch | None:

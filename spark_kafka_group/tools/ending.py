@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import os
 import re
 import signal
@@ -13,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -27,8 +26,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
-from spark_kafka_group.files import PLANS_PREFIX, READERS_FOLDER
+from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.printable import printable
+from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
@@ -439,13 +439,16 @@ def _stop(session: SparkSession | None) -> _Left:
     context = session.sparkContext if hasattr(session, "_jsparkSession") else None
     left = _Left(groups=False)
     with contextlib.suppress(Exception):  # the JVM may be ending, too
-        ended = [_ended(query) for query in session.streams.active]
+        queries = session.streams.active
+        ended = [_ended(query) for query in queries]
         if context is None:
             left = _Left(all(ended))
         else:
             context.cancelAllJobs()
             folder = Path(SparkFiles.getRootDirectory())
-            left = _Left(_readers_ended(folder / READERS_FOLDER), tuple(_not_ended(folder)))
+            have_left = _readers_ended(folder / READERS_FOLDER)
+            abort_planned(folder, queries)
+            left = _Left(have_left, tuple(planned_writes(folder)))
         session.stop()
     return left
 
@@ -469,15 +472,6 @@ def _silence(jvm: Any) -> None:
         # The JVM itself writes there that a thread has ended with an error: that of a query whose start a signal has
         # interrupted, and which Spark begins all the same.
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
-
-
-def _not_ended(folder: Path) -> Iterator[tuple[str, int]]:
-    """Of the exactly-once writes that were planned, and not ended."""
-    for path in sorted(folder.glob(f"{PLANS_PREFIX}*.json")):
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            value = json.loads(path.read_bytes())
-            if not value["ended"]:
-                yield value["prefix"], value["timeout_ms"]
 
 
 def _readers_ended(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -123,6 +124,29 @@ def test_a_query_that_is_stopped_within_a_batch_leaves_nothing_open(
         (tmp_path / "go").touch()
     writer.start().awaitTermination()
     assert read(kafka, output) == (list(range(MANY)), [])
+
+
+HELD_COMMIT = """#!/bin/sh
+case "$*" in *python_streaming_sink_runner*)
+    touch {folder}/committing
+    while [ ! -e {folder}/stopped ]; do sleep 0.05; done
+esac
+exec {python} "$@"
+"""
+
+
+def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open(kafka, output, written_to, tmp_path):
+    python = tmp_path / "python"
+    python.write_text(HELD_COMMIT.format(folder=tmp_path, python=WORKERS_PYTHON))
+    python.chmod(0o755)
+    program = [str(Path(__file__).with_name("stopped_sink_program.py")), json.dumps(written_to), str(tmp_path)]
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
+    done = subprocess.run(
+        [sys.executable, *program], capture_output=True, text=True, timeout=180, env=environment
+    )  # fmt: skip
+    assert (tmp_path / "committing").exists(), done.stderr[-3000:]
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, "stopped"), done.stderr[-3000:]
+    assert read(kafka, output) == ([], [])
 
 
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])

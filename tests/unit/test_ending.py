@@ -16,7 +16,8 @@ from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageErr
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _Left, _not_ended, _stopped, sentence
+from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _Left, _stopped, sentence
+from spark_kafka_group.tools.stopped_writes import planned_writes
 
 PROGRAM = """
 import json, os, signal, subprocess, sys, threading, time
@@ -273,7 +274,7 @@ def test_a_write_that_was_planned_and_not_ended_is_told_in_the_last_line(tmp_pat
         options = TransactionOptions(client, Transacting(prefix))
         last_batch.leave(options, tmp_path, dataclasses.replace(planned, ended=ended))
     (tmp_path / "groupkafka-transactions-0.json").write_text("half")
-    found = tuple(_not_ended(tmp_path))
+    found = tuple(planned_writes(tmp_path))
     assert found == (("open", 900_000),)
     line = _stopped(("billing",), _Left(groups=True, open=found))
     assert line.startswith("stopped; left group billing. Transactions of kafka.transactional.id open may be open: ")

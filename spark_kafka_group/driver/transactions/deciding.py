@@ -363,7 +363,7 @@ def abort_left(
     planned: LastBatch,
     is_last: Callable[[], bool],
     limit_ms: int,
-) -> None:
+) -> bool:
     """Abort what a batch has left open that was planned, and not ended, as its query has ended.
 
     Spark does not do it where it stops a query while it waits for the commit: 1. It interrupts the thread that waits.
@@ -376,14 +376,21 @@ def abort_left(
         2. The query is started again, and its next batch takes the id from the same producer. 3. Brokers would take
         another request for it for the same one, repeated.
 
+    Returns
+    -------
+    bool
+        False where nothing was tried, as that is no more the case, or brokers are older than 2.5.
+
     Raises
     ------
     BrokerError, TransactionError
     """
     with TransactionClient(options, ROLE, limit_ms) as client, client.together():
         # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.
-        if client.takes_expected and is_last():
+        can = client.takes_expected and is_last()
+        if can:
             _abort_batch(client, decision_topic, prefix, planned, ())
+        return can
 
 
 def _abort_batch(

@@ -1,0 +1,44 @@
+"""A query of Spark's rate source that writes exactly once, and is stopped while Spark begins its first commit.
+
+python stopped_sink_program.py OPTIONS FOLDER
+
+Its workers' Python is to make a file "committing" in FOLDER when Spark starts it for a commit, and then to wait for a
+file "stopped".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from killed_session import session
+
+from spark_kafka_group import submit
+from spark_kafka_group.testing import wait_until
+
+
+def main() -> None:
+    """Run the query."""
+    options, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+    spark = session()
+    with submit.orderly():
+        rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).load()
+        writer = rows.selectExpr("CAST(value AS STRING) value", "CAST(value % 2 AS INT) partition").writeStream
+        query = writer.format("groupkafka").options(**options, checkpointLocation=str(folder / "checkpoint")).start()
+
+        def stop() -> None:
+            wait_until((folder / "committing").exists, within=100)
+            os.kill(os.getpid(), signal.SIGINT)
+            wait_until(lambda: not query.isActive, within=30)  # Spark interrupts its thread then
+            (folder / "stopped").touch()
+
+        threading.Thread(target=stop).start()
+        query.awaitTermination()
+
+
+if __name__ == "__main__":
+    main()
