@@ -424,14 +424,18 @@ def _stopped_within(seconds: float) -> _Left:
     session = SparkSession.getActiveSession() if is_remote() else SparkSession._instantiatedSession
     if session is None and SparkContext._jvm is None:
         return _Left(groups=True)
+    folders: list[Path] = []
     left: list[_Left] = []
-    thread = threading.Thread(target=lambda: left.append(_stop(session)), name="groupkafka-ending", daemon=True)
+    thread = threading.Thread(
+        target=lambda: left.append(_stop(session, folders)), name="groupkafka-ending", daemon=True
+    )  # fmt: skip
     thread.start()
     thread.join(seconds)
-    return left[0] if left else _Left(groups=False)
+    return left[0] if left else _Left(False, tuple(one for folder in folders for one in planned_writes(folder)))
 
 
-def _stop(session: SparkSession | None) -> _Left:
+def _stop(session: SparkSession | None, folders: list[Path]) -> _Left:
+    """Stop queries and session. Spark's temporary directory for the application is added to `folders` first."""
     if SparkContext._jvm is not None:
         _silence(SparkContext._jvm)
     if session is None:  # Spark was starting, so there is no query
@@ -439,13 +443,15 @@ def _stop(session: SparkSession | None) -> _Left:
     context = session.sparkContext if hasattr(session, "_jsparkSession") else None
     left = _Left(groups=False)
     with contextlib.suppress(Exception):  # the JVM may be ending, too
+        if context is not None:
+            folders.append(Path(SparkFiles.getRootDirectory()))
         queries = session.streams.active
         ended = [_ended(query) for query in queries]
         if context is None:
             left = _Left(all(ended))
         else:
             context.cancelAllJobs()
-            folder = Path(SparkFiles.getRootDirectory())
+            (folder,) = folders
             have_left = _readers_ended(folder / READERS_FOLDER)
             abort_planned(folder, queries)
             left = _Left(have_left, tuple(planned_writes(folder)))

@@ -1,9 +1,9 @@
 """A query of Spark's rate source that writes exactly once, and is stopped while Spark begins its first commit.
 
-python stopped_sink_program.py OPTIONS FOLDER
+python stopped_sink_program.py OPTIONS FOLDER [held]
 
 Its workers' Python is to make a file "committing" in FOLDER when Spark starts it for a commit, and then to wait for a
-file "stopped".
+file "stopped". With "held" that file is not made, and the program gives up soon.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from killed_session import session
 
 from spark_kafka_group import submit
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.tools import ending
 
 
 def main() -> None:
     """Run the query."""
-    options, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
+    options, folder, held = json.loads(sys.argv[1]), Path(sys.argv[2]), "held" in sys.argv
+    if held:
+        ending.STOPS_S = 3
     spark = session()
     with submit.orderly():
         rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 20).load()
@@ -34,7 +37,8 @@ def main() -> None:
             wait_until((folder / "committing").exists, within=100)
             os.kill(os.getpid(), signal.SIGINT)
             wait_until(lambda: not query.isActive, within=30)  # Spark interrupts its thread then
-            (folder / "stopped").touch()
+            if not held:
+                (folder / "stopped").touch()
 
         threading.Thread(target=stop).start()
         query.awaitTermination()
