@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any, NamedTuple
@@ -55,8 +55,14 @@ OF_SPARK = {
         'outputMode("append")'
     ),
     re.compile('UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*"groupkafka"'): 'a batch write to groupkafka needs mode("append")',
+    re.compile(
+        r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+) should be empty"
+    ): (
+        r"the checkpoint has files in \1, and no micro-batch: Spark was killed when it began the first one, or another "
+        r"query uses the checkpoint. In the first case delete that folder, in the second name another checkpoint"
+    ),
 }
-"""What Spark says of the sink without asking it, and what a user is to do."""
+"""What Spark says without asking this package, and what a user is to do."""
 
 
 _arguments: dict[str, str] = {}
@@ -130,6 +136,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._lost: Stopped | None = None
         self._watched: subprocess.Popen[bytes] | None = None
         self._ended: subprocess.Popen[bytes] | None = None
+        self._interrupted: Any = None  # closed with the program: Spark's JVM would log that nobody takes its answer
         self._said, self._by_us = False, False  # that the JVM has ended; whether this class has sent the signal
 
     def __enter__(self) -> None:
@@ -205,6 +212,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         if self._came_s is None:
             self._came_s = time.monotonic()
             self._lost = None
+            self._interrupted = _left_connection()
             raise Stopped(128 + number)
         if number == signal.SIGINT and time.monotonic() - self._came_s > IN_A_HURRY_S:
             signal.signal(number, signal.SIG_DFL)
@@ -248,7 +256,7 @@ class _Block(contextlib.AbstractContextManager[None]):
                 place = checkpoint_of(error) if failed and error is not None else ""
                 if self._came_s is None:
                     self._came_s = time.monotonic()
-                left = _Left(groups=False) if self._jvm_ended else _stopped_within(STOPS_S)
+                left = _Left(groups=False) if self._jvm_ended else _stopped_within(STOPS_S, _waited_for(error))
                 self._say(error, code, left, place)
         finally:
             _Block.current = None
@@ -328,15 +336,29 @@ def sentence(error: BaseException) -> str | None:
     found = OURS.findall(str(error))
     if found:
         return str(found[-1])
-    told = next((told for pattern, told in OF_SPARK.items() if pattern.search(str(error))), None)
-    if told is not None:
-        return told
+    for pattern, told in OF_SPARK.items():
+        if found_there := pattern.search(str(error)):
+            return found_there.expand(told)
     return _first_line(error) if isinstance(error, AnalysisException) else None
 
 
 def _jvm() -> subprocess.Popen[bytes] | None:
     """The JVM that this program has started; where a JVM has started the program, both end."""
     return getattr(SparkContext._gateway, "proc", None)
+
+
+def _left_connection() -> Any:
+    """The connection of this thread to the JVM, which its next call does not take: the answer to the call that a signal
+    interrupts may come later, such as that of ``query.awaitTermination()`` when the query has been stopped.
+
+    py4j does the same for KeyboardInterrupt.
+    """
+    with contextlib.suppress(AttributeError):  # without a JVM; and with PYSPARK_PIN_THREAD=false each call takes any
+        client: Any = SparkContext._gateway._gateway_client  # type: ignore[union-attr]
+        connection = client.get_thread_connection()
+        client.thread_connection.connection = None
+        return connection
+    return None
 
 
 def _is_in_py4j(frame: FrameType | None) -> bool:
@@ -363,12 +385,17 @@ def _first_line(error: BaseException) -> str:
 
 def checkpoint_of(error: BaseException) -> str:
     """The checkpoint of the query that was waited for when it failed; empty where there is none, or none is known."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        query = frame.f_locals.get("self")
-        if isinstance(query, StreamingQuery):
-            with contextlib.suppress(Exception):  # the JVM may have ended
-                return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
+    for query in _waited_for(error):
+        with contextlib.suppress(Exception):  # the JVM may have ended
+            return str(query._jsq.streamingQuery().resolvedCheckpointRoot())
     return ""
+
+
+def _waited_for(error: BaseException | None) -> list[StreamingQuery]:
+    """The query that was waited for when it failed, or a signal came; none where it was none."""
+    frames = [] if error is None else traceback.walk_tb(error.__traceback__)
+    callers = [frame.f_locals.get("self") for frame, _ in frames]
+    return [caller for caller in callers if isinstance(caller, StreamingQuery)]
 
 
 class _Left(NamedTuple):
@@ -414,8 +441,8 @@ def _stop_at_end(groups: tuple[str, ...]) -> None:
         _print_last(f"{line}. The program ended while {ran} ran: query.awaitTermination() waits for a query")
 
 
-def _stopped_within(seconds: float) -> _Left:
-    """Stop queries and session.
+def _stopped_within(seconds: float, stopped: Sequence[StreamingQuery] = ()) -> _Left:
+    """Stop queries and session; `stopped` are queries that the program may have stopped itself.
 
     In a thread of its own, which has its own connection to the JVM: on the main thread's the answer to the call that a
     signal has interrupted may still come.
@@ -427,15 +454,15 @@ def _stopped_within(seconds: float) -> _Left:
     folders: list[Path] = []
     left: list[_Left] = []
     thread = threading.Thread(
-        target=lambda: left.append(_stop(session, folders)), name="groupkafka-ending", daemon=True
+        target=lambda: left.append(_stop(session, stopped, folders)), name="groupkafka-ending", daemon=True
     )  # fmt: skip
     thread.start()
     thread.join(seconds)
     return left[0] if left else _Left(False, tuple(one for folder in folders for one in planned_writes(folder)))
 
 
-def _stop(session: SparkSession | None, folders: list[Path]) -> _Left:
-    """Stop queries and session. Spark's temporary directory for the application is added to `folders` first."""
+def _stop(session: SparkSession | None, stopped: Sequence[StreamingQuery], folders: list[Path]) -> _Left:
+    """As :func:`_stopped_within`. Spark's temporary directory for the application is added to `folders` first."""
     if SparkContext._jvm is not None:
         _silence(SparkContext._jvm)
     if session is None:  # Spark was starting, so there is no query
@@ -453,7 +480,7 @@ def _stop(session: SparkSession | None, folders: list[Path]) -> _Left:
             context.cancelAllJobs()
             (folder,) = folders
             have_left = _readers_ended(folder / READERS_FOLDER)
-            abort_planned(folder, queries)
+            abort_planned(folder, [*queries, *stopped])
             left = _Left(have_left, tuple(planned_writes(folder)))
         session.stop()
     return left

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_kafka_group.files import PLANS_PREFIX
 
-ABORTED_WITHIN_MS = 5_000
-"""How long the end of a program may wait for brokers, for each query."""
+ABORTED_WITHIN_S = 5.0
+"""How long the end of a program may wait for brokers."""
 
 
 def planned_writes(folder: Path) -> Iterator[tuple[str, int]]:
@@ -39,10 +40,12 @@ def planned_writes(folder: Path) -> Iterator[tuple[str, int]]:
 
 def abort_planned(folder: Path, queries: Iterable[StreamingQuery]) -> None:
     """Abort what these queries have left open, now that they have stopped; what cannot be aborted stays planned."""
-    if any(planned_writes(folder)):
-        for query in queries:
+    until = time.monotonic() + ABORTED_WITHIN_S
+    for query in queries:
+        left_s = until - time.monotonic()
+        if left_s > 0 and any(planned_writes(folder)):
             with contextlib.suppress(Exception):  # of Spark's, by its inner names, and of brokers': see planned_writes
-                _abort(folder, _written_with(query))
+                _abort(folder, _written_with(query), int(left_s * 1000))
 
 
 def _written_with(query: StreamingQuery) -> dict[str, str]:
@@ -57,7 +60,7 @@ def _written_with(query: StreamingQuery) -> dict[str, str]:
     return dict(SparkContext._jvm.scala.jdk.javaapi.CollectionConverters.asJava(options))
 
 
-def _abort(folder: Path, written_with: dict[str, str]) -> None:
+def _abort(folder: Path, written_with: dict[str, str], limit_ms: int) -> None:
     from spark_kafka_group.driver.transactions import last_batch
     from spark_kafka_group.driver.transactions.deciding import abort_left
     from spark_kafka_group.options.sink_options import SinkOptions
@@ -69,7 +72,7 @@ def _abort(folder: Path, written_with: dict[str, str]) -> None:
         return
     aborted = abort_left(
         write.client, write.transacting.decision_topic, write.prefix, planned,
-        lambda: last_batch.planned_last(write, folder) == planned, ABORTED_WITHIN_MS,
+        lambda: last_batch.planned_last(write, folder) == planned, limit_ms,
     )  # fmt: skip
     if aborted and last_batch.planned_last(write, folder) == planned:
         last_batch.forget(folder, write.prefix)

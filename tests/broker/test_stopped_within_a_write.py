@@ -4,10 +4,12 @@ import pytest
 from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
 from support import committed, name, numbered, topic_with
 
-from spark_kafka_group.driver.transactions import last_batch
+from spark_kafka_group.driver.transactions import deciding, last_batch
 from spark_kafka_group.errors import TransactionError
 from spark_kafka_group.files import PLANS_PREFIX
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.tools.stopped_writes import planned_writes
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 
 class Query:
@@ -99,6 +101,25 @@ def test_a_batch_that_has_ended_is_left_alone(kafka, query, tmp_path):
     query.driver.stop()
     assert last_batch.take_ended(query.run.options, tmp_path) is not None
     assert read(kafka, query.out) == all_rows(1)
+
+
+def test_a_batch_that_was_decided_is_not_aborted_but_named(kafka, query, monkeypatch):
+    messages = query.write()
+    monkeypatch.setattr(deciding, "finish", None)  # the commit's process dies there
+    with pytest.raises(TypeError):
+        query.run.commit(messages)
+    query.driver.stop()
+    assert unstable(kafka, query.out) == [0, 1]
+    assert [prefix for prefix, _ in planned_writes(query.run.shared)] == [query.run.options.prefix]
+    query.run.plan()
+    assert read(kafka, query.out) == all_rows(1)
+
+
+def test_what_brokers_do_not_list_is_not_aborted_but_named(query, monkeypatch):
+    monkeypatch.setattr(TransactionClient, "describes", False)  # as of brokers before 3.0
+    query.write()
+    query.driver.stop()
+    assert [prefix for prefix, _ in planned_writes(query.run.shared)] == [query.run.options.prefix]
 
 
 def test_brokers_that_are_away_do_not_hold_up_the_end(driver_of, tmp_path, caplog):

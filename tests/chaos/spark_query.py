@@ -29,6 +29,8 @@ def main() -> None:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
         .config("spark.python.unix.domain.socket.enabled", "true")
+        # Or it refuses a checkpoint whose first micro-batch was killed when it began.
+        .config("spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart", "false")
         .getOrCreate()
     )
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,9 +1,10 @@
 """A query of Spark's rate source that writes exactly once, and is stopped while Spark begins its first commit.
 
-python stopped_sink_program.py OPTIONS FOLDER [held]
+python stopped_sink_program.py OPTIONS FOLDER [held | by-itself]
 
 Its workers' Python is to make a file "committing" in FOLDER when Spark starts it for a commit, and then to wait for a
-file "stopped". With "held" that file is not made, and the program gives up soon.
+file "stopped". With "held" that file is not made, and the program gives up soon;
+with "by-itself" the program stops its query.
 """
 
 from __future__ import annotations
@@ -41,7 +42,11 @@ def main() -> None:
                 (folder / "stopped").touch()
 
         threading.Thread(target=stop).start()
-        query.awaitTermination()
+        try:
+            query.awaitTermination()
+        finally:
+            if "by-itself" in sys.argv:
+                query.stop()
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from pyspark.sql.functions import udf
 from sockets_of import sockets_of
 from support import WORKERS_PYTHON
 
-from spark_kafka_group.tools.ending import _first_line, checkpoint_of
+from spark_kafka_group.tools.ending import _first_line, checkpoint_of, sentence
 
 
 def test_the_checkpoint_of_a_query_that_failed_is_known_by_its_error(spark, tmp_path):
@@ -37,6 +38,19 @@ def test_the_last_line_of_an_error_in_a_function_of_tasks_is_that_error(spark):
     with pytest.raises(PythonException) as raised:
         spark.range(1).select(fail("id")).collect()
     assert _first_line(raised.value) == "KeyError: 'customer'"
+
+
+def test_a_query_that_was_killed_when_it_began_is_told_what_to_delete(spark, tmp_path):
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    (offsets / ".0.9d1e.tmp").touch()  # as a JVM leaves it that is killed there
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).trigger(availableNow=True)
+    with pytest.raises(StreamingQueryException) as raised:
+        writer.start().awaitTermination(60)
+    assert sentence(raised.value).startswith(f"the checkpoint has files in {offsets}, and no micro-batch: Spark was ")
+    shutil.rmtree(offsets)
+    assert writer.start().awaitTermination(60)
 
 
 UNKNOWN_SOURCE = """

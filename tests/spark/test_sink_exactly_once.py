@@ -135,16 +135,14 @@ exec {python} "$@"
 """
 
 
-@pytest.mark.parametrize("held", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["", "in vain"])
+@pytest.mark.parametrize("how", ["", "by-itself", pytest.param("held", marks=pytest.mark.soak)])
 def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_says_so(
-    kafka, output, written_to, tmp_path, held
+    kafka, output, written_to, tmp_path, how
 ):
     python = tmp_path / "python"
     python.write_text(HELD_COMMIT.format(folder=tmp_path, python=WORKERS_PYTHON))
     python.chmod(0o755)
-    program = [str(Path(__file__).with_name("stopped_sink_program.py")), json.dumps(written_to), str(tmp_path)]
-    if held:
-        program.append("held")
+    program = [str(Path(__file__).with_name("stopped_sink_program.py")), json.dumps(written_to), str(tmp_path), how]
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     try:
         with (tmp_path / "err").open("w") as err:  # no pipe, which Spark's JVM has, too: it may end later
@@ -154,7 +152,7 @@ def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_s
     said = (tmp_path / "err").read_text()
     assert (tmp_path / "committing").exists(), said[-3000:]
     line = said.splitlines()[-1]
-    if held:
+    if how == "held":
         assert line.startswith(
             f"stopped. Transactions of kafka.transactional.id {written_to['kafka.transactional.id']}"
         )

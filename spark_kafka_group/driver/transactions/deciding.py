@@ -379,37 +379,41 @@ def abort_left(
     Returns
     -------
     bool
-        False where nothing was tried, as that is no more the case, or brokers are older than 2.5.
+        False where nothing was aborted: it is not the last batch, or it was decided, or brokers are too old to say what
+        is open (before 3.0).
 
     Raises
     ------
     BrokerError, TransactionError
     """
-    with TransactionClient(options, ROLE, limit_ms) as client, client.together():
+    with TransactionClient(options, ROLE, limit_ms, reached_before=True) as client, client.together():
         # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.
-        can = client.takes_expected and is_last()
-        if can:
-            _abort_batch(client, decision_topic, prefix, planned, ())
-        return can
+        if not (client.takes_expected and planned.described and is_last()):
+            return False
+        return _abort_batch(client, decision_topic, prefix, planned, ())
 
 
 def _abort_batch(
     client: TransactionClient, decision_topic: str, prefix: str, planned: LastBatch, told: Sequence[TaskWrite]
-) -> None:
+) -> bool:
+    """Whether nothing of the batch stays open: False where it was decided, so that its transactions are to be ended."""
     client.give_up(prefix, planned.driver)
     try:
         driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
     except ProducerFencedError:
         log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
-        return
+        return True
     found = last_decision(DecisionLog(client, decision_topic), prefix, planned.offset)
     if told and found is not None and found[1].batch == told[0].batch and found[1].state is not State.REVOKED:
         log.info("kafka.transactional.id %s: %s was decided: the next start ends it", prefix, told[0].batch)
-        return
+        return False
     belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
     decided = () if found is None else found[1].transactions
     others = left_open(client, prefix, driver, decided) if planned.described else {}
     abort(client, prefix, others | belonging)
+    if found is None or found[1].state is not State.DECIDED:
+        return True
+    return planned.decision is not None and found[0] == planned.offset  # that of the batch before
 
 
 def _as_planned(planned: PlannedTransactions) -> LastBatch:
