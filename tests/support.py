@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import IncompatibleBrokerVersion
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
 from kafka.structs import TopicPartition
 
 from spark_kafka_group.testing import wait_until
@@ -100,11 +100,20 @@ def options(kafka: Any, topic: str, group: str | None = None, **more: Any) -> di
 def wait_for_markers(kafka: Any) -> None:
     """Wait until each transaction that was committed or aborted has ended in its partitions, also in those of groups.
 
-    Brokers answer EndTxn first, and write the markers then. Brokers before 3.0 list no transactions.
+    Brokers answer EndTxn first, and write the markers then. Brokers before 3.0 list no transactions; of a broker that
+    is down another one has the transactions soon.
     """
-    ending = ["PrepareCommit", "PrepareAbort"]
+
+    def ended() -> bool:
+        living = [node.number for node in kafka.nodes if node.process is not None]
+        try:
+            found = kafka.admin.list_transactions(living, state_filters=["PrepareCommit", "PrepareAbort"])
+        except KafkaConnectionError:
+            return False
+        return not any(found.values())
+
     with contextlib.suppress(IncompatibleBrokerVersion):
-        wait_until(lambda: not any(kafka.admin.list_transactions(state_filters=ending).values()), within=60)
+        wait_until(ended, within=60)
 
 
 def committed(kafka: Any, group: str) -> dict[tuple[str, int], int]:

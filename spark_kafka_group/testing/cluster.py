@@ -258,8 +258,13 @@ class KafkaCluster:
         return wait_until(lambda: self._leaders(topic).get(partition, 0), within=START_WITHIN_S)
 
     def _leaders(self, topic: str) -> dict[int, int]:
-        """Node of each partition that has a leader, as the broker that answers knows them."""
-        partitions = [p for found in self.admin.describe_topics([topic]) for p in found["partitions"]]
+        """Node of each partition that has a leader, as the broker that answers knows them; none where it has ended."""
+        from kafka.errors import KafkaConnectionError
+
+        try:
+            partitions = [p for found in self.admin.describe_topics([topic]) for p in found["partitions"]]
+        except KafkaConnectionError:  # the next call goes to another one
+            return {}
         return {p["partition_index"]: p["leader_id"] for p in partitions if p["leader_id"] >= 0}
 
     def _wait_for_partitions(self, name: str, count: int) -> None:

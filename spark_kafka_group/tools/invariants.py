@@ -5,6 +5,7 @@ The first three look at events in order of time, the others at the history of on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -59,21 +60,27 @@ def one_owner(events: Iterable[Event]) -> Iterator[Violation]:
     """No partition is assigned to two members in one generation of a group, except where members have no membership.
 
     A member that is in another generation by now, or in none, proves nothing: a group that was of Kafka's newer
-    protocol counts from 1 again once all its members have left.
+    protocol counts from 1 again once all its members have left. Nor does what a member was assigned before it was last
+    outside the group, as it may have come to the same number again since.
     """
-    owners: dict[tuple[str, int, TopicPartition], Event] = {}
-    now: dict[tuple[str, str], int] = {}
+    owners: dict[tuple[str, int, TopicPartition], tuple[Event, int]] = {}
+    now: dict[tuple[str, str], tuple[int, int]] = {}  # generation, and how often the member was outside before
+    times_outside: Counter[tuple[str, str]] = Counter()
     for event in events:
+        member = (event.group, event.member)
         if event.kind in ("lost", "stopped"):
-            now.pop((event.group, event.member), None)
+            now.pop(member, None)
+            times_outside[member] += 1
         if event.kind != "assigned" or event.generation == WITHOUT_MEMBERSHIP:
             continue
-        now[event.group, event.member] = event.generation
+        if event.generation < now.get(member, (0, 0))[0]:  # it was killed
+            times_outside[member] += 1
+        here = now[member] = event.generation, times_outside[member]
         for tp in sorted(event.partitions):
-            owner = owners.get((event.group, event.generation, tp), event)
-            if now.get((event.group, owner.member)) != event.generation:
-                owner = event
-            owners[event.group, event.generation, tp] = owner
+            owner, outside = owners.get((event.group, event.generation, tp), (event, here[1]))
+            if now.get((event.group, owner.member)) != (event.generation, outside):
+                owner, outside = event, here[1]
+            owners[event.group, event.generation, tp] = owner, outside
             if owner.member != event.member:
                 problem = f"{tp} was assigned to {owner.member} and to {event.member} in generation {event.generation}"
                 yield Violation(ONE_OWNER, problem, (owner, event))

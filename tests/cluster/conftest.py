@@ -69,11 +69,16 @@ def on_local_cluster(tmp_path_factory, installed):
 
 
 @pytest.fixture(scope="session")
-def connect_address(tmp_path_factory, wheel, standalone):
-    """A Spark Connect server whose executors are on the standalone cluster; it starts clients for foreachBatch."""
-    installed = Installation(tmp_path_factory.mktemp("server") / "env", wheel, "pandas", "pyspark[connect]")
+def connect_installed(tmp_path_factory, wheel):
+    """The software of a Spark Connect server and of its executors: it starts clients for foreachBatch."""
+    return Installation(tmp_path_factory.mktemp("server") / "env", wheel, "pandas", "pyspark[connect]")
+
+
+@pytest.fixture(scope="session")
+def connect_address(tmp_path_factory, connect_installed, standalone):
+    """A Spark Connect server whose executors are on the standalone cluster."""
     settings = [f"{name}={value}" for name, value in (SETTINGS | {"spark.master": standalone.url}).items()]
-    server, address = daemons.connect_server(installed, tmp_path_factory.mktemp("server"), *settings)
+    server, address = daemons.connect_server(connect_installed, tmp_path_factory.mktemp("server"), *settings)
     yield address
     server.stop()
 

@@ -117,12 +117,17 @@ def test_a_notebook_explores_with_a_session_of_spark_connect(client, kafka, grou
     assert found == {"topics": 1, "look": 5, "lag": 1, "rate": 96, "schema": "struct<n:bigint>"}
 
 
-def test_a_client_that_stops_its_session_takes_its_queries_out_of_their_groups(client, kafka, group, tmp_path):
+def test_a_client_that_stops_its_session_takes_its_queries_out_of_their_groups(
+    connect_client, connect_address, kafka, group, tmp_path
+):
     topic = topic_with(kafka, numbered(30, 3))
-    client.start(options=options(kafka, topic, group), directory=str(tmp_path))
-    wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=120)
-    assert len(members(kafka, group)) == 1
-    client.close()
+    leaving = Deployed(connect_client, tmp_path / "client", conf={}, remote=connect_address)
+    try:
+        leaving.start(options=options(kafka, topic, group), directory=str(tmp_path / "query"))
+        wait_until(lambda: committed(kafka, group) == {(topic, p): 10 for p in range(3)}, within=120)
+        assert len(members(kafka, group)) == 1
+    finally:
+        leaving.close()
     wait_until(lambda: members(kafka, group) == [], within=30)
 
 

@@ -24,7 +24,9 @@ def values(rows):
     return sorted(int(value[1:]) for value in rows)
 
 
-def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, installed):
+def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, request):
+    over_connect = "on_connect" in request.node.name
+    installed = request.getfixturevalue("connect_installed" if over_connect else "installed")
     found = application.workers(tasks=4)
     assert len({worker["directory"] for worker in found}) == 2
     for worker in found:

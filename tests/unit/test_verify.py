@@ -109,6 +109,16 @@ def test_a_group_that_counts_from_one_again_gives_no_partition_to_two_members():
     assert found(second.assigned("c", 2, T0).events) == [ONE_OWNER]
 
 
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_a_generation_that_a_member_comes_to_again_is_another_one(was_killed):
+    script = Script().assigned("a", 3, T0, T1)
+    if not was_killed:
+        script.stopped("a", 3)
+    script.assigned("a", 1, T0, T1).assigned("a", 2, T0).assigned("a", 3, T0)
+    assert found(script.assigned("b", 3, T1).events) == []
+    assert found(script.assigned("c", 3, T0).events) == [ONE_OWNER]
+
+
 def test_a_partition_of_two_members_in_one_generation_is_found():
     events = good().events
     events[at(good(), "assigned", "b")] = replace(events[at(good(), "assigned", "b")], partitions=frozenset({T0, T1}))
