@@ -174,25 +174,21 @@ class SinkTransaction:
         next start aborts.
         """
         from spark_kafka_group.driver.transactions.deciding import abort_left
+        from spark_kafka_group.options.transacting import Transacting, TransactionOptions
 
         left, self._left = self._left, None
         if left is None:
             return
-        options, limit_ms = self._query.options, int(min(within_ms, ABORTED_WITHIN_MS))
+        of_query, limit_ms = self._query.options, int(min(within_ms, ABORTED_WITHIN_MS))
+        transacting = Transacting(self.transactional_id, decision_topic=of_query.group.decision_topic)
         try:
-            aborted = abort_left(
-                options.client, options.group.decision_topic, self.transactional_id, left,
-                lambda: self._planned() == left, limit_ms,
-            )  # fmt: skip
+            abort_left(TransactionOptions(of_query.client, transacting, limit_ms), left, self._planned, self._directory)
         except (BrokerError, TransactionError) as error:
             log.warning(
                 "kafka.transactional.id %s: transactions of the last batch may stay open, until the next start or "
                 "their timeout: %s",
                 self.transactional_id, error,
             )  # fmt: skip
-        else:
-            if aborted and self._planned() == left:
-                last_batch.forget(self._directory, self.transactional_id)
 
     def _planned_of_own_file(self, file: IO[str]) -> last_batch.LastBatch | None:
         """As :meth:`_planned`, if this process has planned its part.

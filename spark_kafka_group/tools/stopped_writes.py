@@ -10,6 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +67,7 @@ def _abort(folder: Path, written_with: dict[str, str], limit_ms: int) -> None:
     from spark_kafka_group.options.sink_options import SinkOptions
 
     options = SinkOptions.parse(written_with)
-    write = options.transactions
+    write = replace(options.transactions, limit_ms=limit_ms)
     planned = last_batch.planned_last(write, folder) if options.is_exactly_once else None
-    if planned is None:
-        return
-    aborted = abort_left(
-        write.client, write.transacting.decision_topic, write.prefix, planned,
-        lambda: last_batch.planned_last(write, folder) == planned, limit_ms,
-    )  # fmt: skip
-    if aborted and last_batch.planned_last(write, folder) == planned:
-        last_batch.forget(folder, write.prefix)
+    if planned is not None:
+        abort_left(write, planned, lambda: last_batch.planned_last(write, folder), folder)

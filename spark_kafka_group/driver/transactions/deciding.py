@@ -31,7 +31,6 @@ from spark_kafka_group.exactly_once import (
     State,
     TaskTransactionWritten,
 )
-from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import TransactionOptions
 from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.source_offsets import SourceOffsets
@@ -357,40 +356,35 @@ def abort_undecided(
 
 
 def abort_left(
-    options: ClientOptions,
-    decision_topic: str,
-    prefix: str,
-    planned: LastBatch,
-    is_last: Callable[[], bool],
-    limit_ms: int,
-) -> bool:
-    """Abort what a batch has left open that was planned, and not ended, as its query has ended.
+    options: TransactionOptions, planned: LastBatch, last: Callable[[], LastBatch | None], shared: Path | None
+) -> None:
+    """Abort what a batch has left open that was planned, and not ended, as its query has ended, and forget its plan.
 
     Spark does not do it where it stops a query while it waits for the commit: 1. It interrupts the thread that waits.
     2. The call of the commit fails, and leaves the thread interrupted. 3. So the call that is to abort fails, too.
 
+    The plan stays where nothing was aborted: it is not the last batch, or it was decided, or brokers are too old to say
+    what is open (before 3.0).
+
     Parameters
     ----------
-    is_last
-        Whether the batch is still the last one, and has not ended. 1. The commit goes on by itself, and ends the batch.
+    last
+        The last batch, if it has not ended: it is to be `planned`. 1. The commit goes on by itself, and ends the batch.
         2. The query is started again, and its next batch takes the id from the same producer. 3. Brokers would take
         another request for it for the same one, repeated.
-
-    Returns
-    -------
-    bool
-        False where nothing was aborted: it is not the last batch, or it was decided, or brokers are too old to say what
-        is open (before 3.0).
 
     Raises
     ------
     BrokerError, TransactionError
     """
-    with TransactionClient(options, ROLE, limit_ms, reached_before=True) as client, client.together():
+    with TransactionClient(options.client, ROLE, options.limit_ms, reached_before=True) as client, client.together():
         # Where it cannot be taken from an expected producer, a query that has been started meanwhile would be fenced.
-        if not (client.takes_expected and planned.described and is_last()):
-            return False
-        return _abort_batch(client, decision_topic, prefix, planned, ())
+        if not (client.takes_expected and planned.described and last() == planned):
+            return
+        if not _abort_batch(client, options.transacting.decision_topic, options.prefix, planned, ()):
+            return
+    if last() == planned:
+        last_batch.forget(shared, options.prefix)
 
 
 def _abort_batch(
