@@ -63,11 +63,13 @@ def act(do: Act) -> Act:
 def fenced_by_the_dead(query: Query) -> bool:
     """Whether the broker has taken the process that ended for the replaced one, and the killed one for the new one.
 
-    1. The network is silent, and keeps a JoinGroup. 2. The process that sent it is killed. 3. Its successor joins.
-    4. The JoinGroup arrives, and for the broker the later one is the newer process. Static members of Java end so, too.
+    1. The network is silent, and keeps a JoinGroup. 2. The process that sent it is killed, or its JVM. 3. Its successor
+    joins. 4. The JoinGroup arrives, and for the broker the later one is the newer process. Static members of Java end
+    so, too.
     """
-    before = query.endings[-1].how if query.endings else ""
-    return before == "killed" and "FENCED_INSTANCE_ID" in said_last(query.log)
+    before = query.endings[-1] if query.endings else None
+    killed = before is not None and before.wanted and not before.how.startswith(("stopped", "replaced"))
+    return killed and "FENCED_INSTANCE_ID" in said_last(query.log)
 
 
 def up_again(query: Query) -> None:
@@ -118,9 +120,13 @@ def jvm_kill(scene: Scene, step: Step) -> None:
 
 @act
 def reader_kill(scene: Scene, step: Step) -> None:
-    os.kill(scene.query.program.reader(), signal.SIGKILL)
-    ended(scene.query)
-    up_again(scene.query)
+    query = scene.query
+    wait_until(lambda: query.program.reads() or not query.running, within=STARTED_WITHIN_S)  # a new one comes later
+    if not query.running:  # by itself: it is noted, and started again, before the next fault
+        return
+    os.kill(query.program.reader(), signal.SIGKILL)
+    ended(query)
+    up_again(query)
 
 
 @act
