@@ -97,6 +97,25 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert GroupOffset.from_json(following).starts(before) == before.positions
 
 
+def test_a_driver_that_joins_as_new_while_the_group_still_has_it_leads_the_group_again(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(30, 3))
+    driver = driver_of(kafka, topic, group, **QUICK)
+    end = driver.latest_offset(driver.initial_offset(), 9)
+    first = driver._session.member.generation
+    # As a coordinator says UNKNOWN_MEMBER_ID that does not know yet that another broker has taken the group over.
+    driver._session.member.client._coordinator.reset_generation()
+    following = driver.latest_offset(end, 9)
+    second = driver._session.member.generation
+    assert second.leader
+    assert second.member_id != first.member_id
+    assert second.id > first.id
+    assert following[topic] == {"0": 6, "1": 6, "2": 6}
+    assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
+    kafka.add_partitions(topic, 4)
+    produce(kafka, topic, numbered(40, 4))
+    wait_until(lambda: "3" in driver.latest_offset(following, None)[topic], within=30)
+
+
 def test_a_commit_that_no_broker_takes_is_a_warning_and_made_when_they_are_back(group, driver_of, caplog):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))

@@ -19,6 +19,7 @@ from spark_kafka_group.printable import printable
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.group.membership import Assignor, Generation
 from spark_kafka_group.wire.group.renumbered import Renumbered
+from spark_kafka_group.wire.group.unconfirmed_id import UnconfirmedId
 from spark_kafka_group.wire.group.unreadable_members import UnreadableMembers
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Joining:
         self._coordinator._perform_assignment = lambda leader, protocol, members: assign(
             leader, protocol, self._unreadable.replaced(members)
         )
+        UnconfirmedId(self._group_id).attach(self._coordinator)
         joined = self._coordinator._process_join_group_response
 
         def process(response: Any, sent_s: float) -> None:
@@ -232,12 +234,17 @@ class Joining:
         return True
 
     def _entered(self) -> None:
-        """Keep the partitions that were owned in each generation since :meth:`report`."""
+        """Keep the partitions that were owned in each generation since :meth:`report`; lead the group again."""
         before, now = self._seen, self._coordinator._generation
         followed = before is not None and now.member_id == before[0] and now.generation_id <= before[1] + 1
         self._unbroken = self._unbroken & self.owned() if followed else frozenset()
         self._seen = (now.member_id, now.generation_id)
         self._renumbered.forget()
+        if before is not None and before[0] != now.member_id and before[0] == self._leader:
+            # As in GroupClient.join_first: 1. this member joined as a new one, while the coordinator still had it under
+            # its instance id, 2. the answer names the replaced id as leader, so nobody leads, 3. it joins once more.
+            self.forget_claims()
+            self._coordinator.request_rejoin()
 
     def _follow_up(self) -> None:
         """Do the steps after a SyncGroup that kafka-python leaves out. They may ask for another round."""

@@ -1,0 +1,65 @@
+"""A member id that a coordinator gave when it had lost the group already."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import kafka.errors as kafka_errors
+
+log = logging.getLogger(__name__)
+
+
+class UnconfirmedId:
+    """Keeps a static member from being fenced by itself.
+
+    1. The coordinator's process stands still, and another broker takes the group over. 2. The old one goes on, does not
+    know that yet, and ends the session: it answers with UNKNOWN_MEMBER_ID. 3. The member joins anew there, and is given
+    a member id. 4. SyncGroup is refused, as the broker hears that it coordinates no more. 5. The member joins with that
+    id at the new coordinator, which has its former id under its instance id, and answers with FENCED_INSTANCE_ID. No
+    other process has joined. The same happens where a coordinator dies between JoinGroup and SyncGroup.
+
+    So an id that no SyncGroup has confirmed, and that another broker gave, is taken for unknown, and the member joins
+    anew, once.
+    """
+
+    def __init__(self, group_id: str | None) -> None:
+        self._group_id = group_id
+        self._confirmed = ""  # the member id of the last SyncGroup that succeeded
+        self._given: tuple[str, str] | None = None  # a member id since, and the coordinator that gave it
+
+    def attach(self, coordinator: Any) -> None:
+        """Take kafka-python's coordinator."""
+        joined, synced = coordinator._process_join_group_response, coordinator._process_sync_group_response
+
+        def process_join(response: Any, sent_s: float) -> Any:
+            try:
+                result = joined(response, sent_s)
+            except kafka_errors.FencedInstanceIdError:
+                if not self._given_by_another(coordinator):
+                    raise
+                self._given = None
+                log.info(
+                    "group %s: another broker has taken the group over during the join; joining as a new member",
+                    self._group_id,
+                )
+                coordinator.reset_generation()
+                raise kafka_errors.UnknownMemberIdError from None
+            if response.member_id != self._confirmed and coordinator.coordinator_id is not None:
+                self._given = response.member_id, coordinator.coordinator_id
+            return result
+
+        def process_sync(response: Any, sent_s: float) -> Any:
+            assignment = synced(response, sent_s)
+            self._confirmed, self._given = coordinator._generation.member_id, None
+            return assignment
+
+        coordinator._process_join_group_response = process_join
+        coordinator._process_sync_group_response = process_sync
+
+    def _given_by_another(self, coordinator: Any) -> bool:
+        """Whether the member id of this join was given by another broker, and is not confirmed."""
+        if self._given is None or coordinator.coordinator_id is None:
+            return False
+        member_id, giver = self._given
+        return bool(member_id == coordinator._generation.member_id and giver != coordinator.coordinator_id)
