@@ -231,7 +231,7 @@ def endurance(results: Path) -> list[str]:
     kinds = run["kinds"]
     counted = ", ".join(f"{name} {count:,}" for name, count in (run["counted"] or {"no piece judged": 0}).items())
     text = (
-        f"{run['hours']:.1f} hours in {len(run['pieces'])} pieces, seed {run['seed']}: {run['storms']} storms of "
+        f"{run['hours']:.1f} hours in {len(run['pieces'])} piece{'s' * (len(run['pieces']) != 1)}, seed {run['seed']}: {run['storms']} storms of "
         f"{sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
     )
     wrongs = f"Counted: {counted}. Violations: {len(run['findings'])}."

@@ -16,8 +16,9 @@ GOES_ON = {"failOnDataLoss": "false"}
 
 
 def stopped(scene: Scene) -> dict[tuple[str, int], int]:
-    """Stop the query, once it has committed enough; returns where its checkpoint ends, once the load is beyond."""
-    scene.wait(lambda: all(scene.committed().get(tp, 0) >= SHIFT for tp in scene.ends()))
+    """Stop the query, once it has done enough; returns where its checkpoint ends, once the load is beyond."""
+    reached = scene.committed if scene.source == GROUPKAFKA else scene.ended
+    scene.wait(lambda: all(reached().get(tp, 0) >= SHIFT for tp in scene.ends()))
     scene.left += scene.query.stop()
     ended = scene.ended()
     scene.wait(lambda: all(scene.ends()[tp] >= ended.get(tp, 0) + 2 * SHIFT for tp in scene.ends()))
