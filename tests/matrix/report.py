@@ -228,11 +228,11 @@ def endurance(results: Path) -> list[str]:
     if not path.exists():
         return []
     run = json.loads(path.read_text())
-    kinds = run["kinds"]
+    kinds, pieces = run["kinds"], len(run["pieces"])
     counted = ", ".join(f"{name} {count:,}" for name, count in (run["counted"] or {"no piece judged": 0}).items())
     text = (
-        f"{run['hours']:.1f} hours in {len(run['pieces'])} piece{'s' * (len(run['pieces']) != 1)}, seed {run['seed']}: {run['storms']} storms of "
-        f"{sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
+        f"{run['hours']:.1f} hours in {pieces} piece{'s' * (pieces != 1)}, seed {run['seed']}: {run['storms']} storms "
+        f"of {sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
     )
     wrongs = f"Counted: {counted}. Violations: {len(run['findings'])}."
     lines = [text, wrongs, "\n".join(growth.table(growth.Growth(**one) for one in run["growth"])), GREW, PICTURE]
