@@ -171,6 +171,20 @@ def test_a_static_member_that_is_replaced_is_fenced_whatever_it_asks(kafka, topi
         joining.join()
 
 
+def test_a_static_member_that_joins_as_new_leads_also_where_an_id_in_between_was_not_heard_of(
+    kafka, topic, group, client_of
+):
+    client, between = (client_of(kafka, topic, group, "one") for _ in range(2))
+    before = client.join()
+    between.join()  # its id stands for one that was given in an answer that never came
+    client._coordinator.reset_generation()
+    joined = client.join()
+    assert joined.leader
+    assert joined.id > before.id
+    assert joined.unbroken == frozenset()
+    assert not client.rejoin_needed()
+
+
 def test_a_member_that_was_removed_may_not_commit_and_joins_as_new(kafka, topic, group, client_of):
     client = client_of(kafka, topic, group)
     before = client.join()

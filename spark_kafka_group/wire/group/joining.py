@@ -64,7 +64,7 @@ class Joining:
         self._coordinator._perform_assignment = lambda leader, protocol, members: assign(
             leader, protocol, self._unreadable.replaced(members)
         )
-        UnconfirmedId(self._group_id).attach(self._coordinator)
+        UnconfirmedId(self._group_id, self.forget_claims).attach(self._coordinator)
         joined = self._coordinator._process_join_group_response
 
         def process(response: Any, sent_s: float) -> None:
@@ -240,11 +240,18 @@ class Joining:
         self._unbroken = self._unbroken & self.owned() if followed else frozenset()
         self._seen = (now.member_id, now.generation_id)
         self._renumbered.forget()
-        if before is not None and before[0] != now.member_id and before[0] == self._leader:
+        if before is not None and before[0] != now.member_id and self._led_by_its_former_id():
             # As in GroupClient.join_first: 1. this member joined as a new one, while the coordinator still had it under
-            # its instance id, 2. the answer names the replaced id as leader, so nobody leads, 3. it joins once more.
+            # its instance id, 2. the answer names a replaced id as leader, so nobody leads, 3. it joins once more.
             self.forget_claims()
             self._coordinator.request_rejoin()
+
+    def _led_by_its_former_id(self) -> bool:
+        """Whether JoinGroup named another id of this static member as leader: the broker makes them of the instance id
+        and a UUID."""
+        leader, now = self._leader or "", self._coordinator._generation.member_id
+        ours = leader.startswith(f"{self._coordinator.group_instance_id}-") and len(leader) == len(now)
+        return bool(ours and leader != now)
 
     def _follow_up(self) -> None:
         """Do the steps after a SyncGroup that kafka-python leaves out. They may ask for another round."""

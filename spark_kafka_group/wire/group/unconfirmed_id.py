@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -17,14 +18,22 @@ class UnconfirmedId:
     know that yet, and ends the session: it answers with UNKNOWN_MEMBER_ID. 3. The member joins anew there, and is given
     a member id. 4. SyncGroup is refused, as the broker hears that it coordinates no more. 5. The member joins with that
     id at the new coordinator, which has its former id under its instance id, and answers with FENCED_INSTANCE_ID. No
-    other process has joined. The same happens where a coordinator dies between JoinGroup and SyncGroup.
+    other process has joined. The same happens where a coordinator dies between JoinGroup and SyncGroup, and another
+    broker takes the group over.
 
     So an id that no SyncGroup has confirmed, and that another broker gave, is taken for unknown, and the member joins
-    anew, once.
+    anew, once. If another process has joined at the new coordinator in that time, this member takes its place again,
+    and that process is fenced. Where the same broker coordinates again, a member that fenced itself stops.
+
+    Parameters
+    ----------
+    forget_claims
+        Called when the id is forgotten.
     """
 
-    def __init__(self, group_id: str | None) -> None:
+    def __init__(self, group_id: str | None, forget_claims: Callable[[], None]) -> None:
         self._group_id = group_id
+        self._forget_claims = forget_claims
         self._confirmed = ""  # the member id of the last SyncGroup that succeeded
         self._given: tuple[str, str] | None = None  # a member id since, and the coordinator that gave it
 
@@ -43,6 +52,7 @@ class UnconfirmedId:
                     "group %s: another broker has taken the group over during the join; joining as a new member",
                     self._group_id,
                 )
+                self._forget_claims()
                 coordinator.reset_generation()
                 raise kafka_errors.UnknownMemberIdError from None
             if response.member_id != self._confirmed and coordinator.coordinator_id is not None:
