@@ -144,8 +144,9 @@ class ScriptedBroker:
         """How many connections there are."""
         return sum(len(node.open) for node in self._nodes)
 
-    def answer(self, request: Request, error: str | Mapping[TopicPartition, str], times: int = 1) -> None:
-        """Answer so many of the next requests of a kind with an error, of some partitions only if it is a mapping."""
+    def answer(self, request: Request, error: str | Mapping[TopicPartition, str] | None, times: int = 1) -> None:
+        """Answer so many of the next requests of a kind with an error, of some partitions only if it is a mapping, or
+        with None as ever."""
         with self._lock:
             self._script[request.value].extend([error] * min(times, 10_000))
 
