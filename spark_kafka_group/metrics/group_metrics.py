@@ -172,6 +172,8 @@ def _values(
     values["last-heartbeat-seconds-ago"] = _seconds(group.get("lastHeartbeatMs"), seen_ms)
     values["last-progress-seconds-ago"] = _seconds(seen_ms, now_ms)
     values["brokers-away-seconds"] = _away_s(group) if group else None
+    leaderless = positions_from_json(group.get("leaderlessSinceMs", {}), "leaderlessSinceMs")
+    values["leaderless-partitions"] = len(leaderless) if group else None
     return values
 
 

@@ -292,6 +292,13 @@ METRICS = (
         "Time since brokers stopped answering the query, as of its last trigger; 0 while brokers answer.",
         "brokersAway",
     ),
+    Metric(
+        "leaderless-partitions",
+        GAUGE,
+        "partitions",
+        "Partitions without a leader, which the query does not read meanwhile.",
+        "leaderlessSinceMs",
+    ),
 )
 """The numbers of a query; those of handlers are in ``observedMetrics["processing"]`` of its progress."""
 

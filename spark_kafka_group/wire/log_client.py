@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+NO_LEADER = -1
+"""What metadata have in place of a leader's node id."""
+
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still
 exists."""
@@ -182,9 +185,15 @@ class LogClient:
 
         return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
-    def end_offsets(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, tps: Collection[TopicPartition], led_only: bool = False) -> dict[TopicPartition, int]:
         """How far each log may be read: to the offset its next record will get, under read_committed to the last stable
-        offset. A partition that no longer exists is not in the result."""
+        offset. A partition that no longer exists is not in the result.
+
+        Parameters
+        ----------
+        led_only
+            Leave out partitions that have no leader, unless none of them has one.
+        """
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             found = self._consumer._fetcher.offsets_by_times(dict.fromkeys(wanted, OffsetSpec.LATEST), timeout_ms)
@@ -192,8 +201,13 @@ class LogClient:
                 self._leader_epochs |= {tp: at.leader_epoch for tp, at in found.items()}
             return {tp: at.offset for tp, at in found.items()}
 
-        found: dict[TopicPartition, int] = self._log_offsets(tps, lookup, "looking up end offsets")
+        found: dict[TopicPartition, int] = self._log_offsets(tps, lookup, "looking up end offsets", led_only)
         return found
+
+    def without_leader(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those of `tps` that exist and have no leader in the last metadata; no I/O."""
+        leader_of = self._manager.cluster.leader_for_partition
+        return {tp for tp in tps if leader_of(tp) == NO_LEADER}
 
     def leader_epochs(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Epochs of the leaders that answered the last :meth:`end_offsets`; none before Kafka 2.3. No I/O.
@@ -230,12 +244,14 @@ class LogClient:
             fetcher._isolation_level = configured
 
     def _log_offsets(
-        self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str
+        self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str, led_only: bool = False
     ) -> dict[TopicPartition, Any]:
         existing = list(tps)
         slice_ms = self._options.connection.request_timeout_ms * LOOKUP_SLICE
 
         def look_up(left_ms: float) -> dict[TopicPartition, Any]:
+            if led_only:
+                existing[:] = self._led(existing)
             wanted = [KafkaTopicPartition(*tp) for tp in existing]
             try:
                 found = lookup(wanted, timeout_ms=min(left_ms, slice_ms)) if wanted else {}
@@ -249,6 +265,14 @@ class LogClient:
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
         return self._in_attempts(f"{doing} of {_named(tps)}", look_up) if tps else {}
+
+    def _led(self, tps: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Those of `tps` that have a leader, by new metadata where some lacked one; all of them where none has."""
+        if not self.without_leader(tps):
+            return list(tps)
+        self._calls.run(self._manager.cluster.refresh_metadata)
+        without = self.without_leader(tps)
+        return [tp for tp in tps if tp not in without] or list(tps)
 
     def _in_attempts(self, doing: str, call: Callable[[float], T]) -> T:
         """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""

@@ -1,12 +1,15 @@
 """Log offsets of partitions that have no leader for a while, or another one: never taken for those of an empty log."""
 
 import contextlib
+import logging
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
 from support import Record, name, numbered, options, produce
 from test_executor import task
+from triggers import send
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read
@@ -109,3 +112,84 @@ def test_a_batch_read_goes_on_with_the_partitions_that_have_leaders(kafka3, disc
     finally:
         node.start()
         kafka3.wait_until_ready()
+
+
+@pytest.fixture
+def one_led(kafka3):
+    """A topic of two partitions of one replica each, and the node that leads the second; it runs again at the end."""
+    topic = name("leaderless")
+    kafka3.create_topic(topic, partitions=2, replication=1, configs={"min.insync.replicas": "1"})
+    node = kafka3.node(leaders(kafka3, topic)[1] - 1)
+    try:
+        yield topic, node
+    finally:
+        node.start()
+        kafka3.wait_until_ready()
+
+
+def without_leader(kafka, topic, node):
+    node.stop()
+    wait_until(lambda: leaders(kafka, topic)[1] < 0, within=30)
+
+
+def test_a_stream_goes_on_with_the_partitions_that_have_leaders(kafka3, one_led, stream_of, caplog):
+    caplog.set_level(logging.INFO)
+    topic, node = one_led
+    led, not_led = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT)
+    send(kafka3, topic, 0, range(10))
+    send(kafka3, topic, 1, range(10, 20))
+    stream.wait_for(*range(20))
+    send(kafka3, topic, 1, range(20, 25))
+    without_leader(kafka3, topic, node)
+    for n in range(100, 110):
+        send(kafka3, topic, 0, [n])
+        stream.wait_for(n)
+    assert stream.positions(topic) == {0: 20, 1: 10}
+    progress = stream.reader.reportLatestOffset()
+    assert progress[topic]["0"] == 20
+    assert progress[topic]["1"] in (10, 15)  # as last looked up
+    since_ms = progress["@group"]["leaderlessSinceMs"][topic]
+    assert since_ms.keys() == {"1"}
+    assert 0 < time.time() * 1000 - since_ms["1"] < 600_000
+    assert stream.trigger() is None
+    assert "brokers are away" not in caplog.text
+    assert caplog.text.count(f"no broker leads {not_led}: the query goes on") == 1
+    node.start()
+    stream.wait_for(*range(20, 25))
+    assert stream.positions(topic) == {0: 20, 1: 15}
+    assert "leaderlessSinceMs" not in stream.reader.reportLatestOffset()["@group"]
+    assert f"{not_led} has a leader again, after" in caplog.text
+    assert f"{led} has" not in caplog.text
+
+
+def test_a_query_none_of_whose_partitions_has_a_leader_waits_as_for_brokers_that_are_away(
+    kafka3, one_led, stream_of, caplog
+):
+    topic, node = one_led
+    assigned = {"assign": f'{{"{topic}": [1]}}', "startingOffsets": "earliest"}
+    stream = stream_of(kafka3, assigned, **IMPATIENT)
+    send(kafka3, topic, 1, range(5))
+    stream.wait_for(*range(5))
+    without_leader(kafka3, topic, node)
+    wait_until(lambda: stream.trigger() is None and "brokers are away, or do not answer" in caplog.text, within=30)
+    assert f"without a leader: {TopicPartition(topic, 1)}" in caplog.text
+    assert "no broker leads" not in caplog.text
+    node.start()
+    send(kafka3, topic, 1, [5])
+    stream.wait_for(5)
+
+
+def test_a_query_that_ends_at_the_ends_of_logs_waits_for_a_leader(kafka3, one_led, stream_of, caplog):
+    topic, node = one_led
+    stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT, maxOffsetsPerTrigger=2)
+    send(kafka3, topic, 0, [0])
+    send(kafka3, topic, 1, [1, 2, 3])
+    stream.reader.prepareForTriggerAvailableNow()
+    assert stream.trigger() == [0, 1]
+    without_leader(kafka3, topic, node)
+    with ThreadPoolExecutor(1) as running:
+        batch = running.submit(stream.trigger)
+        wait_until(lambda: f"without a leader: {TopicPartition(topic, 1)}" in caplog.text, within=30)
+        node.start()
+        assert batch.result(60) == [2, 3]

@@ -34,6 +34,7 @@ def recounted(run: Observed, latest: Mapping[str, Any]) -> Iterator[Recount]:
         ("records-lag-max", max(lags, default=0)),
         ("records-lag-seconds-max", 0.0),
         ("brokers-away-seconds", 0.0),
+        ("leaderless-partitions", 0),
     ):
         yield name, metrics[name], recount
     if group["protocol"] == "classic":

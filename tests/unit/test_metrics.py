@@ -38,7 +38,8 @@ def test_offsets_behind_latest_are_of_the_partitions_that_have_a_position():
 
 
 def test_every_key_has_a_meaning():
-    assert {*progress({}, {}, {}).to_json()["@group"], "brokersAway"} == set(MEANINGS)
+    while_brokers_lack = {"leaderlessSinceMs", "brokersAway"}
+    assert {*progress({}, {}, {}).to_json()["@group"], *while_brokers_lack} == set(MEANINGS)
 
 
 class TestBacklogAges:
@@ -168,6 +169,11 @@ class TestMetricsOf:
         assert metrics_of("q", latest, ListenersCommits(), NOW_MS)["brokers-away-seconds"] == 0
         latest["@group"]["brokersAway"] = {"sinceMs": NOW_MS - 9000, "attempts": 3}
         assert metrics_of("q", latest, ListenersCommits(), NOW_MS + 500)["brokers-away-seconds"] == 9.0
+
+    def test_partitions_without_a_leader_are_counted(self, latest):
+        assert metrics_of("q", latest, ListenersCommits(), NOW_MS)["leaderless-partitions"] == 0
+        latest["@group"]["leaderlessSinceMs"] = {"a": {"0": 1, "2": 1}, "b": {"0": 2}}
+        assert metrics_of("q", latest, ListenersCommits(), NOW_MS)["leaderless-partitions"] == 3
 
 
 def test_names_are_legal_for_prometheus_and_each_has_its_own():

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from spark_kafka_group.driver.backlog.end_bounds import EndBounds
+from spark_kafka_group.driver.backlog.lacking_leaders import LeaderlessPartitions
 from spark_kafka_group.driver.backlog.last_stable import BeyondLastStable
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
@@ -35,6 +36,8 @@ class Backlog:
         When these ends were where, by time.monotonic().
     bounds
         Where reading ends before the logs do.
+    leaderless
+        Partitions that the last look left out as they had no leader. `ends` has their ends of before.
     """
 
     def __init__(self, query: Query, caps: Mapping[TopicPartition, int] | None) -> None:
@@ -48,11 +51,14 @@ class Backlog:
         self._paused = PausedPartitions(reading.paused, reading.pause_file)
         self._beyond_stable = BeyondLastStable()
         self._long_poll = LongPoll(query.options)
+        self.leaderless = LeaderlessPartitions(query.group_id)
         self._awaited = AwaitedTopics(query.group_id, reading.subscription)
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
 
     def ranges(self, max_offsets: int | None) -> list[OffsetRange] | None:
         """The range to read of each positioned partition: empty for a paused one, of a retry topic the due records.
+
+        A partition without a leader has none, unless all lack one, or the query ends at the ends of all logs.
 
         None when topics turned out to have been recreated, so that positions have to be taken again.
 
@@ -64,7 +70,8 @@ class Backlog:
         paused = self._paused.partitions()
         begin = standing.starts(query.generation.assignment)
         found = self._look(begin, max_offsets)
-        ends_before, self.ends = self.ends, found.ends
+        ends_before = self.ends
+        self.ends = found.ends | self.leaderless.of(ends_before)  # nobody appends to their logs
         self._awaited.look(lambda: query.client.known_partitions(query.subscription), self.ends)
         self.ages.observe(self.ends, time.monotonic() * 1000)
         if self._recreated(found.suspect):
@@ -73,12 +80,12 @@ class Backlog:
         begin |= lost_records.go_back(query, {tp: begin[tp] for tp in found.suspect}, found, ends_before)
         standing.epochs.known |= found.epochs
         if not query.losses.fail:
-            behind = {tp: begin[tp] for tp, end in self.ends.items() if end > begin[tp]}
+            behind = {tp: begin[tp] for tp, end in found.ends.items() if end > begin[tp]}
             skipped = lost_records.skip_expired(query, behind)
             self._retry_delays.forget(skipped)
             begin |= skipped
         self.bounds.learn(query.client, self.ends, standing.existing_at_start)
-        until = {tp: begin[tp] if tp in paused else self._bounded(tp, begin[tp]) for tp in self.ends}
+        until = {tp: begin[tp] if tp in paused else self._bounded(tp, begin[tp]) for tp in found.ends}
         return self._retry_delays.due([OffsetRange(tp, begin[tp], end) for tp, end in until.items()])
 
     def still_all_read(self, start: GroupOffset) -> bool:
@@ -98,7 +105,8 @@ class Backlog:
         stopped = self.bounds.stopped(self.ends)
         # The ends may be from before a rebalance, and the positions of partitions that it took may be gone.
         begin = standing.starts(self._query.member.owned)
-        ends = {tp: end for tp, end in self.ends.items() if tp in begin and tp not in paused and tp not in stopped}
+        awaited = begin.keys() - paused - stopped - self.leaderless.now.keys()
+        ends = {tp: end for tp, end in self.ends.items() if tp in awaited}
         left = self._retry_delays.due_as_known([OffsetRange(tp, begin[tp], end) for tp, end in ends.items()])
         read = all(r.size == 0 for r in left)
         self._all_read = (standing.proven, self._query.generation.id, paused) if read else None
@@ -120,12 +128,15 @@ class Backlog:
 
     def _look(self, begin: Mapping[TopicPartition, int], max_offsets: int | None) -> truncation.Look:
         """Ends of logs, those of before where they are as good; a look that shows a loss is repeated."""
-        if begin.keys() == self.ends.keys() and (self._nothing_new() or self._ends_suffice(begin, max_offsets)):
-            return truncation.Look(self.ends)
+        if begin.keys() == self.ends.keys() | self.leaderless.now:
+            led = self.leaderless.left_out_of(begin)
+            if self._nothing_new() or self._ends_suffice(led, max_offsets):
+                return truncation.Look(self.leaderless.left_out_of(self.ends))
         client, known = self._query.client, self._query.standing.epochs.known
+        led_only = not self.bounds.available_now
 
         def look() -> truncation.Look:
-            found = truncation.look(client, begin, known)
+            found = truncation.look(client, begin, known, led_only)
             if self._query.options.fetching.committed_only:
                 found = replace(found, behind=frozenset(self._beyond_stable.lost(client, begin, found.behind)))
             if found.doubtful or found.diverged:
@@ -134,6 +145,8 @@ class Backlog:
 
         found = looked_up_until(lambda found: not found.doubtful, look)
         self.looked_up_at = time.monotonic()
+        lacking = client.without_leader(begin.keys() - found.ends.keys())
+        self.leaderless.note(lacking, found.ends, self.looked_up_at)
         return found
 
     def _nothing_new(self) -> bool:

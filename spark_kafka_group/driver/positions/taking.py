@@ -107,11 +107,11 @@ class Taking:
 
         1. A driver is suspended; its session times out. 2. The query is started again, as another process, which joins
         under a later generation, commits and ends. 3. The driver wakes up, finds its group empty, and joins as new:
-        the coordinator has no member to fence. The other process's commits carry its later generation.
+        the coordinator has no member to fence. The other process's commits carry its later generation, or batch.
         """
         held = self._standing.held_generation
         if held is not None and not self._query.subscription.manual:
-            generation = rules.replaced_in(committed, self._query.reader, held)
+            generation = rules.replaced_in(committed, self._query.reader, held, self._standing.proven.batch)
             if generation is not None:
                 raise FencedError(
                     f"group {self._query.group_id}: another process went on with this query, up to generation "

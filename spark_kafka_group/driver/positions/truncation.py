@@ -58,14 +58,24 @@ class Look:
         return bool(self.behind or self.replaced or self.unsettled)
 
 
-def look(client: LogClient, positions: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> Look:
+def look(
+    client: LogClient,
+    positions: Mapping[TopicPartition, int],
+    known: Mapping[TopicPartition, int],
+    led_only: bool = False,
+) -> Look:
     """Look up the ends of logs; asks for those of leader epochs only where one has changed since it was `known`.
+
+    Parameters
+    ----------
+    led_only
+        Leave out partitions that have no leader, unless none of them has one.
 
     Raises
     ------
     BrokerError
     """
-    ends = client.end_offsets(positions)
+    ends = client.end_offsets(positions, led_only)
     now = client.leader_epochs(ends)
     if now.items() <= known.items() and all(end >= positions[tp] for tp, end in ends.items()):
         return Look(ends)  # as nearly always, and there may be many partitions

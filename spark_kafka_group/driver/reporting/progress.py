@@ -29,6 +29,8 @@ MEANINGS = {
     "behindSinceMs": "By topic and partition: when the record at the position came, in ms since 1970.",
     "positions": "By topic and partition: where the micro-batch ends.",
     "committed": "By topic and partition: the group's committed offset.",
+    "leaderlessSinceMs": "While partitions have no leader, and the query goes on without them: by topic and partition, "
+    "since when, in ms since 1970.",
     "brokersAway": "While brokers are away: since when, how many attempts, and the last error.",
 }
 """Keys under ``@group``; :class:`Metrics` has the others."""
@@ -124,5 +126,8 @@ def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
         now_ms=now_ms,
     )
     client, shown = query.client, progress.to_json()
+    leaderless = {tp: round(began_ms + at_s * 1000) for tp, at_s in backlog.leaderless.now.items()}
+    if leaderless:
+        shown[GROUP_KEY]["leaderlessSinceMs"] = positions_to_json(leaderless)
     shown[GROUP_KEY] |= query.metrics.to_json(client.timings, client.failed_rebalances, now_s, now_ms)
     return shown
