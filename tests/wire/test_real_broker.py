@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import KafkaConsumer
@@ -43,18 +44,23 @@ def kafka():
         yield kafka
 
 
+def new_client(kafka, topic, group, instance_id=None, strategies=None, **more):
+    """A client of a group that has not joined yet."""
+    parsed = Options.parse(options(kafka, topic, group, **more))
+    client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
+    client.subscribe(parsed.reading.subscription)
+    client.partitions(parsed.reading.subscription)
+    return client
+
+
 @pytest.fixture
 def client_of():
     """Makes clients of a group that have not joined yet; in the end those that joined leave."""
     made = []
 
-    def make(kafka, topic, group, instance_id=None, strategies=None, **more):
-        parsed = Options.parse(options(kafka, topic, group, **more))
-        client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
-        made.append(client)
-        client.subscribe(parsed.reading.subscription)
-        client.partitions(parsed.reading.subscription)
-        return client
+    def make(*args, **more):
+        made.append(new_client(*args, **more))
+        return made[-1]
 
     yield make
     for client in made:
@@ -169,6 +175,60 @@ def test_a_static_member_that_is_replaced_is_fenced_whatever_it_asks(kafka, topi
     joining.request_rejoin()
     with pytest.raises(FencedError, match=f"joining group {group}: FENCED_INSTANCE_ID: another process has joined"):
         joining.join()
+
+
+SHORT = {"kafka.session.timeout.ms": 6000, "kafka.heartbeat.interval.ms": 100}
+
+
+@pytest.fixture
+def held_up(kafka, topic, group, client_of):
+    """A member that a rebalance waits for; called, it joins."""
+    member = client_of(kafka, topic, group, **SHORT)
+    member.join()
+
+    def joins():
+        if member.rejoin_needed():
+            member.join()
+
+    return joins
+
+
+def joins_meanwhile(kafka, group, running, live, later):
+    """Has `live` join for the first time, and `later`, under its instance id, whose request reaches the broker last."""
+    joined = running.submit(live.join_first, live.join)
+    wait_until(lambda: len(members(kafka, group)) == LARGEST_GROUP, within=30)
+    (before,) = [m["member_id"] for m in members(kafka, group) if m["group_instance_id"] == "one"]
+
+    def took_its_place():
+        later.join_within(100)
+        return before not in [m["member_id"] for m in members(kafka, group)]
+
+    wait_until(took_its_place, within=30)
+    return joined
+
+
+def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
+    kafka, topic, group, client_of, held_up, caplog
+):
+    live, killed = client_of(kafka, topic, group, "one", **SHORT), new_client(kafka, topic, group, "one", **SHORT)
+    with ThreadPoolExecutor(1) as running:
+        joined = joins_meanwhile(kafka, group, running, live, killed)
+        killed.close()  # without LeaveGroup
+        wait_until(lambda: held_up() or joined.done(), within=60)
+    assert joined.result().assignment
+    assert joined.result().member_id in [m["member_id"] for m in members(kafka, group)]
+    assert f"group {group}: another process has joined as one in the same moment" in caplog.text
+
+
+def test_a_query_is_fenced_in_its_first_join_by_a_process_that_lives(kafka, topic, group, client_of, held_up):
+    live, later = (client_of(kafka, topic, group, "one", **SHORT) for _ in range(2))
+    with ThreadPoolExecutor(1) as running:
+        joined = joins_meanwhile(kafka, group, running, live, later)
+        wait_until(lambda: held_up() or later.join_within(100), within=30)
+        with pytest.raises(FencedError, match=f"joining group {group}: FENCED_INSTANCE_ID: another process has joined"):
+            joined.result()
+    assert not later.rejoin_needed()
+    assert later.current().assignment
 
 
 def test_a_static_member_that_joins_as_new_leads_also_where_an_id_in_between_was_not_heard_of(

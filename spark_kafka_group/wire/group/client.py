@@ -35,6 +35,7 @@ from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.group.joining import Joining
+from spark_kafka_group.wire.group.late_requests import is_removed
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
@@ -47,6 +48,8 @@ log = logging.getLogger(__name__)
 
 G = TypeVar("G", Generation, Generation | None)
 
+SESSION_SLACK_S = 2.0
+"""How much longer than its session a member that sends no heartbeat may be in its group."""
 LEAVE_MS = 500
 """Time for the last request, even where those before it have used up the limit."""
 WITHOUT_MEMBERSHIP = (
@@ -193,6 +196,8 @@ class GroupClient(LogClient):
         itself for a follower. 4. So this member joins a second time: for a leader the broker then starts a generation,
         which has a new assignment. A follower gets the current generation, unless its JoinGroup differs from that of
         step 1.
+
+        A process that is fenced in this join has not read anything yet: it finds out whether the other one lives.
         """
         if self._coordinator.group_instance_id is None:
             return join()
@@ -200,7 +205,11 @@ class GroupClient(LogClient):
         # kafka-python rejoins by itself if the old assignment has topics that are no longer subscribed. With the same
         # JoinGroup each time it would do so without end.
         self._rounds.vary(True)
-        joined = join()
+        try:
+            joined = join()
+        except FencedError as error:
+            self._outlive_killed_process(error)
+            joined = join()
         if joined is None:
             return joined
         if not joined.leader:
@@ -211,6 +220,38 @@ class GroupClient(LogClient):
         self._rounds.vary(False)
         return joined
 
+    def _outlive_killed_process(self, error: FencedError) -> None:
+        """Wait until the group has removed the process that fenced this one in its first join, if that was killed.
+
+        Raises
+        ------
+        FencedError
+            If it lives.
+        """
+        instance_id = self._coordinator.group_instance_id
+        session_s = self._group.session_timeout_ms / 1000 + SESSION_SLACK_S
+        log.warning(
+            "group %s: another process has joined as %s in the same moment. If it was killed, the group removes it, "
+            "and this query goes on; for that it waits %.0f s",
+            self._group_id, instance_id, session_s,
+        )  # fmt: skip
+        if not is_removed(instance_id, self._described, session_s, lambda: self._rounds.ended):
+            raise error
+        log.info("group %s: the process that had joined as %s is gone; joining", self._group_id, instance_id)
+        self._rounds.forget_claims()
+        self._coordinator.reset_generation()
+
+    def _described(self) -> DescribedGroup | None:
+        """The group as its coordinator knows it now; None where it does not say."""
+        try:
+            if self._coordinator.coordinator_unknown():
+                self._find_coordinator()
+            with translated(f"looking up group {self._group_id}"):
+                return described(self._ask_coordinator, self._group_id)
+        except (BrokerError, MembershipError) as error:
+            log.info("%s", error)
+            return None
+
     def _subscribed_before(self) -> frozenset[str] | None:
         """Topics that the member with this instance id subscribes to in the group; None when they cannot be known."""
         instance_id = self._coordinator.group_instance_id
@@ -218,12 +259,8 @@ class GroupClient(LogClient):
             return None
         if self._coordinator.coordinator_unknown():
             self._find_coordinator()
-        try:
-            with translated(f"looking up group {self._group_id}"):
-                member = described(self._ask_coordinator, self._group_id).static_member(instance_id)
-        except (BrokerError, MembershipError) as error:
-            log.info("%s", error)  # the join that follows says why the group cannot be had
-            return None
+        group = self._described()  # where it is None, the join that follows says why the group cannot be had
+        member = None if group is None else group.static_member(instance_id)
         return None if member is None else member.topics
 
     def _ask_coordinator(self, request: Any) -> Any:

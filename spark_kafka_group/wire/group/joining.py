@@ -37,6 +37,11 @@ class Joining:
         Assignment strategies, most preferred first; kafka-python gets the :attr:`assignors` for them.
     run
         Runs a call on kafka-python's loop, bounded.
+
+    Attributes
+    ----------
+    ended
+        Whether the member joins no more.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class Joining:
         self.assignors = [Assignor(strategy, self._remember_metadata) for strategy in strategies]
         self._group_id = group_id
         self._run = run
-        self._ended = False
+        self.ended = False
         self._unbroken: frozenset[TopicPartition] = frozenset()
         self._seen: tuple[str, int] | None = None  # member id and generation entered last
         self._waiting: tuple[Any, Any] | None = None  # a join under way, and the broker it was sent to
@@ -96,7 +101,7 @@ class Joining:
             After :meth:`end`.
         """
         while self.needed():
-            if self._ended:
+            if self.ended:
                 raise MembershipError(f"the query was stopped, and leaves group {self._group_id}")
             if self._coordinator._generation.is_lost():
                 self.forget_claims()
@@ -106,7 +111,7 @@ class Joining:
                 self._follow_coordinator(slice_ms)
                 if slice_ms == patience_ms:
                     return False
-            elif not self._ended:
+            elif not self.ended:
                 self._entered()
                 self._follow_up()
         return True
@@ -158,7 +163,7 @@ class Joining:
             raise kafka_errors.Cancelled
 
         async def end() -> None:  # on the loop of joins, so that none is between this and its request
-            self._ended = True
+            self.ended = True
             self._coordinator.need_rejoin = lambda: False
             self._coordinator._do_join_and_sync_async = refuse
 
