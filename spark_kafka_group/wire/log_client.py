@@ -28,6 +28,9 @@ T = TypeVar("T")
 NO_LEADER = -1
 """What metadata have in place of a leader's node id."""
 
+LEADERS_HOLD_S = 0.9
+"""How often brokers are asked again who leads partitions that had no leader."""
+
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still
 exists."""
@@ -56,6 +59,7 @@ class LogClient:
         self._manager = self._calls.manager
         self._knows_epochs = can_be_asked(self._manager)
         self._leader_epochs: dict[tuple[str, int], int] = {}
+        self._leaders_asked_s = float("-inf")  # as some partitions had none, by time.monotonic()
 
     def end_within(self, timeout_ms: float) -> None:
         """Let no call take longer than until then: the query ends."""
@@ -192,7 +196,7 @@ class LogClient:
         Parameters
         ----------
         led_only
-            Leave out partitions that have no leader, unless none of them has one.
+            Leave out partitions that have no leader.
         """
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
@@ -267,12 +271,13 @@ class LogClient:
         return self._in_attempts(f"{doing} of {_named(tps)}", look_up) if tps else {}
 
     def _led(self, tps: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Those of `tps` that have a leader, by new metadata where some lacked one; all of them where none has."""
-        if not self.without_leader(tps):
-            return list(tps)
-        self._calls.run(self._manager.cluster.refresh_metadata)
+        """Those of `tps` that have a leader, by new metadata of any broker where some lacked one."""
+        if self.without_leader(tps) and time.monotonic() - self._leaders_asked_s > LEADERS_HOLD_S:
+            manager = self._manager
+            self._calls.run(lambda: manager.cluster.refresh_metadata(manager.any_node()))
+            self._leaders_asked_s = time.monotonic()
         without = self.without_leader(tps)
-        return [tp for tp in tps if tp not in without] or list(tps)
+        return [tp for tp in tps if tp not in without]
 
     def _in_attempts(self, doing: str, call: Callable[[float], T]) -> T:
         """As Spark's source: fetchOffset.numRetries attempts, with fetchOffset.retryIntervalMs in between."""

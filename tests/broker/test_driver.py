@@ -97,6 +97,47 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert GroupOffset.from_json(following).starts(before) == before.positions
 
 
+def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):
+    """1. A follower is killed. 2. It is started again from an older checkpoint, in the generation of before, as its
+    session is not over. 3. It loses its membership before it has committed anything."""
+    topic = topic_with(kafka, [], partitions=4)
+    leader = neighbour_of(kafka, topic, group).consumer
+    wait_until(lambda: len(leader.assignment()) == 4, within=30)
+    going_on = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest", "onOffsetConflict": "group"}
+    killed, ends = driver_of(kafka, topic, group, **going_on), []
+    start = end = killed.initial_offset()
+
+    def shares():
+        assert killed.latest_offset(start, None) == start
+        member = killed._session.member
+        return not member.generation.leader and len(member.owned) == 2
+
+    wait_until(shares, within=30)
+    for _ in range(3):
+        produce(kafka, topic, numbered(4, 4))
+        end = wait_until(
+            lambda before=end: (after := killed.latest_offset(before, None)) != before and after, within=30
+        )
+        killed.plan(ends[-1] if ends else start, end)
+        ends.append(end)
+    killed.latest_offset(end, None)  # commits the last of them
+    killed._idler.stop()
+    killed._session.member.client.close()  # without LeaveGroup
+    killed._idler = killed._session = None
+    live = driver_of(kafka, topic, group, **going_on)
+    assert live.latest_offset(ends[0], None) == ends[0]
+    assert live._session.member.generation.id == GroupOffset.from_json(end).generation
+    throw_out(kafka, group)
+
+    def goes_on():
+        assert live.latest_offset(ends[0], None) == ends[0]
+        member = live._session.member
+        taken = live._session.standing.positioned == member.owned != frozenset()
+        return taken and member.generation.id > GroupOffset.from_json(end).generation
+
+    wait_until(goes_on, within=30)
+
+
 def test_a_driver_that_joins_as_new_while_the_group_still_has_it_leads_the_group_again(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(30, 3))
     driver = driver_of(kafka, topic, group, **QUICK)

@@ -163,7 +163,7 @@ def test_a_stream_goes_on_with_the_partitions_that_have_leaders(kafka3, one_led,
     assert f"{led} has" not in caplog.text
 
 
-def test_a_query_none_of_whose_partitions_has_a_leader_waits_as_for_brokers_that_are_away(
+def test_a_query_none_of_whose_partitions_has_a_leader_waits_without_holding_up_its_group(
     kafka3, one_led, stream_of, caplog
 ):
     topic, node = one_led
@@ -172,12 +172,61 @@ def test_a_query_none_of_whose_partitions_has_a_leader_waits_as_for_brokers_that
     send(kafka3, topic, 1, range(5))
     stream.wait_for(*range(5))
     without_leader(kafka3, topic, node)
-    wait_until(lambda: stream.trigger() is None and "brokers are away, or do not answer" in caplog.text, within=30)
-    assert f"without a leader: {TopicPartition(topic, 1)}" in caplog.text
-    assert "no broker leads" not in caplog.text
+    wait_until(lambda: stream.trigger() is None and "no broker leads" in caplog.text, within=30)
+    metadata = []
+    cluster = stream.reader._driver._session.member.client._manager.cluster
+    refresh = cluster.refresh_metadata
+    cluster.refresh_metadata = lambda node=None: metadata.append(node) or refresh(node)
+    ends_at = time.monotonic() + 5
+    slowest = 0.0
+    while (asked := time.monotonic()) < ends_at:
+        assert stream.trigger() is None
+        slowest = max(slowest, time.monotonic() - asked)
+    assert slowest < 2.5
+    assert 0 < sum(node is not None for node in metadata) <= 8  # about once a second, beside kafka-python's own
+    assert "brokers are away" not in caplog.text
     node.start()
     send(kafka3, topic, 1, [5])
     stream.wait_for(5)
+
+
+@pytest.mark.parametrize("ending", [{"endingTimestamp": "9999999999999"}, {"endingOffsets": "latest"}])
+def test_a_stream_that_ends_somewhere_goes_on_with_the_partitions_that_have_leaders(kafka3, one_led, stream_of, ending):
+    topic, node = one_led
+    stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT)
+    send(kafka3, topic, 0, range(10))
+    send(kafka3, topic, 1, range(10, 20))
+    stream.wait_for(*range(20))
+    send(kafka3, topic, 0, [100])
+    send(kafka3, topic, 1, [101])
+    without_leader(kafka3, topic, node)
+    stream.restart(**ending)
+    stream.wait_for(100)
+    node.start()
+    stream.wait_for(101)
+
+
+def test_the_lag_of_a_partition_without_a_leader_is_known_after_a_rebalance(kafka3, one_led, stream_of):
+    topic, node = one_led
+    stream = stream_of(
+        kafka3, {"subscribePattern": f"{topic}.*", "startingOffsets": "earliest"}, **IMPATIENT, maxOffsetsPerTrigger=4
+    )
+    send(kafka3, topic, 1, range(6))
+    assert stream.trigger() == [0, 1, 2, 3]
+    without_leader(kafka3, topic, node)
+    wait_until(lambda: stream.trigger() is None, within=30)
+
+    def shown():
+        group = stream.reader.reportLatestOffset()["@group"]
+        return group["lag"], [*group["leaderlessSinceMs"][topic]]
+
+    assert shown() == (2, ["1"])
+    kafka3.wait_until_ready()  # the client that makes topics may have asked that node
+    kafka3.create_topic(f"{topic}-more", partitions=1, replication=1, configs={"min.insync.replicas": "1"})
+    send(kafka3, f"{topic}-more", 0, [100])
+    stream.wait_for(100)
+    assert stream.trigger() is None  # which commits the last batch
+    assert shown() == (2, ["1"])
 
 
 def test_a_query_that_ends_at_the_ends_of_logs_waits_for_a_leader(kafka3, one_led, stream_of, caplog):

@@ -82,9 +82,11 @@ def test_ends_looked_up_long_ago_are_looked_up_again_however_often_it_begins(kaf
     assert not watch.nothing_new()
 
 
-def test_nothing_to_watch_is_not_quiet(watch_of):
+def test_nothing_to_watch_is_quiet_until_ends_are_to_be_looked_up_again(watch_of):
     watch = watch_of()
     watch.start({}, NOW)
+    assert watch.nothing_new()
+    watch.start({}, NOW - LOOK_AGAIN_S)
     assert not watch.nothing_new()
 
 

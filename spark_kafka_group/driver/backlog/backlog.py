@@ -29,7 +29,7 @@ class Backlog:
     Attributes
     ----------
     ends
-        Ends of these logs as last looked up. Emptied when positions are taken.
+        Ends of these logs as last looked up. Emptied when positions are taken, but for partitions without a leader.
     looked_up_at
         When that was, by time.monotonic(); None before the first look.
     ages
@@ -58,7 +58,7 @@ class Backlog:
     def ranges(self, max_offsets: int | None) -> list[OffsetRange] | None:
         """The range to read of each positioned partition: empty for a paused one, of a retry topic the due records.
 
-        A partition without a leader has none, unless all lack one, or the query ends at the ends of all logs.
+        A partition without a leader has none; a query with availableNow waits for the leader.
 
         None when topics turned out to have been recreated, so that positions have to be taken again.
 
@@ -84,7 +84,7 @@ class Backlog:
             skipped = lost_records.skip_expired(query, behind)
             self._retry_delays.forget(skipped)
             begin |= skipped
-        self.bounds.learn(query.client, self.ends, standing.existing_at_start)
+        self.bounds.learn(query.client, found.ends, standing.existing_at_start)
         until = {tp: begin[tp] if tp in paused else self._bounded(tp, begin[tp]) for tp in found.ends}
         return self._retry_delays.due([OffsetRange(tp, begin[tp], end) for tp, end in until.items()])
 
@@ -110,12 +110,12 @@ class Backlog:
         left = self._retry_delays.due_as_known([OffsetRange(tp, begin[tp], end) for tp, end in ends.items()])
         read = all(r.size == 0 for r in left)
         self._all_read = (standing.proven, self._query.generation.id, paused) if read else None
-        if not self.bounds.available_now:
+        if not self.bounds.available_now and (ends or not awaited):
             self._long_poll.start(ends, self.looked_up_at)
 
     def forget(self, tps: Collection[TopicPartition]) -> None:
         """Positions of these are taken again: their topics may be recreated, or other members may have read on."""
-        self.ends = {}
+        self.ends = {tp: end for tp, end in self.leaderless.of(self.ends).items() if tp not in tps}
         self._retry_delays.forget(tps)
 
     def forget_topics(self, topics: Collection[str]) -> None:

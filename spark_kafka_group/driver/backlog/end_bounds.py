@@ -37,6 +37,8 @@ class EndBounds:
     ) -> None:
         """Look up where options say that reading ends; a time is looked up until a record is as new.
 
+        Partitions without a leader are looked up once they have one, unless they are among `ends`, to be read now.
+
         1. Ends of logs are looked up. 2. A record comes that is as new. 3. The time is looked up: the answer is that
         record's offset, which is at or after these ends. So no record that is read next is as new.
 
@@ -51,7 +53,8 @@ class EndBounds:
         # A partition made since the query started can only be bounded by a time: without one, none of it is read.
         later = {tp for tp, p in unknown.items() if tp not in existing_at_start and not isinstance(p, AtTime)}
         self._stops |= dict.fromkeys(later, 0)
-        wanted = {tp: p for tp, p in unknown.items() if p is not None and tp not in later}
+        leaderless = client.without_leader(unknown.keys() - {*ends})
+        wanted = {tp: p for tp, p in unknown.items() if p is not None and tp not in later | leaderless}
         self._stops |= looked_up(client, wanted, timeless=None)
 
     def forget_topics(self, topics: Collection[str]) -> None:

@@ -55,7 +55,7 @@ class LongPoll:
         self._answered_at = float("-inf")
 
     def start(self, ends: Mapping[TopicPartition, int], looked_at: float) -> None:
-        """Watch these logs from here on; polls that are out for the same ends go on.
+        """Watch these logs from here on; polls that are out for the same ends go on. Without logs nothing will come.
 
         Parameters
         ----------
@@ -64,7 +64,7 @@ class LongPoll:
         """
         now = self._clock()
         self._until = float("-inf")
-        if not ends or now < self._not_before:
+        if now < self._not_before:
             return
         try:
             self._ask(ends)

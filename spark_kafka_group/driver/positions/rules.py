@@ -36,7 +36,7 @@ def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held
 
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
     its own reader id, and a generation later than any that it `held` itself. Two coordinators may have given both
-    processes generations of the same number: then it is a micro-batch later than its own last one, `batch`.
+    processes generations of the same number: then it is a micro-batch later than `batch`, the last one that is known.
     """
     generations = set()
     for group in committed.values():
@@ -45,6 +45,13 @@ def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held
         if generation is not None and (generation, -1 if own is None else own) > (held, batch):
             generations.add(generation)
     return max(generations, default=None)
+
+
+def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
+    """The latest micro-batch for which the query `reader` has committed one of these offsets; -1 for none."""
+    writers = (writer_of(group.metadata) for group in committed.values())
+    batches = (writer.batch for writer in writers if writer is not None and writer.reader == reader)
+    return max((batch for batch in batches if batch is not None), default=-1)
 
 
 def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reader: str, batch: int) -> None:
@@ -56,11 +63,10 @@ def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reade
     ------
     OffsetConflictError
     """
-    writers = (writer_of(group.metadata) for group in committed.values())
-    later = [writer.batch for writer in writers if writer is not None and writer.reader == reader and writer.batch]
-    if max(later, default=batch) > batch:
+    latest = latest_batch(committed, reader)
+    if latest > batch:
         raise OffsetConflictError(
-            f"the checkpoint ends with batch {batch} and the group has offsets of this query's batch {max(later)}, so "
+            f"the checkpoint ends with batch {batch} and the group has offsets of this query's batch {latest}, so "
             f"the checkpoint is an older one, and the sink, which has written that batch, would drop rows: take the "
             f"query's newest checkpoint, or start it with a new checkpoint, at the group's offsets, and with another "
             f"kafka.transactional.id"

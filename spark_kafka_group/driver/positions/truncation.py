@@ -69,7 +69,7 @@ def look(
     Parameters
     ----------
     led_only
-        Leave out partitions that have no leader, unless none of them has one.
+        Leave out partitions that have no leader.
 
     Raises
     ------

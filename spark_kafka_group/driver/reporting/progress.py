@@ -126,8 +126,9 @@ def progress_of(query: Query, backlog: Backlog) -> dict[str, Any] | None:
         now_ms=now_ms,
     )
     client, shown = query.client, progress.to_json()
-    leaderless = {tp: round(began_ms + at_s * 1000) for tp, at_s in backlog.leaderless.now.items()}
+    leaderless = {tp: at_s for tp, at_s in backlog.leaderless.now.items() if tp in generation.assignment}
     if leaderless:
-        shown[GROUP_KEY]["leaderlessSinceMs"] = positions_to_json(leaderless)
+        since_ms = {tp: round(began_ms + at_s * 1000) for tp, at_s in leaderless.items()}
+        shown[GROUP_KEY]["leaderlessSinceMs"] = positions_to_json(since_ms)
     shown[GROUP_KEY] |= query.metrics.to_json(client.timings, client.failed_rebalances, now_s, now_ms)
     return shown
