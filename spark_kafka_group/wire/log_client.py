@@ -29,7 +29,7 @@ NO_LEADER = -1
 """What metadata have in place of a leader's node id."""
 
 LEADERS_HOLD_S = 0.9
-"""How often brokers are asked again who leads partitions that had no leader."""
+"""How long it is believed that a partition has no leader."""
 
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still

@@ -28,12 +28,13 @@ def is_removed(
     look
         Asks for the group; None when it cannot be known now.
     session_s
-        How long to wait while the group does not wait for members to join.
+        How long to wait; anew after a rebalance, and after the coordinator was away.
     ended
         Whether not to wait any longer.
     """
-    holder, until = None, time.monotonic() + session_s
-    while not ended():
+    holder: str | None = None
+    away, until = False, time.monotonic() + session_s
+    while not ended() and time.monotonic() < until:
         group = look()
         if group is not None:
             member = group.static_member(instance_id)
@@ -42,9 +43,8 @@ def is_removed(
             if holder not in (None, member.member_id):
                 return False  # a process has joined meanwhile, so it lives
             holder = member.member_id
-        if group is not None and group.state == REBALANCING:
-            until = time.monotonic() + session_s
-        elif time.monotonic() > until:
-            return False
+            if away or group.state == REBALANCING:  # another coordinator begins all sessions anew
+                until = time.monotonic() + session_s
+        away = group is None
         time.sleep(LOOK_EVERY_S)
     return False
