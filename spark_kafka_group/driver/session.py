@@ -260,6 +260,7 @@ class GroupSession:
 
     def _begin(self) -> Batch:
         """The planned batch as it is going to be run: from now on it holds up a rebalance."""
+        self.standing.batch_is_logged()
         if self._yielded.yielded:
             self._settling.be_member(self._settling.patience_ms())
             if self._yielded.yielded:

@@ -7,7 +7,7 @@ import pytest
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError, MembershipError
-from spark_kafka_group.offsets import GroupOffset
+from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
@@ -95,6 +95,41 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert following[topic] == {"0": 6, "1": 6, "2": 6}
     before = GroupOffset.from_json(end)
     assert GroupOffset.from_json(following).starts(before) == before.positions
+
+
+def two_on_one_checkpoint(kafka, group, driver_of):
+    """A driver that has committed two batches, and another one that has read the checkpoint before the second."""
+    topic = topic_with(kafka, numbered(30, 3))
+    older, newer = (driver_of(kafka, topic, group) for _ in range(2))
+    start = older.initial_offset()
+    first = older.latest_offset(start, 9)
+    older.plan(start, first)
+    second = older.latest_offset(first, 9)
+    older.plan(first, second)
+    third = older.latest_offset(second, 9)
+    older.plan(second, third)
+    assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
+    planned = newer.latest_offset(first, 3)
+    assert planned[topic] == {"0": 4, "1": 4, "2": 4}
+    assert newer._session.member.generation.id > GroupOffset.from_json(third).generation
+    with pytest.raises(FencedError):
+        older.latest_offset(third, 9)
+    return topic, newer, first, planned
+
+
+def test_a_process_whose_batch_another_one_has_logged_does_not_set_the_group_back(kafka, group, driver_of):
+    topic, newer, _, _ = two_on_one_checkpoint(kafka, group, driver_of)
+    newer.stop()  # as Spark says CONCURRENT_STREAM_LOG_UPDATE
+    assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
+
+
+def test_a_process_whose_batch_spark_has_logged_sets_the_group_right(kafka, group, driver_of):
+    topic, newer, first, planned = two_on_one_checkpoint(kafka, group, driver_of)
+    assert [r for task in newer.plan(first, planned) for r in task] == [
+        OffsetRange(TopicPartition(topic, p), 3, 4) for p in range(3)
+    ]
+    newer.latest_offset(planned, 3)
+    assert committed(kafka, group) == {(topic, p): 4 for p in range(3)}
 
 
 def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):

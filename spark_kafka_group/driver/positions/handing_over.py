@@ -57,7 +57,8 @@ def _missing_in_group(query: Query) -> list[TopicPartition]:
     """Owned partitions that exist, with a position that the group does not have."""
     in_group = query.committer.in_group
     starts = query.standing.starts(query.generation.assignment)
-    missing = [tp for tp, position in starts.items() if in_group.get(tp) != position]
+    disputed = query.standing.disputed
+    missing = [tp for tp, position in starts.items() if in_group.get(tp) != position and tp not in disputed]
     if not missing:
         return missing
     existing = query.client.known_partitions(query.subscription)

@@ -79,6 +79,18 @@ class Standing:
     recreated_unowned: set[TopicPartition] = field(default_factory=set)
     """Partitions of recreated topics whose old positions are void, and which others own. One that is taken goes out."""
 
+    alone: bool = True
+    """Whether no other process can be at work on this checkpoint, as far as is known.
+
+    Not when positions are taken for the first time while the group has a member under this query's name. True as soon
+    as Spark has logged a batch of this process: it does not where another process has logged that batch."""
+
+    disputed: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose offset in the group is of a later batch of this query than the checkpoint has: while this
+    process may not be alone, it does not set that offset back.
+
+    Taking sets them. Emptied when this process is known to be alone."""
+
     held_generation: int | None = None
     """Latest generation in which this process took positions, planned or committed.
 
@@ -163,6 +175,11 @@ class Standing:
         if self.positioned:
             held = self.held_generation
             self.held_generation = generation if held is None else max(held, generation)
+
+    def batch_is_logged(self) -> None:
+        """Note that Spark has logged a batch that this process has planned."""
+        self.alone = True
+        self.disputed.clear()
 
     def taken(self) -> None:
         """Note that positions of all owned partitions have been taken: from now on the query runs."""

@@ -50,6 +50,8 @@ class Taking:
         """
         self._drop_deleted_moves()
         self._note_topic_changes()
+        if self._standing.is_restart:
+            self._standing.alone = not self._query.client.found_itself
         missing = self._query.generation.assignment - self._standing.positioned - self._standing.deleted
         committed = self._committed_at_start(missing) if self._standing.is_restart else self._committed(missing)
         if missing:
@@ -212,12 +214,23 @@ class Taking:
         If one fails, partitions stay without a position, and the next trigger decides again, by the group's offsets of
         then. 3. With the group's agreement all positions hold, but for partitions with a newer commit, which came
         between the lookup of `committed` and 2.
+
+        Two processes may be at work on one checkpoint: 1. The older one runs, and this one has read a checkpoint that
+        ends with batch 7. 2. The older one logs and commits batch 8. 3. This one joins, so the older one stops. 4. This
+        one would set the group back to the end of batch 7, and plans batch 8. 5. Spark stops it, as that is logged.
+        6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own.
         """
         query, standing, committer = self._query, self._standing, self._query.committer
         generation, batch = query.generation.id, standing.proven.batch
         wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
+        if not standing.alone:
+            later = {
+                tp: group for tp, group in committed.items() if rules.latest_batch({tp: group}, query.reader) > batch
+            }
+            standing.disputed |= corrections.keys() & later
+            corrections = {tp: at for tp, at in corrections.items() if tp not in later}
         if corrections or adopted:
             query.member.check_may_commit()
         before = standing.proven.positions

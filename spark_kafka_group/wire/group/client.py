@@ -69,6 +69,12 @@ class GroupClient(LogClient):
         Static membership (KIP-345); None for a dynamic member.
     strategies
         Assignment strategies, most preferred first.
+
+    Attributes
+    ----------
+    found_itself
+        Whether the group had a member under this instance id at the first join: a process that was killed, or that
+        still runs.
     """
 
     def __init__(
@@ -79,6 +85,7 @@ class GroupClient(LogClient):
         strategies: Sequence[Strategy] = (),
     ) -> None:
         self._group_id = group_id
+        self.found_itself = False
         self._manual = False
         self._rounds = Joining(group_id, strategies, self._run)
         assignors = self._rounds.assignors
@@ -261,6 +268,7 @@ class GroupClient(LogClient):
             self._find_coordinator()
         group = self._described()  # where it is None, the join that follows says why the group cannot be had
         member = None if group is None else group.static_member(instance_id)
+        self.found_itself = member is not None
         return None if member is None else member.topics
 
     def _ask_coordinator(self, request: Any) -> Any:
