@@ -13,6 +13,7 @@ from triggers import send
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read
+from spark_kafka_group.driver.backlog import backlog
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetcher import Fetcher
@@ -229,7 +230,8 @@ def test_the_lag_of_a_partition_without_a_leader_is_known_after_a_rebalance(kafk
     assert shown() == (2, ["1"])
 
 
-def test_a_query_that_ends_at_the_ends_of_logs_waits_for_a_leader(kafka3, one_led, stream_of, caplog):
+def test_a_query_that_ends_at_the_ends_of_logs_waits_for_a_leader(kafka3, one_led, stream_of, caplog, monkeypatch):
+    monkeypatch.setattr(backlog, "ENDS_HOLD_S", 0.0)
     topic, node = one_led
     stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT, maxOffsetsPerTrigger=2)
     send(kafka3, topic, 0, [0])

@@ -330,8 +330,12 @@ class TestRoles:
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         queries = [query_of(kafka, topic, group, **BOTH) for _ in range(3)]
         settled(kafka, group, 3)
-        wait_until(lambda: spread(queries, 2), within=30)
-        (idle,) = [query for query in queries if not query.owned()]
+
+        def only_idle():
+            idle = [query for query in queries if not query.owned()]
+            return spread(queries, 2) and len(idle) == 1 and idle[0]
+
+        idle = wait_until(only_idle, within=30)
         wait_until(lambda: idle.driver._session.member._generation, within=30)
         generation = idle.driver._session.member.generation.id
         wait_until(all_committed(kafka, group, topic, 2, 10), within=30)

@@ -149,12 +149,15 @@ def test_and_does_not_throw_out_the_process_that_has_taken_its_place(kafka, grou
     joining = [threading.Thread(target=join_first), threading.Thread(target=heir.latest_offset, args=(start, None))]
     joining[0].start()
     wait_until(in_group(kafka, group, replaced), within=30)
+    own = {member["member_id"] for member in members(kafka, group)}
     joining[1].start()
+    wait_until(lambda: {member["member_id"] for member in members(kafka, group)} != own, within=30)
+    before = {member["member_id"] for member in members(kafka, group)}
+    idler = replaced._idler._thread
+    replaced.stop()  # while it waits whether that process lives
     joining[0].join(30)
     assert errors
-    wait_until(lambda: not replaced._idler._thread.is_alive(), within=10)  # or it would join again until stop()
-    before = {member["member_id"] for member in members(kafka, group)}
-    replaced.stop()
+    wait_until(lambda: not idler.is_alive(), within=10)  # or it would join again until stop()
     assert {member["member_id"] for member in members(kafka, group)} == before
     busy.may_finish.set()
     joining[1].join(30)
