@@ -162,6 +162,7 @@ class GroupSession:
             if self._yielded.yielded:  # Spark had no need of its rows
                 planned = self._give_up()
             self.standing.prove(done, self.member.owned)
+            self.standing.batch_is_logged()
             if planned.ends:
                 self.member.check_may_commit()
         if not self.committer.succeeded(done, timeout_ms):
@@ -260,7 +261,10 @@ class GroupSession:
 
     def _begin(self) -> Batch:
         """The planned batch as it is going to be run: from now on it holds up a rebalance."""
+        disputed = bool(self.standing.disputed)
         self.standing.batch_is_logged()
+        if disputed:
+            try_to_hand_over(self._query)  # also partitions that the batch does not read
         if self._yielded.yielded:
             self._settling.be_member(self._settling.patience_ms())
             if self._yielded.yielded:
@@ -376,7 +380,8 @@ class GroupSession:
         if planned is not None and not planned.begun and self._siblings.any():
             asked = self._yielded.yielded or self.member.hears_of_rebalance()
             positioned, generation = self.standing.positioned, self.member.generation.id
-            return asked and self._yielded.yield_to_rebalance(planned, positioned, generation)
+            disputed = planned.ends.keys() & self.standing.disputed  # yielding would set the group back
+            return asked and not disputed and self._yielded.yield_to_rebalance(planned, positioned, generation)
         if not self.member.unsettled():
             return False
         return planned is None or not planned.ends or self._proven_by_group(planned, patience_ms)

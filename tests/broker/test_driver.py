@@ -132,6 +132,18 @@ def test_a_process_whose_batch_spark_has_logged_sets_the_group_right(kafka, grou
     assert committed(kafka, group) == {(topic, p): 4 for p in range(3)}
 
 
+def test_an_older_checkpoint_sets_the_group_right_in_partitions_that_its_first_batch_does_not_read(
+    kafka, group, driver_of
+):
+    topic, _, first, _ = two_on_one_checkpoint(kafka, group, driver_of)  # whose process is in the group still
+    restored = driver_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [2]}}')
+    planned = restored.latest_offset(first, None)
+    restored.plan(first, planned)
+    assert committed(kafka, group)[topic, 2] == 3
+    assert restored.latest_offset(planned, None) == planned
+    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10, (topic, 2): 3}
+
+
 def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):
     """1. A follower is killed. 2. It is started again from an older checkpoint, in the generation of before, as its
     session is not over. 3. It loses its membership before it has committed anything."""

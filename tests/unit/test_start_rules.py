@@ -80,8 +80,8 @@ def test_an_offset_stays_own_for_those_who_had_it_before():
 
 def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopted_the_offset():
     group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
-    assert [replaced_in(group, "me", held, batch=0) for held in (7, 8)] == [8, None]
-    assert replaced_in(group, "other", 8, batch=2) == 9
+    assert [replaced_in(group, "me", held) for held in (7, 8)] == [8, None]
+    assert replaced_in(group, "other", 8) == 9
 
 
 def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
@@ -282,15 +282,8 @@ def test_a_topic_made_again_is_known_by_its_id():
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():
     committed = {A: Committed(5, commit_note("me", 7)), B: Committed(5, commit_note("other", 9))}
-    assert replaced_in(committed, "me", 6, batch=3) == 7
-    assert replaced_in(committed, "me", 7, batch=-1) is None
-
-
-def test_a_later_batch_in_a_generation_of_the_same_number_shows_that_another_process_took_over():
-    committed = {A: Committed(5, commit_note("me", 7, batch=4)), B: Committed(5, commit_note("other", 7, batch=9))}
-    assert [replaced_in(committed, "me", 7, batch) for batch in (3, 4, 5)] == [7, None, None]
-    # A note of before: the query was started again from an older checkpoint, and has joined since.
-    assert replaced_in(committed, "me", 8, batch=3) is None
+    assert replaced_in(committed, "me", 6) == 7
+    assert replaced_in(committed, "me", 7) is None
 
 
 def test_a_new_partition_is_read_from_its_first_record():

@@ -31,20 +31,14 @@ def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]
     return {tp for tp in tps if delay_of(tp.topic, delays_ms) is not None} if delays_ms else set()
 
 
-def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int, batch: int) -> int | None:
+def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
     """The generation in which another process went on with this very query, if one did.
 
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
-    its own reader id, and a generation later than any that it `held` itself. Two coordinators may have given both
-    processes generations of the same number: then it is a micro-batch later than `batch`, the last one that is known.
+    its own reader id and a generation later than any it held itself.
     """
-    generations = set()
-    for group in committed.values():
-        generation, writer = generation_of(group.metadata, reader), writer_of(group.metadata)
-        own = writer.batch if writer is not None and writer.reader == reader else None
-        if generation is not None and (generation, -1 if own is None else own) > (held, batch):
-            generations.add(generation)
-    return max(generations, default=None)
+    generations = (generation_of(group.metadata, reader) for group in committed.values())
+    return max((generation for generation in generations if generation is not None and generation > held), default=None)
 
 
 def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:

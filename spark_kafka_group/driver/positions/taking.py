@@ -32,7 +32,6 @@ class Taking:
         self._backlog = backlog
         self._yielded = yielded
         self._siblings = siblings
-        self._found_batch = -1  # the latest that the group had of this query when this process started
         reading = query.options.reading
         starting = reading.starting or Bound("startingOffsets", group=True)
         self._rules = rules.StartRules(starting, reading.auto_offset_reset or "latest", reading.retry_delays_ms)
@@ -110,14 +109,11 @@ class Taking:
 
         1. A driver is suspended; its session times out. 2. The query is started again, as another process, which joins
         under a later generation, commits and ends. 3. The driver wakes up, finds its group empty, and joins as new:
-        the coordinator has no member to fence. The other process's commits carry its later generation, or batch.
+        the coordinator has no member to fence. The other process's commits carry its later generation.
         """
-        held, reader = self._standing.held_generation, self._query.reader
-        if held is None:  # the process before, which may have had this generation, has committed them
-            self._found_batch = rules.latest_batch(committed, reader)
-        elif not self._query.subscription.manual:
-            known = max(self._found_batch, self._standing.proven.batch)
-            generation = rules.replaced_in(committed, reader, held, known)
+        held = self._standing.held_generation
+        if held is not None and not self._query.subscription.manual:
+            generation = rules.replaced_in(committed, self._query.reader, held)
             if generation is not None:
                 raise FencedError(
                     f"group {self._query.group_id}: another process went on with this query, up to generation "
@@ -229,7 +225,7 @@ class Taking:
             later = {
                 tp: group for tp, group in committed.items() if rules.latest_batch({tp: group}, query.reader) > batch
             }
-            standing.disputed |= corrections.keys() & later
+            standing.disputed = (standing.disputed - offsets.keys()) | (corrections.keys() & later)
             corrections = {tp: at for tp, at in corrections.items() if tp not in later}
         if corrections or adopted:
             query.member.check_may_commit()

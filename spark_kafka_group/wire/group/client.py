@@ -245,6 +245,7 @@ class GroupClient(LogClient):
         if not is_removed(instance_id, self._described, session_s, lambda: self._rounds.ended):
             raise error
         log.info("group %s: the process that had joined as %s is gone; joining", self._group_id, instance_id)
+        self.found_itself = True
         self._rounds.forget_claims()
         self._coordinator.reset_generation()
 
@@ -257,6 +258,8 @@ class GroupClient(LogClient):
                 return described(self._ask_coordinator, self._group_id)
         except (BrokerError, MembershipError) as error:
             log.info("%s", error)
+            if isinstance(error.__cause__, kafka_errors.NotCoordinatorError):
+                self._coordinator.coordinator_dead(error.__cause__)
             return None
 
     def _subscribed_before(self) -> frozenset[str] | None:
@@ -268,7 +271,7 @@ class GroupClient(LogClient):
             self._find_coordinator()
         group = self._described()  # where it is None, the join that follows says why the group cannot be had
         member = None if group is None else group.static_member(instance_id)
-        self.found_itself = member is not None
+        self.found_itself |= member is not None
         return None if member is None else member.topics
 
     def _ask_coordinator(self, request: Any) -> Any:

@@ -35,7 +35,9 @@ def is_removed(
     holder: str | None = None
     away, until = False, time.monotonic() + session_s
     while not ended() and time.monotonic() < until:
+        asked = time.monotonic()
         group = look()
+        away |= time.monotonic() - asked > LOOK_EVERY_S
         if group is not None:
             member = group.static_member(instance_id)
             if member is None:
