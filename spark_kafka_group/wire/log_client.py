@@ -17,6 +17,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
+from spark_kafka_group.wire.client.leaderless import NO_LEADER
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
@@ -24,9 +25,6 @@ from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-NO_LEADER = -1
-"""What metadata have in place of a leader's node id."""
 
 LEADERS_HOLD_S = 0.9
 """How long it is believed that a partition has no leader."""
@@ -272,11 +270,12 @@ class LogClient:
 
     def _led(self, tps: Collection[TopicPartition]) -> list[TopicPartition]:
         """Those of `tps` that have a leader, by new metadata of any broker where some lacked one."""
-        if self.without_leader(tps) and time.monotonic() - self._leaders_asked_s > LEADERS_HOLD_S:
+        without = self.without_leader(tps)
+        if without and time.monotonic() - self._leaders_asked_s > LEADERS_HOLD_S:
             manager = self._manager
             self._calls.run(lambda: manager.cluster.refresh_metadata(manager.any_node()))
             self._leaders_asked_s = time.monotonic()
-        without = self.without_leader(tps)
+            without = self.without_leader(tps)
         return [tp for tp in tps if tp not in without]
 
     def _in_attempts(self, doing: str, call: Callable[[float], T]) -> T:

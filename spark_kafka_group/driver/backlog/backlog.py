@@ -47,11 +47,11 @@ class Backlog:
         self.looked_up_at: float | None = None
         self.ages = BacklogAges()
         self.bounds = EndBounds(query.options, caps)
+        self.leaderless = LeaderlessPartitions(query.group_id)
         self._retry_delays = RetryDelays(reading.retry_delays_ms, query.client.offsets_for_times)
         self._paused = PausedPartitions(reading.paused, reading.pause_file)
         self._beyond_stable = BeyondLastStable()
         self._long_poll = LongPoll(query.options)
-        self.leaderless = LeaderlessPartitions(query.group_id)
         self._awaited = AwaitedTopics(query.group_id, reading.subscription)
         self._all_read: tuple[GroupOffset, int, frozenset[TopicPartition]] | None = None  # start, generation, paused
 

@@ -222,9 +222,7 @@ class Taking:
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
         if not standing.alone:
-            later = {
-                tp: group for tp, group in committed.items() if rules.latest_batch({tp: group}, query.reader) > batch
-            }
+            later = {tp for tp, group in committed.items() if rules.latest_batch({tp: group}, query.reader) > batch}
             standing.disputed = (standing.disputed - offsets.keys()) | (corrections.keys() & later)
             corrections = {tp: at for tp, at in corrections.items() if tp not in later}
         if corrections or adopted:

@@ -14,6 +14,9 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 
+NO_LEADER = -1
+"""What metadata have in place of a leader's node id."""
+
 
 def wait_for_leaders(consumer: KafkaConsumer) -> None:
     """Make lookups of `consumer` ask again, until their time is over, while a partition has no leader."""
@@ -35,7 +38,7 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
         try:
             return await look_up(timestamps, timeout_ms)
         except kafka_errors.KafkaTimeoutError as error:
-            lacking = sorted(tp for tp in timestamps if cluster.leader_for_partition(tp) in (None, -1))
+            lacking = sorted(tp for tp in timestamps if cluster.leader_for_partition(tp) in (None, NO_LEADER))
             if not lacking:
                 raise
             named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lacking)
