@@ -35,6 +35,7 @@ from matrix.running import STARTED_WITHIN_S, Query, said_last
 from matrix.scene import Scene, now_ms
 from matrix.storm import Kind, Lane, Step, drawn, most_at_once, without
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing.processes import children
 
 EVERYTHING = "everything"
 STORM_S = 35.0
@@ -192,6 +193,12 @@ def workers_of_tasks(scene: Scene) -> list[int]:
 
 @act
 def worker_kill(scene: Scene, step: Step) -> None:
+    """Their daemon, which forks them, lives."""
+    signalled([pid for daemon in workers_of_tasks(scene) for pid in children(daemon)], signal.SIGKILL)
+
+
+@act
+def worker_daemon_kill(scene: Scene, step: Step) -> None:
     signalled(workers_of_tasks(scene), signal.SIGKILL)
 
 
@@ -439,7 +446,7 @@ LANES = (
         Kind("driver-kill", 3), Kind("driver-kill-at-a-point", 3, 5, 15), Kind("jvm-kill", 2), Kind("reader-kill", 2),
         Kind("driver-term", 2), Kind("driver-pause", 4, 2, 15), Kind("driver-zombie", 1),
     ]),
-    Lane("worker", 20, [Kind("worker-kill"), Kind("worker-pause", 1, 2, 10)]),
+    Lane("worker", 20, [Kind("worker-kill"), Kind("worker-daemon-kill"), Kind("worker-pause", 1, 2, 10)]),
     Lane("broker", 12, [
         Kind("leader-kill", 2, 1, 6), Kind("coordinator-kill", 2, 1, 6), Kind("controller-kill", 1, 1, 6),
         Kind("broker-restart", 1), Kind("broker-pause", 2, 2, 12),
@@ -457,9 +464,10 @@ LANES = (
     ]),
     Lane("transaction", 12, [Kind("transaction")]),
 )  # fmt: skip
-OF_A_GROUP = ("reader-kill", "driver-kill-at-a-point", "worker-kill", "worker-pause", "kafka-python-visits",
-              "confluent-kafka-visits", "java-visits", "second-query-visits", "operator-describes",
-              "operator-reads-lag", "operator-reads-offsets", "committed-records-deleted")  # fmt: skip
+OF_A_GROUP = ("reader-kill", "driver-kill-at-a-point", "worker-kill", "worker-daemon-kill", "worker-pause",
+              "kafka-python-visits", "confluent-kafka-visits", "java-visits", "second-query-visits",
+              "operator-describes", "operator-reads-lag", "operator-reads-offsets",
+              "committed-records-deleted")  # fmt: skip
 """What Spark's own source cannot have: it has no group, and no processes of Python."""
 
 
