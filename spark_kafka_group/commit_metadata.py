@@ -186,6 +186,13 @@ def is_of_batch(metadata: str, reader: str, batch: int) -> bool:
     return reader in writer.since and writer.since[reader].adopted is None
 
 
+def is_written_over(metadata: str, reader: str) -> bool:
+    """Whether another query has written its note over an offset that the query `reader` had: it does not say for which
+    batch."""
+    writer = writer_of(metadata)
+    return writer is not None and writer.reader != reader and reader in writer.since
+
+
 def is_signed(metadata: str, reader: str) -> bool:
     """Whether the note of the query `reader` is in this metadata, also over another client's offset."""
     writer = writer_of(metadata)

@@ -83,8 +83,7 @@ class Neighbour:
             *topics,
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=group,
-            enable_auto_commit=False,
-            **{"auto_offset_reset": "earliest"} | configs,
+            **{"auto_offset_reset": "earliest", "enable_auto_commit": False} | configs,
         )
         self.records = []
         self.failure = None

@@ -97,7 +97,7 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert GroupOffset.from_json(following).starts(before) == before.positions
 
 
-def two_on_one_checkpoint(kafka, group, driver_of):
+def two_on_one_checkpoint(kafka, group, driver_of, older_leaves=False):
     """A driver that has committed two batches, and another one that has read the checkpoint before the second."""
     topic = topic_with(kafka, numbered(30, 3))
     older, newer = (driver_of(kafka, topic, group) for _ in range(2))
@@ -109,16 +109,22 @@ def two_on_one_checkpoint(kafka, group, driver_of):
     third = older.latest_offset(second, 9)
     older.plan(second, third)
     assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
+    if older_leaves:
+        older.stop()
     planned = newer.latest_offset(first, 3)
     assert planned[topic] == {"0": 4, "1": 4, "2": 4}
     assert newer._session.member.generation.id > GroupOffset.from_json(third).generation
-    with pytest.raises(FencedError):
-        older.latest_offset(third, 9)
+    if not older_leaves:
+        with pytest.raises(FencedError):
+            older.latest_offset(third, 9)
     return topic, newer, first, planned
 
 
-def test_a_process_whose_batch_another_one_has_logged_does_not_set_the_group_back(kafka, group, driver_of):
-    topic, newer, _, _ = two_on_one_checkpoint(kafka, group, driver_of)
+@pytest.mark.parametrize("older_leaves", [False, True])
+def test_a_process_whose_batch_another_one_has_logged_does_not_set_the_group_back(
+    kafka, group, driver_of, older_leaves
+):
+    topic, newer, _, _ = two_on_one_checkpoint(kafka, group, driver_of, older_leaves)
     newer.stop()  # as Spark says CONCURRENT_STREAM_LOG_UPDATE
     assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
 
@@ -142,6 +148,42 @@ def test_an_older_checkpoint_sets_the_group_right_in_partitions_that_its_first_b
     assert committed(kafka, group)[topic, 2] == 3
     assert restored.latest_offset(planned, None) == planned
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10, (topic, 2): 3}
+
+
+def test_nor_where_a_neighbour_has_had_the_partition_meanwhile(kafka, group, driver_of, neighbour_of):
+    topic = topic_with(kafka, numbered(18, 3))
+    older = driver_of(kafka, topic, group)
+    newer = driver_of(kafka, topic, group, pausePartitions=json.dumps({topic: [0, 1, 2]}))  # so it holds nothing up
+    start = older.initial_offset()
+    first = older.latest_offset(start, 9)
+    older.plan(start, first)
+    second = older.latest_offset(first, 9)
+    older.plan(first, second)
+    older.latest_offset(second, None)
+    older.stop()
+    ends = {(topic, p): 6 for p in range(3)}
+
+    def waits():
+        assert newer.latest_offset(first, None) == first
+
+    waits()
+    neighbour = neighbour_of(kafka, topic, group, enable_auto_commit=True, auto_commit_interval_ms=100)
+
+    def has_committed():
+        waits()
+        return any(metadata == "" for _, metadata in kafka.committed(group).values())
+
+    wait_until(has_committed, within=30)
+    neighbour.close()
+
+    def has_them_again():
+        waits()
+        return len(newer._session.standing.positioned) == 3
+
+    wait_until(has_them_again, within=30)
+    assert committed(kafka, group) == ends
+    newer.stop()
+    assert committed(kafka, group) == ends
 
 
 def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):

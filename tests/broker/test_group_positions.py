@@ -510,6 +510,7 @@ class TestRolledBack:
         again = driver_of(kafka, topic, group, **BOTH)
         following = again.latest_offset(end, None)
         assert moved(following, topic, end).get("0", 5) == position
+        again.plan(end, following)
         assert committed(kafka, group) == {(topic, 0): position}
 
     def test_a_batch_that_is_read_again_is_read_as_it_was_whatever_later_ones_went_without(

@@ -18,6 +18,7 @@ from spark_kafka_group.driver.positions.rules import (
     Start,
     StartRules,
     new_partitions,
+    of_later_batches,
     recreated,
     refuse_older_checkpoint,
     replaced_in,
@@ -114,6 +115,19 @@ def test_a_checkpoint_is_older_where_the_group_has_a_later_batch_of_the_query():
     refuse_older_checkpoint({A: Committed(5, commit_note("other", 3, 9))}, "me", 2)
     with pytest.raises(OffsetConflictError, match=r"batch 2 .* batch 3"):
         refuse_older_checkpoint({A: Committed(5, commit_note("me", 3, 3))}, "me", 2)
+
+
+def test_an_offset_may_be_of_a_later_batch():
+    def later(note, position=4):
+        return of_later_batches({A: Committed(5, note)}, {A: position}, "me", 2) == {A}
+
+    for note in ("", commit_note("me", 3, 2), commit_note("me", 3), commit_note("other", 3, 9)):
+        assert not later(note)
+    assert later(commit_note("me", 3, 3))
+    unnamed = adopting_note("other", 4, 7, commit_note("me", 3, 3))
+    assert later(unnamed)
+    assert not later(unnamed, position=6)
+    assert not later(adopting_note("me", 5, 2, adopting_note("other", 4, 7, commit_note("me", 3, 2))))
 
 
 def test_of_many_who_had_it_the_note_names_the_last():

@@ -61,7 +61,8 @@ def test_one_that_joins_meanwhile_lives(removed):
 def test_sessions_begin_anew_after_a_rebalance_and_where_the_coordinator_was_away(removed):
     assert removed((HELD, 3), (REBALANCING, 60), (HELD, 9), (GONE, 1)) == (True, 72.0)
     assert removed((HELD, 3), (AWAY, 6), (HELD, 9), (GONE, 1)) == (True, 18.0)
-    assert removed((AWAY, 100)) == (False, SESSION_S)
+    assert removed((AWAY, 100)) == (None, SESSION_S)
+    assert removed((HELD, 3), (AWAY, 100)) == (None, SESSION_S)
 
 
 def test_a_query_that_is_stopped_waits_no_longer(removed):

@@ -220,6 +220,26 @@ def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
     assert f"group {group}: another process has joined as one in the same moment" in caplog.text
 
 
+def test_also_where_it_comes_between_the_two_joins_of_a_member_that_returns(kafka, topic, group, client_of):
+    before, killed = (new_client(kafka, topic, group, "one", **SHORT) for _ in range(2))
+    live = client_of(kafka, topic, group, "one", **SHORT)
+    before.join()
+    before.close()  # without LeaveGroup, so the coordinator names it as the leader of the group
+    joins = []
+
+    def join():
+        joins.append(live)
+        if len(joins) == 2:
+            killed.join()
+            killed.close()
+        return live.join()
+
+    joined = live.join_first(join)
+    assert len(joins) == 3
+    assert joined.assignment
+    assert [m["member_id"] for m in members(kafka, group)] == [joined.member_id]
+
+
 def test_a_query_is_fenced_in_its_first_join_by_a_process_that_lives(kafka, topic, group, client_of, held_up):
     live, later = (client_of(kafka, topic, group, "one", **SHORT) for _ in range(2))
     with ThreadPoolExecutor(1) as running:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from spark_kafka_group.commit_metadata import generation_of, is_known, is_own, writer_of
+from spark_kafka_group.commit_metadata import generation_of, is_known, is_own, is_written_over, writer_of
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.options.bounds import WORDS, Bound, Position
@@ -46,6 +46,22 @@ def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> 
     writers = (writer_of(group.metadata) for group in committed.values())
     batches = (writer.batch for writer in writers if writer is not None and writer.reader == reader)
     return max((batch for batch in batches if batch is not None), default=-1)
+
+
+def of_later_batches(
+    committed: Mapping[TopicPartition, Committed],
+    positions: Mapping[TopicPartition, int],
+    reader: str,
+    batch: int,
+) -> set[TopicPartition]:
+    """Partitions with an offset that the query `reader` has committed for a batch after `batch`, or may have: one after
+    its position, where another query's note does not say for which batch."""
+    return {
+        tp
+        for tp, group in committed.items()
+        if latest_batch({tp: group}, reader) > batch
+        or (tp in positions and group.offset > positions[tp] and is_written_over(group.metadata, reader))
+    }
 
 
 def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reader: str, batch: int) -> None:

@@ -79,17 +79,15 @@ class Standing:
     recreated_unowned: set[TopicPartition] = field(default_factory=set)
     """Partitions of recreated topics whose old positions are void, and which others own. One that is taken goes out."""
 
-    alone: bool = True
-    """Whether no other process can be at work on this checkpoint, as far as is known.
-
-    Not when positions are taken for the first time while the group has a member under this query's name. True as soon
-    as Spark has logged a batch of this process: it does not where another process has logged that batch."""
+    has_logged: bool = False
+    """Whether Spark has logged a batch that this process planned. It does not where another process has logged that
+    batch: until then another one may be at work on this checkpoint."""
 
     disputed: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose offset in the group is of a later batch of this query than the checkpoint has: while this
-    process may not be alone, it does not set that offset back.
+    """Partitions whose offset in the group is of a later batch of this query than the checkpoint has: this process does
+    not set that offset back before Spark has logged a batch of its own.
 
-    Taking sets them. Emptied when this process is known to be alone."""
+    Taking sets them. Emptied when Spark has logged one."""
 
     held_generation: int | None = None
     """Latest generation in which this process took positions, planned or committed.
@@ -178,7 +176,7 @@ class Standing:
 
     def batch_is_logged(self) -> None:
         """Note that Spark has logged a batch that this process has planned."""
-        self.alone = True
+        self.has_logged = True
         self.disputed.clear()
 
     def taken(self) -> None:

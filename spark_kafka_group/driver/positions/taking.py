@@ -49,8 +49,6 @@ class Taking:
         """
         self._drop_deleted_moves()
         self._note_topic_changes()
-        if self._standing.is_restart:
-            self._standing.alone = not self._query.client.found_itself
         missing = self._query.generation.assignment - self._standing.positioned - self._standing.deleted
         committed = self._committed_at_start(missing) if self._standing.is_restart else self._committed(missing)
         if missing:
@@ -217,12 +215,14 @@ class Taking:
         6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own.
         """
         query, standing, committer = self._query, self._standing, self._query.committer
-        generation, batch = query.generation.id, standing.proven.batch
+        generation, batch, in_group = query.generation.id, standing.proven.batch, committer.in_group
         wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
-        if not standing.alone:
-            later = {tp for tp, group in committed.items() if rules.latest_batch({tp: group}, query.reader) > batch}
+        if not standing.has_logged:
+            # Others that had the partition meanwhile have left its offset as it was, whatever their notes say.
+            left = {tp for tp in standing.disputed & committed.keys() if in_group.get(tp) == committed[tp].offset}
+            later = rules.of_later_batches(committed, corrections, query.reader, batch) | left
             standing.disputed = (standing.disputed - offsets.keys()) | (corrections.keys() & later)
             corrections = {tp: at for tp, at in corrections.items() if tp not in later}
         if corrections or adopted:

@@ -69,12 +69,6 @@ class GroupClient(LogClient):
         Static membership (KIP-345); None for a dynamic member.
     strategies
         Assignment strategies, most preferred first.
-
-    Attributes
-    ----------
-    found_itself
-        Whether the group had a member under this instance id at the first join: a process that was killed, or that
-        still runs.
     """
 
     def __init__(
@@ -85,7 +79,6 @@ class GroupClient(LogClient):
         strategies: Sequence[Strategy] = (),
     ) -> None:
         self._group_id = group_id
-        self.found_itself = False
         self._manual = False
         self._rounds = Joining(group_id, strategies, self._run)
         assignors = self._rounds.assignors
@@ -204,26 +197,30 @@ class GroupClient(LogClient):
         which has a new assignment. A follower gets the current generation, unless its JoinGroup differs from that of
         step 1.
 
-        A process that is fenced in this join has not read anything yet: it finds out whether the other one lives.
+        A process that is fenced in these joins has not read anything yet: it finds out whether the other one lives.
         """
+
+        def join_alive() -> G:
+            try:
+                return join()
+            except FencedError as error:
+                self._outlive_killed_process(error)
+                return join()
+
         if self._coordinator.group_instance_id is None:
             return join()
         before = self._subscribed_before()
         # kafka-python rejoins by itself if the old assignment has topics that are no longer subscribed. With the same
         # JoinGroup each time it would do so without end.
         self._rounds.vary(True)
-        try:
-            joined = join()
-        except FencedError as error:
-            self._outlive_killed_process(error)
-            joined = join()
+        joined = join_alive()
         if joined is None:
             return joined
         if not joined.leader:
             changed = before is not None and before != frozenset(self._consumer.subscription() or ())
             self._rounds.vary(changed)
             self.request_rejoin(claiming=changed)
-            joined = join()
+            joined = join_alive()
         self._rounds.vary(False)
         return joined
 
@@ -234,6 +231,8 @@ class GroupClient(LogClient):
         ------
         FencedError
             If it lives.
+        BrokerTimeoutError
+            If brokers do not say.
         """
         instance_id = self._coordinator.group_instance_id
         session_s = self._group.session_timeout_ms / 1000 + SESSION_SLACK_S
@@ -242,10 +241,14 @@ class GroupClient(LogClient):
             "and this query goes on; for that it waits %.0f s",
             self._group_id, instance_id, session_s,
         )  # fmt: skip
-        if not is_removed(instance_id, self._described, session_s, lambda: self._rounds.ended):
+        removed = is_removed(instance_id, self._described, session_s, lambda: self._rounds.ended)
+        if removed is None:
+            raise BrokerTimeoutError(
+                f"looking up group {self._group_id}: no answer within {session_s:.0f} s"
+            ) from error
+        if not removed:
             raise error
         log.info("group %s: the process that had joined as %s is gone; joining", self._group_id, instance_id)
-        self.found_itself = True
         self._rounds.forget_claims()
         self._coordinator.reset_generation()
 
@@ -271,7 +274,6 @@ class GroupClient(LogClient):
             self._find_coordinator()
         group = self._described()  # where it is None, the join that follows says why the group cannot be had
         member = None if group is None else group.static_member(instance_id)
-        self.found_itself |= member is not None
         return None if member is None else member.topics
 
     def _ask_coordinator(self, request: Any) -> Any:

@@ -20,8 +20,10 @@ REBALANCING = "PreparingRebalance"
 
 def is_removed(
     instance_id: str, look: Callable[[], DescribedGroup | None], session_s: float, ended: Callable[[], bool]
-) -> bool:
+) -> bool | None:
     """Whether the group removes the process that has joined under `instance_id`, as it sends no heartbeat.
+
+    None where the group could not be asked at the end of the wait.
 
     Parameters
     ----------
@@ -49,4 +51,4 @@ def is_removed(
                 until = time.monotonic() + session_s
         away = group is None
         time.sleep(LOOK_EVERY_S)
-    return False
+    return None if away else False
