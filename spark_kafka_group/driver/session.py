@@ -46,7 +46,7 @@ from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions import next_end, replayed
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
-from spark_kafka_group.driver.positions.handing_over import hand_over, try_to_hand_over
+from spark_kafka_group.driver.positions.handing_over import hand_over, set_right, try_to_hand_over
 from spark_kafka_group.driver.positions.taking import Taking
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.reporting.progress import progress_of
@@ -225,6 +225,7 @@ class GroupSession:
                 if not self._settling.has_its_share():
                     return None
                 self._taking.take()
+                set_right(self._query)
                 backlog = self.backlog.ranges(max_offsets)
                 if backlog is None:
                     continue
@@ -261,10 +262,9 @@ class GroupSession:
 
     def _begin(self) -> Batch:
         """The planned batch as it is going to be run: from now on it holds up a rebalance."""
-        disputed = bool(self.standing.disputed)
         self.standing.batch_is_logged()
-        if disputed:
-            try_to_hand_over(self._query)  # also partitions that the batch does not read
+        with contextlib.suppress(CommitError, BrokerError):  # no answer: tried again at the next trigger
+            set_right(self._query)
         if self._yielded.yielded:
             self._settling.be_member(self._settling.patience_ms())
             if self._yielded.yielded:

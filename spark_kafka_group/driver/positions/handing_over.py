@@ -17,8 +17,8 @@ from spark_kafka_group.offsets import TopicPartition
 log = logging.getLogger(__name__)
 
 
-def hand_over(query: Query) -> None:
-    """Commit positions of owned partitions that the group does not have.
+def hand_over(query: Query) -> bool:
+    """Commit positions of owned partitions that the group does not have; False where the group refuses that.
 
     The race that this ends:
 
@@ -43,6 +43,20 @@ def hand_over(query: Query) -> None:
         raise
     except (MembershipLostError, CommitError, BrokerError) as error:
         log.warning("group %s: positions could not be handed over: %s", query.group_id, error)
+        return False
+    return True
+
+
+def set_right(query: Query) -> None:
+    """Set back offsets that were disputed before Spark logged a batch, also of partitions that it does not read.
+
+    Raises
+    ------
+    CommitTimeoutError, BrokerTimeoutError
+        When brokers do not answer: this is to be called again.
+    """
+    if query.standing.sets_right and hand_over(query):
+        query.standing.sets_right = False
 
 
 def try_to_hand_over(query: Query) -> None:

@@ -37,8 +37,14 @@ def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
     its own reader id and a generation later than any it held itself.
     """
+    latest = latest_generation(committed, reader)
+    return latest if latest > held else None
+
+
+def latest_generation(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
+    """The latest generation in which the query `reader` had one of these offsets; -1 for none."""
     generations = (generation_of(group.metadata, reader) for group in committed.values())
-    return max((generation for generation in generations if generation is not None and generation > held), default=None)
+    return max((generation for generation in generations if generation is not None), default=-1)
 
 
 def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:

@@ -90,6 +90,7 @@ class Taking:
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
         committed = self._committed({*missing, *elsewhere})
+        standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
         if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
@@ -111,7 +112,8 @@ class Taking:
         """
         held = self._standing.held_generation
         if held is not None and not self._query.subscription.manual:
-            generation = rules.replaced_in(committed, self._query.reader, held)
+            known = max(held, self._standing.noted_generation)
+            generation = rules.replaced_in(committed, self._query.reader, known)
             if generation is not None:
                 raise FencedError(
                     f"group {self._query.group_id}: another process went on with this query, up to generation "
@@ -213,19 +215,21 @@ class Taking:
         ends with batch 7. 2. The older one logs and commits batch 8. 3. This one joins, so the older one stops. 4. This
         one would set the group back to the end of batch 7, and plans batch 8. 5. Spark stops it, as that is logged.
         6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own.
+        (Where the sink commits offsets, a checkpoint that is older than the group is refused.)
         """
         query, standing, committer = self._query, self._standing, self._query.committer
         generation, batch, in_group = query.generation.id, standing.proven.batch, committer.in_group
         wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
         adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
-        if not standing.has_logged:
+        if query.options.group.transactional_id is None:
             # Others that had the partition meanwhile have left its offset as it was, whatever their notes say.
             left = {tp for tp in standing.disputed & committed.keys() if in_group.get(tp) == committed[tp].offset}
             later = rules.of_later_batches(committed, corrections, query.reader, batch) | left
-            standing.disputed = (standing.disputed - offsets.keys()) | (corrections.keys() & later)
-            corrections = {tp: at for tp, at in corrections.items() if tp not in later}
-        if corrections or adopted:
+            back = {tp for tp, at in corrections.items() if tp in later and committed[tp].offset != at}
+            standing.disputed = (standing.disputed - offsets.keys()) | back
+            corrections = {tp: at for tp, at in corrections.items() if tp not in back}
+        if corrections or adopted or standing.disputed:
             query.member.check_may_commit()
         before = standing.proven.positions
         moved = {tp: at for tp, at in (standing.moved | offsets).items() if before.get(tp) != at}

@@ -1,0 +1,137 @@
+"""Processes that go on from an older checkpoint than the group's offsets: restored on purpose, or read too early."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from support import commit_for, committed, members, numbered, options, produce, throw_out, topic_with
+
+from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.offsets import GroupOffset
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import KafkaCluster, wait_until
+
+QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
+
+
+@dataclass
+class Run:
+    """A query, and how far Spark's log is."""
+
+    driver: StreamDriver
+    end: dict
+
+    def batch(self, max_offsets=None):
+        """Run a batch; returns (partition, offset) of its records."""
+        start, self.end = self.end, self.driver.latest_offset(self.end, max_offsets)
+        ranges = [r for task in self.driver.plan(start, self.end) for r in task] if self.end != start else []
+        return {(r.tp.partition, offset) for r in ranges for offset in range(r.start, r.end)}
+
+
+def run_to_its_end(driver, batches, max_offsets=9):
+    """Run some batches, commit all and stop; returns the offsets of Spark's log."""
+    run = Run(driver, driver.initial_offset())
+    log = [run.end]
+    for _ in range(batches):
+        assert run.batch(max_offsets)
+        log.append(run.end)
+    driver.latest_offset(run.end, None)
+    driver.stop()
+    return log
+
+
+def test_a_later_note_on_the_position_itself_is_removed_at_once(kafka, group, driver_of):
+    """Else: 1. a later batch gave way in that partition, 2. the restored query comes to a batch of that number, and
+    reads the partition, 3. it is stopped before the commit, 4. the next process believes the note of before."""
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [1]})), 2, 2)
+    last = GroupOffset.from_json(log[2])
+    commit_for(kafka, group, {(topic, 1): 0}, commit_note(last.reader, last.generation, 1, without=2))
+    restored = Run(driver_of(kafka, topic, group, **QUICK), log[1])
+    read = restored.batch(1) | restored.batch(1)
+    restored.driver.stop()
+    following = Run(driver_of(kafka, topic, group, **QUICK), restored.end)
+    for _ in range(3):
+        assert not following.batch(1) & read
+
+
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(kafka, group, driver_of, tmp_path, begun):
+    topic = topic_with(kafka, numbered(30, 3))
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 3)
+    more = QUICK | {"kafka.transactional.id": f"{group}-t"}
+    restored = driver_of(kafka, topic, group, tmp_path, **more)
+    end = restored.latest_offset(log[1], 3)
+    if begun:
+        restored.plan(log[1], end)
+    restored.stop()
+    again = driver_of(kafka, topic, group, tmp_path, **more)
+    ranges = [r for task in again.plan(log[1], end) for r in task]
+    assert {(r.tp.partition, r.start, r.end) for r in ranges} == {(p, 3, 4) for p in range(3)}
+
+
+def test_offsets_are_set_back_also_where_brokers_are_away_as_the_first_batch_begins(group):
+    """With `assign`, where no new generation hands positions over."""
+    with KafkaCluster() as kafka:
+        topic = topic_with(kafka, numbered(30, 3))
+
+        def assigned(**more):
+            given = options(kafka, topic, group) | {"assign": json.dumps({topic: [0, 1, 2]})} | more
+            del given["subscribe"]
+            return StreamDriver(Options.parse(given), None)
+
+        log = run_to_its_end(assigned(), 2)
+        timeout = {"kafka.default.api.timeout.ms": "2000"}
+        restored = Run(assigned(pausePartitions=json.dumps({topic: [2]}), **timeout), log[1])
+        planned = restored.driver.latest_offset(log[1], None)
+        kafka.node(0).kill()
+        restored.driver.plan(log[1], planned)
+        kafka.node(0).start()
+        kafka.wait_until_ready()
+        restored.end = planned
+        produce(kafka, topic, numbered(2, 2))
+        wait_until(restored.batch, within=30)
+        assert committed(kafka, group)[topic, 2] == 3
+        restored.driver.stop()
+
+
+def joins_again(kafka, group, run):
+    """Have a query lose its membership, and take its positions once more."""
+    before = run.driver._session.member.generation.member_id
+    throw_out(kafka, group)
+    assert members(kafka, group) == []
+
+    def is_back():
+        run.driver.latest_offset(run.end, None)
+        session = run.driver._session
+        return session.member.generation.member_id != before and len(session.standing.positioned) == 2
+
+    return lambda: wait_until(is_back, within=30)
+
+
+def test_generations_that_count_from_one_again_are_no_sign_of_a_successor(kafka, group, driver_of):
+    """As where a group of the newer protocol becomes empty, and one of the classic protocol begins."""
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
+    last = GroupOffset.from_json(log[1])
+    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
+    run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
+    run.driver.latest_offset(run.end, None)
+    joins_again(kafka, group, run)()
+
+
+def test_a_process_that_was_out_of_the_group_does_not_set_back_its_successor(kafka, group, driver_of):
+    """Where the group was empty meanwhile, and the successor's generations are no later ones."""
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    woken = Run(driver_of(kafka, topic, group, **QUICK), None)
+    woken.end = woken.driver.initial_offset()
+    for _ in range(3):
+        woken.batch(4)
+    woken.driver.latest_offset(woken.end, None)
+    last = GroupOffset.from_json(woken.end)
+    assert committed(kafka, group) == {(topic, p): 6 for p in range(2)}
+    is_back = joins_again(kafka, group, woken)
+    commit_for(kafka, group, {(topic, p): 9 for p in range(2)}, commit_note(last.reader, 1, last.batch + 1))
+    is_back()
+    assert committed(kafka, group) == {(topic, p): 9 for p in range(2)}
