@@ -29,7 +29,8 @@ FOLLOWED_WITHIN_S = 15.0
 
 
 def leaders(kafka, topic):
-    partitions = kafka.admin.describe_topics([topic])[0]["partitions"]
+    # A broker that has just started may not know the topic yet.
+    partitions = wait_until(lambda: kafka.admin.describe_topics([topic])[0]["partitions"], within=30)
     return {p["partition_index"]: p["leader_id"] for p in partitions}
 
 

@@ -57,18 +57,20 @@ def test_a_later_note_on_the_position_itself_is_removed_at_once(kafka, group, dr
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(kafka, group, driver_of, tmp_path, begun):
-    topic = topic_with(kafka, numbered(30, 3))
-    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 3)
-    more = QUICK | {"kafka.transactional.id": f"{group}-t"}
-    restored = driver_of(kafka, topic, group, tmp_path, **more)
-    end = restored.latest_offset(log[1], 3)
-    if begun:
-        restored.plan(log[1], end)
-    restored.stop()
-    again = driver_of(kafka, topic, group, tmp_path, **more)
-    ranges = [r for task in again.plan(log[1], end) for r in task]
-    assert {(r.tp.partition, r.start, r.end) for r in ranges} == {(p, 3, 4) for p in range(3)}
+def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(group, driver_of, tmp_path, begun):
+    with KafkaCluster() as kafka:  # it gets the topic of decisions
+        topic = topic_with(kafka, numbered(30, 3))
+        log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 3)
+        more = QUICK | {"kafka.transactional.id": f"{group}-t"}
+        restored = driver_of(kafka, topic, group, tmp_path, **more)
+        end = restored.latest_offset(log[1], 3)
+        if begun:
+            restored.plan(log[1], end)
+        restored.stop()
+        again = driver_of(kafka, topic, group, tmp_path, **more)
+        ranges = [r for task in again.plan(log[1], end) for r in task]
+        again.stop()
+        assert {(r.tp.partition, r.start, r.end) for r in ranges} == {(p, 3, 4) for p in range(3)}
 
 
 def test_offsets_are_set_back_also_where_brokers_are_away_as_the_first_batch_begins(group):

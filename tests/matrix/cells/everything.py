@@ -245,7 +245,7 @@ def broker_restart(scene: Scene, step: Step) -> None:
 
 @act
 def broker_pause(scene: Scene, step: Step) -> None:
-    node = leader(scene) if step.choice % 2 else coordinator(scene)
+    node = coordinator(scene) if step.choice % 2 == 0 and scene.source == GROUPKAFKA else leader(scene)
     node.pause()
     time.sleep(step.lasts_s)  # the fault itself
     node.resume()
@@ -464,8 +464,8 @@ LANES = (
     ]),
     Lane("transaction", 12, [Kind("transaction")]),
 )  # fmt: skip
-OF_A_GROUP = ("reader-kill", "driver-kill-at-a-point", "worker-kill", "worker-daemon-kill", "worker-pause",
-              "kafka-python-visits", "confluent-kafka-visits", "java-visits", "second-query-visits",
+OF_A_GROUP = ("coordinator-kill", "reader-kill", "driver-kill-at-a-point", "worker-kill", "worker-daemon-kill",
+              "worker-pause", "kafka-python-visits", "confluent-kafka-visits", "java-visits", "second-query-visits",
               "operator-describes", "operator-reads-lag", "operator-reads-offsets",
               "committed-records-deleted")  # fmt: skip
 """What Spark's own source cannot have: it has no group, and no processes of Python."""
