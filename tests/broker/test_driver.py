@@ -7,7 +7,7 @@ import pytest
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError, MembershipError
-from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.offsets import GroupOffset
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
@@ -95,95 +95,6 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert following[topic] == {"0": 6, "1": 6, "2": 6}
     before = GroupOffset.from_json(end)
     assert GroupOffset.from_json(following).starts(before) == before.positions
-
-
-def two_on_one_checkpoint(kafka, group, driver_of, older_leaves=False):
-    """A driver that has committed two batches, and another one that has read the checkpoint before the second."""
-    topic = topic_with(kafka, numbered(30, 3))
-    older, newer = (driver_of(kafka, topic, group) for _ in range(2))
-    start = older.initial_offset()
-    first = older.latest_offset(start, 9)
-    older.plan(start, first)
-    second = older.latest_offset(first, 9)
-    older.plan(first, second)
-    third = older.latest_offset(second, 9)
-    older.plan(second, third)
-    assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
-    if older_leaves:
-        older.stop()
-    planned = newer.latest_offset(first, 3)
-    assert planned[topic] == {"0": 4, "1": 4, "2": 4}
-    assert newer._session.member.generation.id > GroupOffset.from_json(third).generation
-    if not older_leaves:
-        with pytest.raises(FencedError):
-            older.latest_offset(third, 9)
-    return topic, newer, first, planned
-
-
-@pytest.mark.parametrize("older_leaves", [False, True])
-def test_a_process_whose_batch_another_one_has_logged_does_not_set_the_group_back(
-    kafka, group, driver_of, older_leaves
-):
-    topic, newer, _, _ = two_on_one_checkpoint(kafka, group, driver_of, older_leaves)
-    newer.stop()  # as Spark says CONCURRENT_STREAM_LOG_UPDATE
-    assert committed(kafka, group) == {(topic, p): 6 for p in range(3)}
-
-
-def test_a_process_whose_batch_spark_has_logged_sets_the_group_right(kafka, group, driver_of):
-    topic, newer, first, planned = two_on_one_checkpoint(kafka, group, driver_of)
-    assert [r for task in newer.plan(first, planned) for r in task] == [
-        OffsetRange(TopicPartition(topic, p), 3, 4) for p in range(3)
-    ]
-    newer.latest_offset(planned, 3)
-    assert committed(kafka, group) == {(topic, p): 4 for p in range(3)}
-
-
-def test_an_older_checkpoint_sets_the_group_right_in_partitions_that_its_first_batch_does_not_read(
-    kafka, group, driver_of
-):
-    topic, _, first, _ = two_on_one_checkpoint(kafka, group, driver_of)  # whose process is in the group still
-    restored = driver_of(kafka, topic, group, pausePartitions=f'{{"{topic}": [2]}}')
-    planned = restored.latest_offset(first, None)
-    restored.plan(first, planned)
-    assert committed(kafka, group)[topic, 2] == 3
-    assert restored.latest_offset(planned, None) == planned
-    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10, (topic, 2): 3}
-
-
-def test_nor_where_a_neighbour_has_had_the_partition_meanwhile(kafka, group, driver_of, neighbour_of):
-    topic = topic_with(kafka, numbered(18, 3))
-    older = driver_of(kafka, topic, group)
-    newer = driver_of(kafka, topic, group, pausePartitions=json.dumps({topic: [0, 1, 2]}))  # so it holds nothing up
-    start = older.initial_offset()
-    first = older.latest_offset(start, 9)
-    older.plan(start, first)
-    second = older.latest_offset(first, 9)
-    older.plan(first, second)
-    older.latest_offset(second, None)
-    older.stop()
-    ends = {(topic, p): 6 for p in range(3)}
-
-    def waits():
-        assert newer.latest_offset(first, None) == first
-
-    waits()
-    neighbour = neighbour_of(kafka, topic, group, enable_auto_commit=True, auto_commit_interval_ms=100)
-
-    def has_committed():
-        waits()
-        return any(metadata == "" for _, metadata in kafka.committed(group).values())
-
-    wait_until(has_committed, within=30)
-    neighbour.close()
-
-    def has_them_again():
-        waits()
-        return len(newer._session.standing.positioned) == 3
-
-    wait_until(has_them_again, within=30)
-    assert committed(kafka, group) == ends
-    newer.stop()
-    assert committed(kafka, group) == ends
 
 
 def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):

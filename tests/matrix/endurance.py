@@ -244,16 +244,11 @@ def piece(kept: Kept, until_h: float) -> list[Finding]:
             scene.begin(load)
             if (queries / "query1").exists():
                 second(scene)
+            lanes = without(LANES, ENDS_THE_DRIVER + LEAKS_IN_SPARK)
             with Sampler(scene, kept, number, before) as sampler:
                 while sampler.hours < until_h and not scene.ending.is_set():
                     left_s = max(5.0, (until_h - sampler.hours) * 3600)
-                    storm(
-                        scene,
-                        state["storms"],
-                        without(LANES, ENDS_THE_DRIVER + LEAKS_IN_SPARK),
-                        min(STORM_S, left_s),
-                        CALM,
-                    )
+                    storm(scene, state["storms"], lanes, min(STORM_S, left_s), CALM)
                     state["storms"] += 1
                     kept.save()
                 hours = sampler.hours

@@ -60,13 +60,14 @@ def of_later_batches(
     reader: str,
     batch: int,
 ) -> set[TopicPartition]:
-    """Partitions with an offset that the query `reader` has committed for a batch after `batch`, or may have: one after
-    its position, where another query's note does not say for which batch."""
+    """Partitions of `positions` with an offset that the query `reader` has committed for a batch after `batch`, or may
+    have: one after the position, where another query's note does not say for which batch."""
+    groups = {tp: committed[tp] for tp in positions if tp in committed}
     return {
         tp
-        for tp, group in committed.items()
+        for tp, group in groups.items()
         if latest_batch({tp: group}, reader) > batch
-        or (tp in positions and group.offset > positions[tp] and is_written_over(group.metadata, reader))
+        or (group.offset > positions[tp] and is_written_over(group.metadata, reader))
     }
 
 
