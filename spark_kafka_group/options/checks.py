@@ -75,6 +75,16 @@ def _decisions_are_of_a_sink(options: Sections) -> str | None:
     return "decisionTopic needs kafka.transactional.id, both as those of the query's sink: set that, or leave it out"
 
 
+def _decisions_are_not_read(options: Sections) -> str | None:
+    topic = options.group.decision_topic
+    if options.group.transactional_id is None or not options.reading.subscription.includes(topic):
+        return None
+    return (
+        f"decisionTopic ({topic}) is read by this query too, through {_subscribed_by(options)}: each micro-batch would "
+        f"write a record for the next one; leave it out there, or name another decisionTopic"
+    )
+
+
 def _retry_topics_can_be_read(options: Sections) -> str | None:
     if options.reading.retry_delays_ms and options.reading.assigned:
         return "retryTopics is not for assign, which reads the partitions it names and no others: take subscribe"
@@ -134,6 +144,7 @@ CROSS_CHECKS: tuple[Callable[[Sections], str | None], ...] = (
     _assign_has_no_membership,
     _offsets_in_transactions_need_membership,
     _decisions_are_of_a_sink,
+    _decisions_are_not_read,
     _named_is_subscribed("startingOffsets"),
     _named_is_subscribed("startingOffsetsByTimestamp"),
     _named_is_subscribed("endingOffsets"),

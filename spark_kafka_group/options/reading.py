@@ -27,7 +27,7 @@ class Reading(Section):
     topic_pattern: str | None = option(
         "subscribePattern", parsing.pattern,
         "A regular expression. The query reads each topic whose name matches it anywhere, also topics made later, but "
-        "no internal topic. Begin with `^` and end with `$` to match whole names.",
+        "no internal topic, nor `__groupkafka_decisions`. Begin with `^` and end with `$` to match whole names.",
         shown=ONE_OF_THREE,
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = option(

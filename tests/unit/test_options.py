@@ -279,6 +279,23 @@ def test_retry_topics_of_what_a_pattern_finds_are_read_and_dead_letter_topics_of
     assert {topic for topic in topics if subscription.includes(topic)} == read
 
 
+def test_no_pattern_finds_the_topic_of_decisions():
+    servers = {"kafka.bootstrap.servers": "h:1", "kafka.group.id": "g"}
+    everything = Options.parse(servers | {"subscribePattern": ".*", "kafka.transactional.id": "t"}).reading.subscription
+    assert everything.includes("orders")
+    assert not everything.includes("__groupkafka_decisions")
+    named = Options.parse(servers | {"subscribe": "__groupkafka_decisions"}).reading.subscription
+    assert named.includes("__groupkafka_decisions")
+
+
+@pytest.mark.parametrize("subscription", [{"subscribe": "orders,d"}, {"subscribePattern": "."}])
+def test_a_query_does_not_read_the_decisions_that_it_writes(subscription):
+    given = {"kafka.bootstrap.servers": "h:1", "kafka.group.id": "g", "decisionTopic": "d"} | subscription
+    name = next(iter(subscription))
+    with pytest.raises(OptionError, match=rf"decisionTopic \(d\) is read by this query too, through {name}: "):
+        Options.parse(given | {"kafka.transactional.id": "t"})
+
+
 def test_the_largest_offset_and_timestamp_and_the_systems_buffers_are_taken():
     named = parse(startingOffsets='{"orders": {"0": 9223372036854775807}}', **{"kafka.receive.buffer.bytes": "-1"})
     assert dict(named.reading.starting.positions()) == {"orders-0": 2**63 - 1}
