@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from matrix import growth, pictures
+from matrix.causes import ENDURANCE, cause
 from matrix.cells import FAMILIES
-from matrix.cells.registry import BOTH, CELLS, Cell
+from matrix.cells.registry import BOTH, CELLS, GROUPKAFKA, Cell
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -59,7 +60,10 @@ GREW = (
     "twice what comes and goes."
 )
 PICTURE = "![What processes hold over hours](docs/pictures/endurance.png)"
-REPEATED = "Each has its cell, its source, and the seed: `make faults ONLY=cell SOURCE=source SEED=seed` runs it again."
+REPEATED = (
+    "Each has its cell and its seed: `make faults ONLY=cell SOURCE={source} SEED=seed` runs it again. A cause is "
+    "found by hand, behind the run."
+)
 
 
 @dataclass(frozen=True)
@@ -138,15 +142,26 @@ def not_run(found: Sequence[Tally]) -> list[str]:
     return ["| cell | source | faults | fault |", "|---|---|---|---|", *lines] if lines else ["None."]
 
 
-def findings(found: Iterable[Tally]) -> list[str]:
-    """The text of each violation, a few of each cell."""
+def findings(found: Iterable[Tally], source: str) -> list[str]:
+    """The text of each violation, a few of each run, and its cause."""
     lines = []
     for tally in found:
-        for line in tally.lines:
-            for one in line["findings"][:3]:
-                text = re.sub(NOT_IN_A_TABLE, " ", one["problem"])[:300]
-                lines.append(f"- {tally.cell.name}, `{tally.source}`, seed {line['seed']}: {one['invariant']}: {text}")
+        runs = [line for line in tally.lines if line["findings"] and tally.source == source]
+        for line in runs:
+            lines += [f"- {tally.cell.name}, seed {line['seed']}: {shown(one)}" for one in line["findings"][:3]]
+            lines += caused(tally.cell.name, source, line["seed"])
     return lines or ["None."]
+
+
+def shown(finding: Mapping[str, Any]) -> str:
+    """A violation, in a line of a page."""
+    return f"{finding['invariant']}: {re.sub(NOT_IN_A_TABLE, ' ', finding['problem'])[:300]}"
+
+
+def caused(cell: str, source: str, seed: int) -> list[str]:
+    """The cause of a run's violations, below them."""
+    known = cause(cell, source, seed)
+    return [f"  - *Cause:* {known}"] if known else []
 
 
 def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
@@ -165,7 +180,12 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
     hours = endurance(results)
     if hours:
         parts += ["## Endurance\n", *(f"{line}\n" for line in hours)]
-    parts.append(f"## Violations\n\n{REPEATED}\n\n" + "\n".join(findings(found)) + "\n")
+    for source in BOTH:
+        parts.append(
+            f"## Violations of `{source}`\n\n{REPEATED.format(source=source)}\n\n"
+            + "\n".join(findings(found, source))
+            + "\n"
+        )
     parts.append(
         "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
     )
@@ -175,7 +195,8 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
 
 
 def steps(found: Iterable[Tally]) -> list[str]:
-    """How many queries stood where when they were hit, in runs of several queries in one program; and what was seen."""
+    """How many queries stood where when they were hit, in runs of several queries in one program; and what was "
+    "seen."""
     lines = []
     for tally in found:
         counted: Counter[str] = Counter()
@@ -211,8 +232,9 @@ def storms(found: Iterable[Tally]) -> list[str]:
         minutes = tally.total("seconds") / 60
         seeds = f"seed{'s' * (len(tally.lines) > 1)} " + ", ".join(str(line["seed"]) for line in tally.lines)
         lines.append(
-            f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up to "
-            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): {listed(kinds)}."
+            f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up"
+            f" to {max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): "
+            f"{listed(kinds)}."
         )
     return lines
 
@@ -231,15 +253,13 @@ def endurance(results: Path) -> list[str]:
     kinds, pieces = run["kinds"], len(run["pieces"])
     counted = ", ".join(f"{name} {count:,}" for name, count in (run["counted"] or {"no piece judged": 0}).items())
     text = (
-        f"{run['hours']:.1f} hours in {pieces} piece{'s' * (pieces != 1)}, seed {run['seed']}: {run['storms']} storms "
-        f"of {sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
+        f"{run['hours']:.1f} hours in {pieces} piece{'s' * (pieces != 1)}, seed {run['seed']}: {run['storms']} "
+        f"storms of {sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
     )
     wrongs = f"Counted: {counted}. Violations: {len(run['findings'])}."
     lines = [text, wrongs, "\n".join(growth.table(growth.Growth(**one) for one in run["growth"])), GREW, PICTURE]
-    wrong = [
-        f"- {one['invariant']}: {re.sub(NOT_IN_A_TABLE, ' ', one['problem'])[:300]}" for one in run["findings"][:20]
-    ]
-    return lines + (["\n".join(wrong)] if wrong else [])
+    wrong = [f"- {shown(one)}" for one in run["findings"][:20]]
+    return lines + (["\n".join(wrong + caused(ENDURANCE, GROUPKAFKA, run["seed"]))] if wrong else [])
 
 
 def summary(found: Sequence[Tally]) -> list[str]:

@@ -2,7 +2,7 @@
 
 import json
 
-from matrix import report
+from matrix import causes, report
 from matrix.cells.registry import CELLS
 
 GAP = {"what": "kill", "lasted": 5.0, "first": 1.0, "progressed": 2.5, "bound": 25.0}
@@ -30,7 +30,28 @@ def test_runs_of_a_cell_are_added_up_and_violations_are_named(tmp_path):
     text = report.reliability(report.tallies(results(tmp_path, line("driver-kill"), wrong)))
     row = "| driver-kill | `groupkafka` | 4 | 3,000 | 3 | 0 | 60 | nothing missing: 1 | 5.8, at most 9.0 |"
     assert row in text.splitlines()
-    assert "- driver-kill, `groupkafka`, seed 7: nothing missing: 3 records   are not there" in text
+    ours, theirs = text.split("## Violations of ")[1:]
+    assert ours.startswith("`groupkafka`")
+    assert "- driver-kill, seed 7: nothing missing: 3 records   are not there" in ours.splitlines()
+    assert "\nNone.\n" in theirs
+
+
+def test_a_violation_has_its_cause_below_it(tmp_path):
+    found = {"invariant": "nothing missing", "problem": "3 records are not there", "records": 3}
+    lost = line("log-longer", "kafka", seed=5, violations={"nothing missing": 1}, findings=[found])
+    lines = report.reliability(report.tallies(results(tmp_path, lost))).splitlines()
+    assert lines[lines.index("- log-longer, seed 5: nothing missing: 3 records are not there") + 1] == (
+        f"  - *Cause:* {causes.BECOMES_OTHER}"
+    )
+
+
+def test_each_violation_so_far_has_a_cause_and_each_cause_a_violation():
+    endurance = json.loads((report.RESULTS / "endurance.json").read_text())
+    runs = [line for tally in report.tallies(report.RESULTS) for line in tally.lines if line["findings"]]
+    wrong = {(line["cell"], line["source"], line["seed"]) for line in runs}
+    wrong |= {("endurance", "groupkafka", endurance["seed"])} if endurance["findings"] else set()
+    assert {run for run in wrong if causes.cause(*run) is None} == set()
+    assert set(causes.CAUSES) <= wrong | {(cell, source, None) for cell, source, _ in wrong}
 
 
 def test_storms_say_their_minutes_their_seeds_and_which_faults_they_had(tmp_path):
