@@ -20,8 +20,8 @@ class Subscription:
     topics
         Topics by name (`subscribe`).
     pattern
-        A regular expression to find in topics' names (`subscribePattern`). Internal topics never match, nor does that of
-        the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next one.
+        A regular expression to find in topics' names (`subscribePattern`). Internal topics never match, nor does that
+        of the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next one.
     partitions
         Partitions by name (`assign`): without membership, so no other member gets or takes them.
     delays_ms
