@@ -115,7 +115,8 @@ def jumps(name: str, what: str, by_s: int) -> None:
             clock.set(clock.ahead_s + by_s)
 
     # Spark's trigger of an interval waits until its clock shows a time: an hour, where it was set back by one.
-    add(Cell(CLOCK, name, what, happen, prepare=own_clock, arguments=("--trigger", "0 seconds")))
+    arguments = ("--trigger", "0 seconds") if by_s < 0 else ()
+    add(Cell(CLOCK, name, what, happen, prepare=own_clock, arguments=arguments))
 
 
 of_producers("producers-ahead", "the producers' clocks are an hour ahead", HOUR_S)
