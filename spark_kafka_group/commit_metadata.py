@@ -38,23 +38,28 @@ def adopting_note(reader: str, generation: int, batch: int, metadata: str) -> st
     left_by: LeftBy | None = None
     since: dict[str, Since] = {}
     if writer is not None:
-        left_by = writer.left_by if writer.without is None else LeftBy(writer.reader, writer.without)
+        left_by = writer.left_by
+        if writer.without is not None:
+            left_by = LeftBy(writer.reader, writer.without, writer.generation)
         if left_by is None:
             since = _since(writer)
         elif left_by.reader == reader and left_by.without > batch:
             left_by = None  # that batch is going to be planned again, with the partition
     note = {"reader": reader, "generation": generation, "batch": batch, "adopted": batch}
-    return _json(note | {"left_by": left_by and left_by._asdict(), "since": _metadata(since)})
+    return _json(note | {"left_by": left_by and _given(left_by._asdict()), "since": _metadata(since)})
 
 
 def correcting_note(reader: str, generation: int, batch: int, without: int | None, metadata: str | None) -> str:
     """As :func:`commit_note`, in the place of `metadata` at the same offset; None at another one.
 
-    An offset that this query has adopted stays one: a checkpoint that ends before does not know it yet.
+    An offset that this query has adopted stays one: a checkpoint that ends before does not know it yet. And queries
+    that had it before still have it.
     """
+    note = {"reader": reader, "generation": generation, "batch": batch, "without": without}
     writer = None if metadata is None else writer_of(metadata)
-    adopted = writer.adopted if writer is not None and writer.reader == reader else None
-    return _json({"reader": reader, "generation": generation, "batch": batch, "without": without, "adopted": adopted})
+    if writer is not None and writer.reader == reader:
+        note |= {"adopted": writer.adopted, "since": _metadata(writer.since)}
+    return _json(note)
 
 
 def _metadata(since: Mapping[str, Since]) -> dict[str, list[int]] | None:
@@ -62,14 +67,19 @@ def _metadata(since: Mapping[str, Since]) -> dict[str, list[int]] | None:
 
 
 def _json(note: dict[str, Any]) -> str:
-    return json.dumps({key: value for key, value in note.items() if value is not None}, separators=(",", ":"))
+    return json.dumps(_given(note), separators=(",", ":"))
+
+
+def _given(note: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in note.items() if value is not None}
 
 
 class LeftBy(NamedTuple):
-    """Which batch of another query went without the partition."""
+    """Which batch of another query went without the partition, and in which generation it said so, if that is known."""
 
     reader: str
     without: int
+    generation: int | None = None
 
 
 class Since(NamedTuple):
@@ -99,16 +109,20 @@ class Writer(NamedTuple):
     left_by: LeftBy | None = None
     since: Mapping[str, Since] = NO_ONE
 
-    def is_own(self, reader: str, batch: int) -> bool:
-        """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, and no other client has
-        moved it.
+    def is_own(self, reader: str, batch: int, generation: int = -1) -> bool:
+        """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, planned in `generation`,
+        and no other client has moved it.
 
         A checkpoint that ends before the query went on from an adopted offset does not know that offset: for it, the
-        offset is still another client's.
+        offset is still another client's. So it is where the offset was adopted in a later generation than that of the
+        batch: another process did that, by the checkpoint of before.
         """
-        known = [self.adopted] if self.reader == reader else []
-        known += [self.since[reader].adopted] if reader in self.since else []
-        return any(adopted is None or adopted < batch for adopted in known)
+        known = [Since(self.generation, self.adopted)] if self.reader == reader else []
+        known += [self.since[reader]] if reader in self.since else []
+        return any(
+            had.adopted is None or (had.adopted < batch and (generation < 0 or had.generation <= generation))
+            for had in known
+        )
 
 
 def writer_of(metadata: str) -> Writer | None:
@@ -139,7 +153,7 @@ def _since(writer: Writer) -> dict[str, Since]:
 
 def _left_by(note: Any) -> LeftBy | None:
     without = None if note is None else _number(note, "without")
-    return None if without is None else LeftBy(str(note["reader"]), without)
+    return None if without is None else LeftBy(str(note["reader"]), without, _number(note, "generation"))
 
 
 def _integer(value: object) -> int:
@@ -154,17 +168,23 @@ def _number(note: Any, key: str) -> int | None:
     return value if isinstance(value, int) else None
 
 
-def left_out_of(metadata: str, reader: str) -> int | None:
+def left_out_of(metadata: str, reader: str, generation: int = -1) -> int | None:
     """The batch that has not read the partition, as the query `reader` wrote in this metadata; None without one.
 
-    The checkpoint, and not this metadata, is right about later batches.
+    The checkpoint, and not this metadata, is right about later batches. A word from before `generation`, in which the
+    checkpoint's batch was planned, is of a batch that had its number before an older checkpoint was restored.
     """
     writer = writer_of(metadata)
     if writer is None:
         return None
+    left: LeftBy | None = None
     if writer.left_by is not None and writer.left_by.reader == reader:
-        return writer.left_by.without
-    return writer.without if writer.reader == reader else None
+        left = writer.left_by
+    elif writer.reader == reader and writer.without is not None:
+        left = LeftBy(reader, writer.without, writer.generation)
+    if left is None or (left.generation is not None and left.generation < generation):
+        return None
+    return left.without
 
 
 def left_out(metadata: str, reader: str, batch: int) -> bool:
@@ -199,10 +219,13 @@ def is_signed(metadata: str, reader: str) -> bool:
     return writer is not None and writer.reader == reader
 
 
-def is_known(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the note of the query `reader` is right for a checkpoint that ends with `batch`, or an earlier batch."""
+def is_known(metadata: str, reader: str, batch: int, generation: int) -> bool:
+    """Whether the note of the query `reader` is right for a checkpoint that ends with `batch`, or an earlier batch, and
+    for batches that are planned from `generation` on."""
     writer = writer_of(metadata)
-    return writer is not None and writer.reader == reader and (writer.adopted is None or writer.adopted <= batch)
+    if writer is None or writer.reader != reader:
+        return False
+    return writer.adopted is None or (writer.adopted <= batch and writer.generation <= generation)
 
 
 def generation_of(metadata: str, reader: str) -> int | None:
@@ -215,7 +238,8 @@ def generation_of(metadata: str, reader: str) -> int | None:
     return writer.since[reader].generation if reader in writer.since else None
 
 
-def is_own(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the query `reader` had the offset of this metadata, for a checkpoint that ends with `batch`."""
+def is_own(metadata: str, reader: str, batch: int, generation: int = -1) -> bool:
+    """Whether the query `reader` had the offset of this metadata, for a checkpoint that ends with `batch`, planned in
+    `generation`."""
     writer = writer_of(metadata)
-    return writer is not None and writer.is_own(reader, batch)
+    return writer is not None and writer.is_own(reader, batch, generation)

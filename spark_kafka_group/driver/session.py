@@ -290,7 +290,7 @@ class GroupSession:
         tps = [r.tp for r in ranges]
         decided = None if self._sink is None else self._sink.decided(end.batch)
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
-        left_out = frozenset(self._yielded.learn(committed, end.batch))
+        left_out = frozenset(self._yielded.learn(committed, end))
         by_sink = self._sink is not None and end.in_transaction
         patience_ms = self._settling.patience_ms()
         if by_sink and patience_ms is not None:

@@ -4,10 +4,11 @@ import json
 from dataclasses import dataclass
 
 import pytest
+from kafka.admin import NewPartitions
 from support import commit_for, committed, members, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import FencedError
-from spark_kafka_group.commit_metadata import commit_note
+from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -139,6 +140,118 @@ def test_a_later_note_on_the_position_itself_is_removed_at_once(kafka, group, dr
         assert not following.batch(1) & read
 
 
+def before_its_batch(topic, kafka, group, driver_of, without):
+    """A query with two batches, whose checkpoint of before the second one was restored; the later of them had another
+    batch of its line go `without` partition 1, at offset 4."""
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    last = GroupOffset.from_json(log[2])
+    commit_for(kafka, group, {(topic, 1): 4}, commit_note(last.reader, last.generation, 1, without=without))
+    return log[1]
+
+
+def test_a_note_about_another_batch_of_the_same_number_is_not_believed_after_a_kill(kafka, group, driver_of):
+    """1. Spark logs the restored query's batch, which has not read the partition. 2. The process is killed before it
+    sets the group back."""
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    first = before_its_batch(topic, kafka, group, driver_of, without=2)
+    paused = driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [1]}))
+    planned = paused.latest_offset(first, 4)
+    killed(paused)
+    following = Run(driver_of(kafka, topic, group, **QUICK), planned)
+    read = {(r.tp.partition, at) for task in following.driver.plan(first, planned) for r in task
+            for at in range(r.start, r.end)}  # fmt: skip
+    for _ in range(4):
+        read |= following.batch()
+    assert read == {(p, at) for p in (0, 1) for at in range(2, 20)}
+
+
+def test_nor_where_the_membership_is_lost_as_the_first_batch_begins(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    first = before_its_batch(topic, kafka, group, driver_of, without=2)
+    restored = driver_of(kafka, topic, group, **QUICK)
+    run = Run(restored, restored.latest_offset(first, 1))
+    throw_out(kafka, group)
+    read = {(r.tp.partition, at) for task in restored.plan(first, run.end) for r in task
+            for at in range(r.start, r.end)}  # fmt: skip
+    for _ in range(6):
+        read |= run.batch()
+    assert read == {(p, at) for p in (0, 1) for at in range(2, 20)}
+
+
+def test_what_a_process_adopts_whose_batch_another_one_has_logged_is_not_its_successors(kafka, group, driver_of):
+    """1. A batch ends at offset 4. 2. A neighbour reads on to 8. 3. A process with the checkpoint of before the batch
+    goes on from 8, and Spark stops it. 4. The next one has the checkpoint of the batch: 8 is a neighbour's."""
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    commit_for(kafka, group, {(topic, 0): 8})
+    stopped = driver_of(kafka, topic, group, **QUICK)
+    stopped.latest_offset(log[1], 4)
+    stopped.stop()
+    following = Run(driver_of(kafka, topic, group, **QUICK), log[2])
+    read = set()
+    for _ in range(4):
+        read |= following.batch()
+    assert read == {(0, at) for at in range(8, 20)} | {(1, at) for at in range(4, 20)}
+
+
+@pytest.mark.parametrize("policy", ["auto", "checkpoint"])
+def test_before_its_first_batch_is_logged_a_process_sets_back_no_offset_of_others(kafka, group, driver_of, policy):
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    commit_for(kafka, group, {(topic, 0): 8})
+    restored = driver_of(kafka, topic, group, **QUICK, onOffsetConflict=policy)
+    planned = restored.latest_offset(log[1], 4)
+    assert committed(kafka, group) == {(topic, 0): 8, (topic, 1): 4}
+    restored.plan(log[1], planned)
+    assert committed(kafka, group) == {(topic, 0): 8 if policy == "auto" else 2, (topic, 1): 2}
+
+
+def test_a_new_query_that_is_started_twice_does_not_set_the_group_back(kafka, group, driver_of):
+    """As when the first one has read all there was, with availableNow, before the second one joins."""
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    second = driver_of(kafka, topic, group, **QUICK)
+    empty = second.initial_offset()
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    second.latest_offset(empty, 4)
+    second.stop()  # as Spark says CONCURRENT_STREAM_LOG_UPDATE
+    assert committed(kafka, group) == {(topic, p): 4 for p in (0, 1)}
+    following = Run(driver_of(kafka, topic, group, **QUICK), log[2])
+    assert following.batch() == {(p, at) for p in (0, 1) for at in range(4, 20)}
+
+
+def test_an_older_checkpoint_reads_a_partition_that_was_added_later_from_its_first_record(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 1), partitions=1)
+    run = Run(driver_of(kafka, topic, group, **QUICK), None)
+    run.end = run.driver.initial_offset()
+    run.batch(4)
+    first = run.end
+    kafka.admin.create_partitions({topic: NewPartitions(2)})
+    produce(kafka, topic, numbered(20, 2))
+
+    def reads_it():
+        run.batch()
+        return (topic, 1) in committed(kafka, group)
+
+    wait_until(reads_it, within=30)
+    run.driver.stop()
+    restored = Run(driver_of(kafka, topic, group, **QUICK), first)
+    assert {(1, at) for at in range(10)} <= restored.batch() | restored.batch()
+
+
+def test_an_offset_that_another_query_had_for_a_while_stays_this_querys(kafka, group, driver_of):
+    """A batch is in the sink, and its commit is missing. Another query goes on from the offset of before, lets a batch
+    yield there, and ends."""
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    last = GroupOffset.from_json(log[2])
+    note = adopting_note("another", 6, 3, commit_note(last.reader, last.generation, 0))
+    yielded = correcting_note("another", 7, 3, None, correcting_note("another", 6, 3, 4, note))
+    commit_for(kafka, group, {(topic, p): 2 for p in (0, 1)}, yielded)
+    assert Run(driver_of(kafka, topic, group, **QUICK), log[2]).batch() == {
+        (p, at) for p in (0, 1) for at in range(4, 20)
+    }
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(group, driver_of, tmp_path, begun):
     with KafkaCluster() as kafka:  # it gets the topic of decisions
@@ -181,6 +294,15 @@ def test_offsets_are_set_back_also_where_brokers_are_away_as_the_first_batch_beg
         restored.driver.stop()
 
 
+def killed(driver):
+    """End a driver as SIGKILL does, but for its connections: it hands nothing over, and does not leave."""
+    idler, driver._idler = driver._idler, None
+    idler.stop()
+    driver._stopped = True
+    driver._session.member.client.close()
+    driver._session = None
+
+
 def thrown_out(kafka, group, run):
     """Have a query lose its membership; returns a function that waits until it has taken its positions once more."""
     before = run.driver._session.member.generation.member_id
@@ -204,6 +326,35 @@ def test_generations_that_count_from_one_again_are_no_sign_of_a_successor(kafka,
     run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
     run.driver.latest_offset(run.end, None)
     thrown_out(kafka, group, run)()
+
+
+def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    run = Run(driver_of(kafka, topic, group, **QUICK), None)
+    run.end = run.driver.initial_offset()
+    run.batch()
+    assert run.driver.latest_offset(run.end, None) == run.end
+    last = GroupOffset.from_json(run.end)
+    is_back = thrown_out(kafka, group, run)
+    commit_for(kafka, group, {(topic, p): 10 for p in range(2)}, commit_note(last.reader, 70, last.batch))
+    is_back()
+    assert run.driver.latest_offset(run.end, None) == run.end
+
+
+def test_a_successor_is_known_by_its_later_batch_whatever_notes_of_before_say(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
+    last = GroupOffset.from_json(log[1])
+    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
+    woken = Run(driver_of(kafka, topic, group, **QUICK), log[1])
+    woken.batch()
+    assert woken.driver.latest_offset(woken.end, None) == woken.end
+    last = GroupOffset.from_json(woken.end)
+    is_back = thrown_out(kafka, group, woken)
+    later = commit_note(last.reader, last.generation + 3, last.batch + 1)
+    commit_for(kafka, group, {(topic, p): 10 for p in range(2)}, later)
+    with pytest.raises(FencedError, match=f"up to generation {last.generation + 3}"):
+        is_back()
 
 
 def test_a_process_that_was_out_of_the_group_does_not_set_back_its_successor(kafka, group, driver_of):

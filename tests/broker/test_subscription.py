@@ -18,7 +18,8 @@ from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, OptionError
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.options.transacting import DECISION_TOPIC
+from spark_kafka_group.testing import KafkaCluster, wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
 
@@ -129,12 +130,16 @@ class TestPattern:
         assert end["@group"]["from"][f"{prefix}-b"] == {"0": 0}
         assert end[f"{prefix}-b"] == {"0": 3}
 
-    def test_internal_topics_never_match(self, kafka, group, made):
-        topic = make(kafka, name("t"))
-        commit_for(kafka, group, {(topic, 0): 1})  # so that there is an offsets topic
-        driver = driver_for(made, kafka, group, {"subscribePattern": f"{topic}|__.*"})
-        end = driver.latest_offset(driver.initial_offset(), None)
-        assert set(end) == {topic, "@group"}
+    def test_internal_topics_never_match(self, group, made):
+        with KafkaCluster() as kafka:
+            topic = make(kafka, name("t"))
+            make(kafka, DECISION_TOPIC)
+            commit_for(kafka, group, {(topic, 0): 1})  # so that there is an offsets topic
+            driver = driver_for(made, kafka, group, {"subscribePattern": f"{topic}|__.*"})
+            end = driver.latest_offset(driver.initial_offset(), None)
+            assert {tp.topic for tp in driver._session.member.generation.assignment} == {topic}
+            assert set(end) == {topic, "@group"}
+            driver.stop()
 
 
 class TestAssign:

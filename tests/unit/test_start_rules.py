@@ -25,6 +25,7 @@ from spark_kafka_group.driver.positions.rules import (
     restarted,
     without_offset,
 )
+from spark_kafka_group.driver.positions.rules import adopted as to_adopt
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, TopicPartition
 from spark_kafka_group.options.bounds import Bound
@@ -60,6 +61,31 @@ def test_what_a_batch_went_without_is_to_be_read_in_the_note_of_who_adopts_the_o
         assert [left_out_of(note, who) for who in ("first", "second", "third")] == [8, None, None]
 
 
+def test_what_was_left_out_before_the_checkpoints_batch_was_planned_is_of_another_batch_of_its_number():
+    note = commit_note("me", 3, 7, without=8)
+    assert [left_out_of(note, "me", generation) for generation in (3, 4)] == [8, None]
+    note = adopting_note("other", 9, 2, note)
+    assert [left_out_of(note, "me", generation) for generation in (3, 4)] == [8, None]
+    before = json.dumps({"reader": "o", "generation": 9, "batch": 2, "left_by": {"reader": "me", "without": 8}})
+    assert left_out_of(before, "me", 4) == 8  # of a version that did not note the generation
+
+
+def test_an_offset_that_was_adopted_in_a_later_generation_than_the_checkpoints_is_another_processs():
+    note = adopting_note("me", 5, 2, "")
+    assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
+    note = adopting_note("other", 6, 0, note)
+    assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
+    assert is_own(commit_note("me", 5, 2), "me", 3, 4)
+
+
+def test_an_offset_that_was_adopted_before_generations_counted_anew_is_adopted_again():
+    committed = {A: Committed(5, adopting_note("me", 70, 2, ""))}
+    assert to_adopt({A: 5}, committed, {}, "me", 2, 70) == {}
+    assert to_adopt({A: 5}, committed, {}, "me", 2, 1) == committed
+    assert is_own(adopting_note("me", 1, 2, committed[A].metadata), "me", 3, 2)
+    assert to_adopt({A: 5}, {A: Committed(5, commit_note("me", 70, 2))}, {}, "me", 2, 1) == {}
+
+
 def test_a_query_that_plans_a_batch_again_takes_back_that_it_went_without_the_partition():
     note = adopting_note("second", 4, 2, commit_note("first", 3, 7, without=8))
     assert left_out_of(adopting_note("first", 5, 7, note), "first") is None
@@ -81,8 +107,8 @@ def test_an_offset_stays_own_for_those_who_had_it_before():
 
 def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopted_the_offset():
     group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
-    assert [replaced_in(group, "me", held) for held in (7, 8)] == [8, None]
-    assert replaced_in(group, "other", 8) == 9
+    assert [replaced_in(group, "me", held, 7) for held in (7, 8)] == [8, None]
+    assert replaced_in(group, "other", 8, 1) == 9
 
 
 def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
@@ -144,6 +170,8 @@ def test_a_correction_at_an_adopted_offset_leaves_it_adopted():
         note = correcting_note("me", 5, 2, without, adopted)
         assert [is_own(note, "me", batch) for batch in (2, 3)] == [False, True]
         assert left_out_of(note, "me") == without
+    had = adopting_note("me", 4, 2, commit_note("other", 3, 7))
+    assert is_own(correcting_note("me", 6, 2, None, correcting_note("me", 5, 2, 3, had)), "other", 7)
     for other in (None, "", adopting_note("other", 4, 2, "")):
         assert correcting_note("me", 5, 2, None, other) == commit_note("me", 5, 2)
 
@@ -296,8 +324,10 @@ def test_a_topic_made_again_is_known_by_its_id():
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():
     committed = {A: Committed(5, commit_note("me", 7)), B: Committed(5, commit_note("other", 9))}
-    assert replaced_in(committed, "me", 6) == 7
-    assert replaced_in(committed, "me", 7) is None
+    assert replaced_in(committed, "me", 6, 3) == 7
+    assert replaced_in(committed, "me", 7, 3) is None
+    committed = {A: Committed(5, commit_note("me", 7, 4))}
+    assert [replaced_in(committed, "me", 6, batch) for batch in (3, 4)] == [7, None]  # 4: generations count anew
 
 
 def test_a_new_partition_is_read_from_its_first_record():

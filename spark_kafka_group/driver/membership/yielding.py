@@ -29,7 +29,7 @@ from spark_kafka_group.errors import (
     CommitTimeoutError,
     MembershipLostError,
 )
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.wire import Committed, GroupClient
 
 log = logging.getLogger(__name__)
@@ -110,7 +110,7 @@ class YieldedBatch:
             self._withdraw(batch, unsure, batch.generation)
         except MembershipLostError:
             # Commits under its generation are refused from now on, so the group's notes of now hold.
-            left_out = self.learn(self._client.committed(unsure), batch.end.batch)
+            left_out = self.learn(self._client.committed(unsure), batch.end)
             return self._reduced(batch, left_out & unsure.keys(), batch.generation)
         return batch
 
@@ -119,15 +119,18 @@ class YieldedBatch:
         rows: then the group's offsets are right, and not the checkpoint."""
         return self._reduced(batch, batch.ends.keys(), batch.generation)
 
-    def learn(self, committed: Mapping[TopicPartition, Committed], batch: int, *planned: int) -> set[TopicPartition]:
-        """Remember, and return, the partitions that `batch` has not read, by notes in the group.
+    def learn(
+        self, committed: Mapping[TopicPartition, Committed], end: GroupOffset, *planned: int
+    ) -> set[TopicPartition]:
+        """Remember, and return, the partitions that the batch up to `end` has not read, by notes in the group.
 
         Or that one has not read which was `planned` and is to be planned again: it begins at the group's offset, not at
-        the end of `batch`. Notes about other batches are not true of this checkpoint: an older one was restored.
+        `end`. Notes about other batches are not true of this checkpoint: an older one was restored. Nor are notes from
+        before `end` was planned: then it is another batch of that number.
         """
-        self.at(batch)
-        notes = {tp: left_out_of(group.metadata, self._reader) for tp, group in committed.items()}
-        found = {tp: committed[tp].offset for tp, named in notes.items() if named in (batch, *planned)}
+        self.at(end.batch)
+        notes = {tp: left_out_of(group.metadata, self._reader, end.generation) for tp, group in committed.items()}
+        found = {tp: committed[tp].offset for tp, named in notes.items() if named in (end.batch, *planned)}
         self.left_out |= found
         return set(found)
 

@@ -38,7 +38,7 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
     committed = query.client.committed([r.tp for r in ranges])
     alone = generation.alone or query.subscription.manual
     unowned = set() if alone else {r.tp for r in ranges if r.tp not in generation.assignment}
-    foreign = by_others(committed, query.reader, end.batch)
+    foreign = by_others(committed, query.reader, end)
     moved = {r.tp for r in ranges if r.tp in foreign and foreign[r.tp].offset != r.start}
     for tps, why in ((moved, "other members have read on"), (unowned - moved, "this query does not own them any more")):
         if tps:
@@ -86,7 +86,7 @@ def written_and_left(
         for tp, group in committed.items()
         if group.offset == end.positions[tp] and is_of_batch(group.metadata, query.reader, end.batch)
     }
-    foreign = by_others(committed, query.reader, end.batch)
+    foreign = by_others(committed, query.reader, end)
     if decided is not None:
         written = {r.tp for r in ranges if r.tp in decided.offsets}
         left = {r.tp for r in ranges} - written
@@ -115,7 +115,7 @@ def _not_deleted(query: Query, ranges: Collection[OffsetRange], end: GroupOffset
     client, subscription = query.client, query.subscription
     recreated = rules.recreated(end.topic_ids, client.topic_ids({r.tp.topic for r in ranges}))
     concerned = [r.tp for r in ranges if r.tp.topic in recreated]
-    renewed = by_others(client.committed(concerned), query.reader, end.batch) if concerned else {}
+    renewed = by_others(client.committed(concerned), query.reader, end) if concerned else {}
     deleted = deleted_for_good(client, [r.tp for r in ranges if subscription.has(r.tp)])
     left = []
     for r in ranges:

@@ -31,20 +31,24 @@ def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]
     return {tp for tp in tps if delay_of(tp.topic, delays_ms) is not None} if delays_ms else set()
 
 
-def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int) -> int | None:
-    """The generation in which another process went on with this very query, if one did.
+def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int, batch: int) -> int | None:
+    """The generation in which another process went on with this very query after `batch`, if one did.
 
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
-    its own reader id and a generation later than any it held itself.
+    its own reader id, a generation later than `held`, the latest that it held itself, and a later batch. A note of an
+    earlier batch may name a later generation: a group of the newer protocol that becomes empty, and then one of the
+    classic protocol, counts from 1 again.
     """
-    latest = latest_generation(committed, reader)
+    later = {tp: group for tp, group in committed.items() if not _is_up_to(group, reader, batch)}
+    generations = (generation_of(group.metadata, reader) for group in later.values())
+    latest = max((generation for generation in generations if generation is not None), default=-1)
     return latest if latest > held else None
 
 
-def latest_generation(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
-    """The latest generation in which the query `reader` had one of these offsets; -1 for none."""
-    generations = (generation_of(group.metadata, reader) for group in committed.values())
-    return max((generation for generation in generations if generation is not None), default=-1)
+def _is_up_to(group: Committed, reader: str, batch: int) -> bool:
+    """Whether the query `reader` has committed this offset last, for `batch` or an earlier one."""
+    writer = writer_of(group.metadata)
+    return writer is not None and writer.reader == reader and writer.batch is not None and writer.batch <= batch
 
 
 def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
@@ -250,7 +254,7 @@ def restarted(
         if group is None or group.offset == offset or tp in checkpoint.untouched:
             starts[tp] = Start(offset, BY_CHECKPOINT, commit=group is None or group.offset != offset)
             continue
-        own = is_own(group.metadata, checkpoint.reader, checkpoint.batch)
+        own = is_own(group.metadata, checkpoint.reader, checkpoint.batch, checkpoint.generation)
         if checkpoint.in_transaction and own and group.offset < offset and policy != "checkpoint":
             starts[tp] = Start(group.offset, NOT_WRITTEN)
             continue
@@ -275,17 +279,17 @@ def _resolved(checkpoint: Checkpoint, tp: TopicPartition, group: Committed, poli
 def _disagreement(checkpoint: Checkpoint, tp: TopicPartition, group: Committed) -> str:
     return (
         f"{tp}: the checkpoint says {checkpoint.positions[tp]} (this query, generation {checkpoint.generation}), "
-        f"the group {group.offset} ({_by_whom(group.metadata, checkpoint.reader, checkpoint.batch)})"
+        f"the group {group.offset} ({_by_whom(group.metadata, checkpoint)})"
     )
 
 
-def _by_whom(metadata: str, reader: str, batch: int) -> str:
+def _by_whom(metadata: str, checkpoint: Checkpoint) -> str:
     writer = writer_of(metadata)
     if writer is None:
         return f"another program, {printable(metadata) or 'without a note'}"
-    if writer.reader != reader:
+    if writer.reader != checkpoint.reader:
         return f"another query, {printable(writer.reader)}, generation {writer.generation}"
-    if not writer.is_own(reader, batch):
+    if not writer.is_own(checkpoint.reader, checkpoint.batch, checkpoint.generation):
         return f"another program, and this query has adopted it in generation {writer.generation}"
     return f"this query, generation {writer.generation}"
 
@@ -320,16 +324,15 @@ def adopted(
     corrected: Collection[TopicPartition],
     reader: str,
     batch: int,
+    generation: int,
 ) -> dict[TopicPartition, Committed]:
     """Offsets of others from which the query `reader` goes on after `batch`, and whose note does not say so yet.
 
-    The note may be from after a later batch, where an older checkpoint was restored.
+    The note may be from after a later batch, where an older checkpoint was restored. Or from a later generation than
+    the current one, where the group counts anew.
     """
-    return {
-        tp: group
-        for tp, group in committed.items()
-        if positions.get(tp) == group.offset and tp not in corrected and not is_known(group.metadata, reader, batch)
-    }
+    taken = {tp: group for tp, group in committed.items() if positions.get(tp) == group.offset and tp not in corrected}
+    return {tp: group for tp, group in taken.items() if not is_known(group.metadata, reader, batch, generation)}
 
 
 def without_offset(

@@ -79,21 +79,20 @@ class Standing:
     recreated_unowned: set[TopicPartition] = field(default_factory=set)
     """Partitions of recreated topics whose old positions are void, and which others own. One that is taken goes out."""
 
+    has_logged_none: bool = True
+    """Whether Spark has not logged a batch of this process yet. Until then another process may be at work on the
+    checkpoint, and be further than this one has read it."""
+
     disputed: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose offset in the group is of a later batch of this query than the checkpoint has: another process
-    may be at work on it, so that offset is not set back before Spark has logged the next batch of this one. Spark does
-    not where another process has logged that batch.
+    """Partitions whose offset in the group is of a later batch of this query than the checkpoint has, or may be:
+    another process may be at work on it, so that offset is not moved before Spark has logged the next batch of this
+    one. Spark does not where another process has logged that batch.
 
     Taking sets them. Emptied when Spark has logged a batch."""
 
     sets_right: bool = False
     """Whether offsets that were disputed are still to be set back: from the moment in which Spark has logged a batch,
     until the commit has gone through."""
-
-    noted_generation: int = -1
-    """Latest generation in the notes of this query's commits when this process took positions for the first time. Where
-    the group was empty in between, it may be later than the current one: a group of the newer protocol that becomes one
-    of the classic protocol counts from 1 again."""
 
     held_generation: int | None = None
     """Latest generation in which this process took positions, planned or committed.
@@ -182,6 +181,7 @@ class Standing:
 
     def batch_is_logged(self) -> None:
         """Note that Spark has logged a batch that this process has planned."""
+        self.has_logged_none = False
         self.sets_right = self.sets_right or bool(self.disputed)
         self.disputed.clear()
 

@@ -90,7 +90,6 @@ class Taking:
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
         committed = self._committed({*missing, *elsewhere})
-        standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
         if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
@@ -99,7 +98,7 @@ class Taking:
         else:
             proven = standing.proven
             standing.left_to_group = unowned.settled(
-                elsewhere, others, query.reader, proven.batch, proven.in_transaction
+                elsewhere, others, query.reader, proven.batch, proven.generation, proven.in_transaction
             )
         return {tp: group for tp, group in committed.items() if tp in missing}
 
@@ -112,8 +111,7 @@ class Taking:
         """
         held = self._standing.held_generation
         if held is not None and not self._query.subscription.manual:
-            known = max(held, self._standing.noted_generation)
-            generation = rules.replaced_in(committed, self._query.reader, known)
+            generation = rules.replaced_in(committed, self._query.reader, held, self._standing.proven.batch)
             if generation is not None:
                 raise FencedError(
                     f"group {self._query.group_id}: another process went on with this query, up to generation "
@@ -128,8 +126,8 @@ class Taking:
             rules.refuse_older_checkpoint(committed, self._query.reader, proven.batch)
 
     def _note_left_out(self, committed: Mapping[TopicPartition, Committed]) -> None:
-        batch = self._standing.proven.batch
-        self._yielded.learn(committed, batch, batch + 1)
+        proven = self._standing.proven
+        self._yielded.learn(committed, proven, proven.batch + 1)
 
     def _starts(
         self, missing: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
@@ -154,11 +152,13 @@ class Taking:
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
         starts = rules.restarted(checkpoint, committed, policy)
         # This query's own commits for a topic that was deleted do not hold for the one made after it.
-        starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven.batch))
+        starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven))
         if standing.is_new_query:
             return starts | self._rules.new(rest, committed, self._members_reading(rest & committed.keys()))
         new = rest - standing.known_before()
-        return starts | rules.new_partitions(new, committed) | self._rules.gained(rest - new, committed)
+        # Where an older checkpoint was restored, this query's own later commits do not hold for it.
+        by_now = {tp: g for tp, g in committed.items() if rules.latest_batch({tp: g}, reader) <= proven.batch}
+        return starts | rules.new_partitions(new, by_now) | self._rules.gained(rest - new, committed)
 
     def _members_reading(self, tps: Collection[TopicPartition]) -> tuple[str, ...]:
         """Names of members that go on from the group's commits of `tps`, where options say other starts."""
@@ -214,21 +214,24 @@ class Taking:
         Two processes may be at work on one checkpoint: 1. The older one runs, and this one has read a checkpoint that
         ends with batch 7. 2. The older one logs and commits batch 8. 3. This one joins, so the older one stops. 4. This
         one would set the group back to the end of batch 7, and plans batch 8. 5. Spark stops it, as that is logged.
-        6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own.
-        (Where the sink commits offsets, a checkpoint that is older than the group is refused.)
+        6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own:
+        it sets no partition back before that, whoever has committed there, and later only those that are no later
+        batch's. (Where the sink commits offsets, a checkpoint that is older than the group is refused.)
         """
         query, standing, committer = self._query, self._standing, self._query.committer
         generation, batch, in_group = query.generation.id, standing.proven.batch, committer.in_group
         wrong = rules.wrong_in_group(starts, committed, standing.proven, query.reader)
         corrections = {tp: offsets[tp] for tp in wrong if tp in offsets}
-        adopted = rules.adopted(offsets, committed, corrections, query.reader, batch)
+        adopted = rules.adopted(offsets, committed, corrections, query.reader, batch, generation)
         if query.options.group.transactional_id is None:
             # Others that had the partition meanwhile have left its offset as it was, whatever their notes say.
             left = {tp for tp in standing.disputed & committed.keys() if in_group.get(tp) == committed[tp].offset}
-            later = rules.of_later_batches(committed, corrections, query.reader, batch) | left
-            back = {tp for tp, at in corrections.items() if tp in later and committed[tp].offset != at}
-            standing.disputed = (standing.disputed - offsets.keys()) | back
-            corrections = {tp: at for tp, at in corrections.items() if tp not in back}
+            later = rules.of_later_batches(committed, offsets, query.reader, batch) | left
+            moves = {tp for tp, at in offsets.items() if tp in committed and committed[tp].offset != at}
+            back = {tp for tp in moves if committed[tp].offset > offsets[tp]}
+            standing.disputed = (standing.disputed - offsets.keys()) | (moves & later)
+            standing.disputed |= back if standing.has_logged_none else set()
+            corrections = {tp: at for tp, at in corrections.items() if tp not in standing.disputed}
         if corrections or adopted or standing.disputed:
             query.member.check_may_commit()
         before = standing.proven.positions

@@ -9,7 +9,7 @@ from spark_kafka_group.commit_metadata import is_own
 from spark_kafka_group.driver.positions import rules
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed, LogClient
 
@@ -19,10 +19,12 @@ CommittedOf = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, Com
 
 
 def by_others(
-    committed: Mapping[TopicPartition, Committed], reader: str, batch: int
+    committed: Mapping[TopicPartition, Committed], reader: str, end: GroupOffset
 ) -> dict[TopicPartition, Committed]:
-    """Commits of other writers than the query `reader`, for a checkpoint that ends with `batch`."""
-    return {tp: group for tp, group in committed.items() if not is_own(group.metadata, reader, batch)}
+    """Commits of other writers than the query `reader`, for a checkpoint that ends with `end`."""
+    return {
+        tp: group for tp, group in committed.items() if not is_own(group.metadata, reader, end.batch, end.generation)
+    }
 
 
 def void_offset(tp: TopicPartition, offset: int) -> str:
@@ -44,7 +46,7 @@ def check_recreated(query: Query, committed_of: CommittedOf) -> list[str]:
     topics = rules.recreated(standing.topic_ids, now)
     if topics:
         kept = {tp: at for tp, at in standing.kept().items() if tp.topic in topics and tp in owned}
-        renewed = by_others(committed_of(kept), query.reader, standing.proven.batch)
+        renewed = by_others(committed_of(kept), query.reader, standing.proven)
         for tp in sorted(kept.keys() - renewed.keys()):
             query.losses.report("PARTITION_OFFSET_CHANGED", void_offset(tp, kept[tp]))
         standing.recreate(topics, owned)

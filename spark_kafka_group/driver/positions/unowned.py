@@ -20,9 +20,10 @@ def settled(
     committed: Mapping[TopicPartition, Committed],
     reader: str,
     batch: int,
+    generation: int,
     in_transaction: bool = False,
 ) -> set[TopicPartition]:
-    """Partitions of `unowned` for which the group is right, as a query starts after its `batch`.
+    """Partitions of `unowned` for which the group is right, as a query starts after its `batch` of this `generation`.
 
     The group has the very position, another program has committed since, or this query's note in the group says that
     the batch went without the partition. Or the sink of the batch has committed its offsets `in_transaction`.
@@ -34,8 +35,8 @@ def settled(
         and (
             in_transaction
             or group.offset == unowned[tp]
-            or not is_own(group.metadata, reader, batch)
-            or left_out_of(group.metadata, reader) in (batch, batch + 1)
+            or not is_own(group.metadata, reader, batch, generation)
+            or left_out_of(group.metadata, reader, generation) in (batch, batch + 1)
         )
     }
 

@@ -149,10 +149,8 @@ class GroupClient(LogClient):
         if subscription.manual:
             self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
         elif subscription.pattern is not None:
-            # kafka-python wants a match at the start of a name.
-            self._consumer.subscribe(pattern=f".*?{subscription.pattern}")
-            if subscription.delays_ms:
-                self._consumer._subscription.subscribed_pattern = _Pattern(subscription)
+            self._consumer.subscribe(pattern=subscription.pattern)
+            self._consumer._subscription.subscribed_pattern = _Pattern(subscription)
         else:
             self._consumer.subscribe(sorted(subscription.topics))
 
@@ -493,7 +491,8 @@ class GroupClient(LogClient):
 
 
 class _Pattern:
-    """In place of kafka-python's regular expression, which cannot express "and the retry topics of these"."""
+    """In place of kafka-python's regular expression: that has to match from the start of a name, and cannot express
+    "and the retry topics of these", nor "but not the topic of decisions"."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.match = subscription.includes
