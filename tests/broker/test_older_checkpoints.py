@@ -206,19 +206,6 @@ def test_before_its_first_batch_is_logged_a_process_sets_back_no_offset_of_other
     assert committed(kafka, group) == {(topic, 0): 8 if policy == "auto" else 2, (topic, 1): 2}
 
 
-def test_a_new_query_that_is_started_twice_does_not_set_the_group_back(kafka, group, driver_of):
-    """As when the first one has read all there was, with availableNow, before the second one joins."""
-    topic = topic_with(kafka, numbered(40, 2), partitions=2)
-    second = driver_of(kafka, topic, group, **QUICK)
-    empty = second.initial_offset()
-    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
-    second.latest_offset(empty, 4)
-    second.stop()  # as Spark says CONCURRENT_STREAM_LOG_UPDATE
-    assert committed(kafka, group) == {(topic, p): 4 for p in (0, 1)}
-    following = Run(driver_of(kafka, topic, group, **QUICK), log[2])
-    assert following.batch() == {(p, at) for p in (0, 1) for at in range(4, 20)}
-
-
 def test_an_older_checkpoint_reads_a_partition_that_was_added_later_from_its_first_record(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(20, 1), partitions=1)
     run = Run(driver_of(kafka, topic, group, **QUICK), None)

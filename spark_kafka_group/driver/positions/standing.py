@@ -79,9 +79,9 @@ class Standing:
     recreated_unowned: set[TopicPartition] = field(default_factory=set)
     """Partitions of recreated topics whose old positions are void, and which others own. One that is taken goes out."""
 
-    has_logged_none: bool = True
-    """Whether Spark has not logged a batch of this process yet. Until then another process may be at work on the
-    checkpoint, and be further than this one has read it."""
+    may_be_behind: bool = False
+    """Whether another process may be at work on the checkpoint, and be further than this one has read it: until Spark
+    has logged a batch of this process. False for a new query, and with a checkpoint of Spark's own source."""
 
     disputed: set[TopicPartition] = field(default_factory=set)
     """Partitions whose offset in the group is of a later batch of this query than the checkpoint has, or may be:
@@ -110,13 +110,16 @@ class Standing:
             no generation: their positions are still those of Spark's own source, if there are any.
         """
         before_joining = joins and first.generation < 0 and bool(first.positions) and not first.topic_ids
+        from_spark_source = first.reader is None or before_joining
+        is_new_query = not first.positions and not first.left
         return cls(
             proven=first,
             epochs=LeaderEpochs(first),
             topic_ids=dict(first.topic_ids),
-            from_spark_source=first.reader is None or before_joining,
-            is_new_query=not first.positions and not first.left,
+            from_spark_source=from_spark_source,
+            is_new_query=is_new_query,
             known={*first.positions, *first.left},
+            may_be_behind=not is_new_query and not from_spark_source,
         )
 
     def position(self, tp: TopicPartition) -> int:
@@ -181,7 +184,7 @@ class Standing:
 
     def batch_is_logged(self) -> None:
         """Note that Spark has logged a batch that this process has planned."""
-        self.has_logged_none = False
+        self.may_be_behind = False
         self.sets_right = self.sets_right or bool(self.disputed)
         self.disputed.clear()
 

@@ -217,6 +217,9 @@ class Taking:
         6. Another member reads batch 8 again. So this one leaves the offsets of batch 8 until Spark has logged its own:
         it sets no partition back before that, whoever has committed there, and later only those that are no later
         batch's. (Where the sink commits offsets, a checkpoint that is older than the group is refused.)
+
+        A new query does at once, as the next process knows only by the group's offset that it holds no more: 1. the
+        options say 0, and the group 7, 2. Spark logs a batch from 0 to 3, 3. the process is killed before it begins.
         """
         query, standing, committer = self._query, self._standing, self._query.committer
         generation, batch, in_group = query.generation.id, standing.proven.batch, committer.in_group
@@ -230,7 +233,7 @@ class Taking:
             moves = {tp for tp, at in offsets.items() if tp in committed and committed[tp].offset != at}
             back = {tp for tp in moves if committed[tp].offset > offsets[tp]}
             standing.disputed = (standing.disputed - offsets.keys()) | (moves & later)
-            standing.disputed |= back if standing.has_logged_none else set()
+            standing.disputed |= back if standing.may_be_behind else set()
             corrections = {tp: at for tp, at in corrections.items() if tp not in standing.disputed}
         if corrections or adopted or standing.disputed:
             query.member.check_may_commit()
