@@ -59,6 +59,7 @@ def correcting_note(reader: str, generation: int, batch: int, without: int | Non
     writer = None if metadata is None else writer_of(metadata)
     if writer is not None and writer.reader == reader:
         note |= {"adopted": writer.adopted, "since": _metadata(writer.since)}
+        note |= {} if writer.adopted is None else {"adopted_in": writer.adopted_since}
     return _json(note)
 
 
@@ -98,7 +99,8 @@ MOST_NAMED = 16
 class Writer(NamedTuple):
     """Who wrote a commit, as its note says; the batches are None where it has none.
 
-    `since` names queries that had the offset before, and still have it unless they read on.
+    `adopted_in` is the generation in which the offset was adopted, where the note was written anew since. `since` names
+    queries that had the offset before, and still have it unless they read on.
     """
 
     reader: str
@@ -108,21 +110,25 @@ class Writer(NamedTuple):
     adopted: int | None = None
     left_by: LeftBy | None = None
     since: Mapping[str, Since] = NO_ONE
+    adopted_in: int | None = None
+
+    @property
+    def adopted_since(self) -> int:
+        """The generation in which the offset was adopted."""
+        return self.generation if self.adopted_in is None else self.adopted_in
 
     def is_own(self, reader: str, batch: int, generation: int = -1) -> bool:
         """Whether the query `reader` had the offset, for a checkpoint that ends with `batch`, planned in `generation`,
         and no other client has moved it.
 
         A checkpoint that ends before the query went on from an adopted offset does not know that offset: for it, the
-        offset is still another client's. So it is where the offset was adopted in a later generation than that of the
-        batch: another process did that, by the checkpoint of before.
+        offset is still another client's. So it is where the query's note says that it adopted the offset in a later
+        generation than that of the batch: another process did that, by the checkpoint of before.
         """
-        known = [Since(self.generation, self.adopted)] if self.reader == reader else []
-        known += [self.since[reader]] if reader in self.since else []
-        return any(
-            had.adopted is None or (had.adopted < batch and (generation < 0 or had.generation <= generation))
-            for had in known
-        )
+        later = self.adopted is not None and 0 <= generation < self.adopted_since
+        known = [self.adopted] if self.reader == reader and not later else []
+        known += [self.since[reader].adopted] if reader in self.since else []
+        return any(adopted is None or adopted < batch for adopted in known)
 
 
 def writer_of(metadata: str) -> Writer | None:
@@ -131,12 +137,13 @@ def writer_of(metadata: str) -> Writer | None:
         note = parsed(metadata)
         reader, generation, batch = note["reader"], note["generation"], note.get("batch")
         without, adopted = _number(note, "without"), _number(note, "adopted")
+        adopted_in = _number(note, "adopted_in")
         left_by = _left_by(note.get("left_by"))
         since = {str(name): Since(*map(_integer, had)) for name, had in note.get("since", {}).items()}
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
         return None
     if isinstance(reader, str) and isinstance(generation, int) and isinstance(batch, int | None):
-        return Writer(reader, generation, batch, without, adopted, left_by, since)
+        return Writer(reader, generation, batch, without, adopted, left_by, since, adopted_in)
     return None
 
 
@@ -225,7 +232,7 @@ def is_known(metadata: str, reader: str, batch: int, generation: int) -> bool:
     writer = writer_of(metadata)
     if writer is None or writer.reader != reader:
         return False
-    return writer.adopted is None or (writer.adopted <= batch and writer.generation <= generation)
+    return writer.adopted is None or (writer.adopted <= batch and writer.adopted_since <= generation)
 
 
 def generation_of(metadata: str, reader: str) -> int | None:

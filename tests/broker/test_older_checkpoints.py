@@ -239,6 +239,19 @@ def test_an_offset_that_another_query_had_for_a_while_stays_this_querys(kafka, g
     }
 
 
+def test_an_adopted_offset_whose_note_was_written_anew_while_a_batch_yielded_stays_this_querys(kafka, group, driver_of):
+    """The batch is in the sink, and its commit is missing."""
+    topic = topic_with(kafka, numbered(40, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
+    last = GroupOffset.from_json(log[2])
+    note = adopting_note(last.reader, last.generation, last.batch - 1, "")
+    resumed = correcting_note(last.reader, last.generation + 1, last.batch - 1, None, note)
+    commit_for(kafka, group, {(topic, p): 2 for p in (0, 1)}, resumed)
+    assert Run(driver_of(kafka, topic, group, **QUICK), log[2]).batch() == {
+        (p, at) for p in (0, 1) for at in range(4, 20)
+    }
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(group, driver_of, tmp_path, begun):
     with KafkaCluster() as kafka:  # it gets the topic of decisions
@@ -326,6 +339,28 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
     commit_for(kafka, group, {(topic, p): 10 for p in range(2)}, commit_note(last.reader, 70, last.batch))
     is_back()
     assert run.driver.latest_offset(run.end, None) == run.end
+
+
+def test_nor_are_they_in_notes_that_wait_for_the_first_batch_of_an_older_checkpoint(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 3, 4)
+    last = GroupOffset.from_json(log[3])
+    commit_for(kafka, group, {(topic, p): 6 for p in range(2)}, commit_note(last.reader, 70, last.batch))
+    run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
+    run.driver.latest_offset(run.end, None)
+    thrown_out(kafka, group, run)()
+
+
+def test_nor_are_they_where_another_query_has_written_over_the_note(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
+    last = GroupOffset.from_json(log[1])
+    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
+    run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
+    run.driver.latest_offset(run.end, None)
+    is_back = thrown_out(kafka, group, run)
+    commit_for(kafka, group, {(topic, 1): 2}, adopting_note("b", 3, 3, commit_note(last.reader, 70, 0)))
+    is_back()
 
 
 def test_a_successor_is_known_by_its_later_batch_whatever_notes_of_before_say(kafka, group, driver_of):

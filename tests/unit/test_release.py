@@ -59,6 +59,12 @@ NOTES = {
     '{"reader":"0af3","generation":4,"batch":2,"adopted":2,"left_by":{"reader":"99b1","without":6}}': Writer(
         "0af3", 4, 2, adopted=2, left_by=LeftBy("99b1", 6)
     ),
+    '{"reader":"0af3","generation":4,"batch":2,"adopted":2,"left_by":{"reader":"99b1","without":6,"generation":3}}': (
+        Writer("0af3", 4, 2, adopted=2, left_by=LeftBy("99b1", 6, 3))
+    ),
+    '{"reader":"0af3","generation":4,"batch":2,"adopted":2,"adopted_in":3}': Writer(
+        "0af3", 4, 2, adopted=2, adopted_in=3
+    ),
     '{"reader":"0af3","generation":4,"batch":2,"adopted":2,"since":{"99b1":[7],"5f0c":[3,1]}}': Writer(
         "0af3", 4, 2, adopted=2, since={"99b1": Since(7), "5f0c": Since(3, 1)}
     ),

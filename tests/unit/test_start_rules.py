@@ -46,10 +46,10 @@ def restart(committed, policy="auto", foreign=False):
 
 
 def test_a_commits_note_names_its_writer():
-    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None, {})
-    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None, {})
-    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None, {})
-    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None, {})
+    assert writer_of(commit_note("me", 3)) == ("me", 3, None, None, None, None, {}, None)
+    assert writer_of(commit_note("me", 3, 7)) == ("me", 3, 7, None, None, None, {}, None)
+    assert writer_of(commit_note("me", 3, 7, without=8)) == ("me", 3, 7, 8, None, None, {}, None)
+    assert writer_of(adopting_note("me", 3, 7, "text")) == ("me", 3, 7, None, 7, None, {}, None)
     assert json.loads(commit_note("me", 3, 7)) == {"reader": "me", "generation": 3, "batch": 7}
 
 
@@ -73,7 +73,7 @@ def test_what_was_left_out_before_the_checkpoints_batch_was_planned_is_of_anothe
 def test_an_offset_that_was_adopted_in_a_later_generation_than_the_checkpoints_is_another_processs():
     note = adopting_note("me", 5, 2, "")
     assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
-    note = adopting_note("other", 6, 0, note)
+    note = correcting_note("me", 7, 2, None, correcting_note("me", 6, 2, 3, note))  # while a batch yields
     assert [is_own(note, "me", 3, generation) for generation in (-1, 4, 5)] == [True, False, True]
     assert is_own(commit_note("me", 5, 2), "me", 3, 4)
 
@@ -107,8 +107,9 @@ def test_an_offset_stays_own_for_those_who_had_it_before():
 
 def test_a_driver_that_was_replaced_is_fenced_also_where_another_query_has_adopted_the_offset():
     group = {A: Committed(5, adopting_note("other", 9, 2, commit_note("me", 8, 7)))}
-    assert [replaced_in(group, "me", held, 7) for held in (7, 8)] == [8, None]
-    assert replaced_in(group, "other", 8, 1) == 9
+    assert [replaced_in(group, "me", 7, held) for held in (7, 8)] == [8, None]
+    assert [replaced_in(group, "me", 7, 1, noted) for noted in (7, 8)] == [8, None]  # 8: generations count anew
+    assert replaced_in(group, "other", 1, 8) == 9
 
 
 def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
@@ -324,10 +325,10 @@ def test_a_topic_made_again_is_known_by_its_id():
 
 def test_a_later_commit_of_the_same_query_shows_that_another_process_took_over():
     committed = {A: Committed(5, commit_note("me", 7)), B: Committed(5, commit_note("other", 9))}
-    assert replaced_in(committed, "me", 6, 3) == 7
-    assert replaced_in(committed, "me", 7, 3) is None
+    assert replaced_in(committed, "me", 3, 6) == 7
+    assert replaced_in(committed, "me", 3, 7) is None
     committed = {A: Committed(5, commit_note("me", 7, 4))}
-    assert [replaced_in(committed, "me", 6, batch) for batch in (3, 4)] == [7, None]  # 4: generations count anew
+    assert [replaced_in(committed, "me", batch, 6) for batch in (3, 4)] == [7, None]  # 4: generations count anew
 
 
 def test_a_new_partition_is_read_from_its_first_record():

@@ -31,24 +31,36 @@ def _of_retry_topics(tps: Collection[TopicPartition], delays_ms: Collection[int]
     return {tp for tp in tps if delay_of(tp.topic, delays_ms) is not None} if delays_ms else set()
 
 
-def replaced_in(committed: Mapping[TopicPartition, Committed], reader: str, held: int, batch: int) -> int | None:
+def replaced_in(
+    committed: Mapping[TopicPartition, Committed], reader: str, batch: int, held: int, noted: int = -1
+) -> int | None:
     """The generation in which another process went on with this very query after `batch`, if one did.
 
     A driver that was suspended can find its group empty again: its successor came and went. The sign is a commit with
-    its own reader id, a generation later than `held`, the latest that it held itself, and a later batch. A note of an
-    earlier batch may name a later generation: a group of the newer protocol that becomes empty, and then one of the
-    classic protocol, counts from 1 again.
+    its own reader id, a generation later than any it held itself, and a later batch. A note of an earlier batch may
+    name a later generation: a group of the newer protocol that becomes empty, and then one of the classic protocol,
+    counts from 1 again.
+
+    Parameters
+    ----------
+    held
+        Latest generation that this process held.
+    noted
+        Latest one in the group's notes of when it started: where another query has written over a note, the batch is
+        not known.
     """
-    later = {tp: group for tp, group in committed.items() if not _is_up_to(group, reader, batch)}
-    generations = (generation_of(group.metadata, reader) for group in later.values())
-    latest = max((generation for generation in generations if generation is not None), default=-1)
-    return latest if latest > held else None
+    writers = [writer for group in committed.values() if (writer := writer_of(group.metadata)) is not None]
+    own = [w.generation for w in writers if w.reader == reader and (w.batch is None or w.batch > batch)]
+    before = [w.since[reader].generation for w in writers if w.reader != reader and reader in w.since]
+    later = [generation for generation in own if generation > held]
+    later += [generation for generation in before if generation > max(held, noted)]
+    return max(later, default=None)
 
 
-def _is_up_to(group: Committed, reader: str, batch: int) -> bool:
-    """Whether the query `reader` has committed this offset last, for `batch` or an earlier one."""
-    writer = writer_of(group.metadata)
-    return writer is not None and writer.reader == reader and writer.batch is not None and writer.batch <= batch
+def latest_generation(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
+    """The latest generation in which the query `reader` had one of these offsets; -1 for none."""
+    generations = (generation_of(group.metadata, reader) for group in committed.values())
+    return max((generation for generation in generations if generation is not None), default=-1)
 
 
 def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> int:

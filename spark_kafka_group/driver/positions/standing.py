@@ -94,6 +94,11 @@ class Standing:
     """Whether offsets that were disputed are still to be set back: from the moment in which Spark has logged a batch,
     until the commit has gone through."""
 
+    noted_generation: int = -1
+    """Latest generation in the notes of this query's commits when this process took positions for the first time. Where
+    the group was empty in between, it may be later than the current one: a group of the newer protocol that becomes one
+    of the classic protocol counts from 1 again."""
+
     held_generation: int | None = None
     """Latest generation in which this process took positions, planned or committed.
 
@@ -181,6 +186,10 @@ class Standing:
         if self.positioned:
             held = self.held_generation
             self.held_generation = generation if held is None else max(held, generation)
+
+    def disputes(self, tp: TopicPartition, offset: int, in_group: Mapping[TopicPartition, int]) -> bool:
+        """Whether the group has the disputed offset still, `in_group` as last looked up."""
+        return tp in self.disputed and in_group.get(tp) == offset
 
     def batch_is_logged(self) -> None:
         """Note that Spark has logged a batch that this process has planned."""

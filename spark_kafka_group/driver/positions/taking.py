@@ -90,6 +90,7 @@ class Taking:
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
         committed = self._committed({*missing, *elsewhere})
+        standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
         if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
@@ -109,16 +110,19 @@ class Taking:
         under a later generation, commits and ends. 3. The driver wakes up, finds its group empty, and joins as new:
         the coordinator has no member to fence. The other process's commits carry its later generation.
         """
-        held = self._standing.held_generation
-        if held is not None and not self._query.subscription.manual:
-            generation = rules.replaced_in(committed, self._query.reader, held, self._standing.proven.batch)
+        query, standing, held = self._query, self._standing, self._standing.held_generation
+        if held is not None and not query.subscription.manual:
+            new = {
+                tp: g for tp, g in committed.items() if not standing.disputes(tp, g.offset, query.committer.in_group)
+            }
+            generation = rules.replaced_in(new, query.reader, standing.proven.batch, held, standing.noted_generation)
             if generation is not None:
                 raise FencedError(
-                    f"group {self._query.group_id}: another process went on with this query, up to generation "
+                    f"group {query.group_id}: another process went on with this query, up to generation "
                     f"{generation}, while this one was out of the group. It was started from the same checkpoint. "
                     f"This query stops: run one query for each checkpoint"
                 )
-        self._standing.held_generation = self._query.generation.id
+        standing.held_generation = query.generation.id
 
     def _refuse_older_checkpoint(self, committed: Mapping[TopicPartition, Committed]) -> None:
         proven, by_sink = self._standing.proven, self._query.options.group.transactional_id
@@ -228,7 +232,7 @@ class Taking:
         adopted = rules.adopted(offsets, committed, corrections, query.reader, batch, generation)
         if query.options.group.transactional_id is None:
             # Others that had the partition meanwhile have left its offset as it was, whatever their notes say.
-            left = {tp for tp in standing.disputed & committed.keys() if in_group.get(tp) == committed[tp].offset}
+            left = {tp for tp, group in committed.items() if standing.disputes(tp, group.offset, in_group)}
             later = rules.of_later_batches(committed, offsets, query.reader, batch) | left
             moves = {tp for tp, at in offsets.items() if tp in committed and committed[tp].offset != at}
             back = {tp for tp in moves if committed[tp].offset > offsets[tp]}
