@@ -317,14 +317,26 @@ def thrown_out(kafka, group, run):
     return lambda: wait_until(is_back, within=30)
 
 
-def test_generations_that_count_from_one_again_are_no_sign_of_a_successor(kafka, group, driver_of):
-    """As where a group of the newer protocol becomes empty, and one of the classic protocol begins."""
+def counting_anew(kafka, group, driver_of, batches=1):
+    """A query that goes on after its first batch, with all partitions paused; its last process has run so many
+    `batches`, and committed the last one in generation 70."""
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
-    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
-    last = GroupOffset.from_json(log[1])
-    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
+    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), batches, 4)
+    last = GroupOffset.from_json(log[batches])
+    commit_for(kafka, group, dict.fromkeys([(topic, 0), (topic, 1)], 2 * batches), note_of_70(last))
     run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
     run.driver.latest_offset(run.end, None)
+    return topic, run
+
+
+def note_of_70(end):
+    return commit_note(end.reader, 70, end.batch)
+
+
+@pytest.mark.parametrize("batches", [1, 3], ids=["newest checkpoint", "older checkpoint"])
+def test_generations_that_count_from_one_again_are_no_sign_of_a_successor(kafka, group, driver_of, batches):
+    """As where a group of the newer protocol becomes empty, and one of the classic protocol begins."""
+    _, run = counting_anew(kafka, group, driver_of, batches)
     thrown_out(kafka, group, run)()
 
 
@@ -341,25 +353,11 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
     assert run.driver.latest_offset(run.end, None) == run.end
 
 
-def test_nor_are_they_in_notes_that_wait_for_the_first_batch_of_an_older_checkpoint(kafka, group, driver_of):
-    topic = topic_with(kafka, numbered(20, 2), partitions=2)
-    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 3, 4)
-    last = GroupOffset.from_json(log[3])
-    commit_for(kafka, group, {(topic, p): 6 for p in range(2)}, commit_note(last.reader, 70, last.batch))
-    run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
-    run.driver.latest_offset(run.end, None)
-    thrown_out(kafka, group, run)()
-
-
 def test_nor_are_they_where_another_query_has_written_over_the_note(kafka, group, driver_of):
-    topic = topic_with(kafka, numbered(20, 2), partitions=2)
-    log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 1, 4)
-    last = GroupOffset.from_json(log[1])
-    commit_for(kafka, group, {(topic, p): 2 for p in range(2)}, commit_note(last.reader, 70, 0))
-    run = Run(driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [0, 1]})), log[1])
-    run.driver.latest_offset(run.end, None)
+    topic, run = counting_anew(kafka, group, driver_of)
     is_back = thrown_out(kafka, group, run)
-    commit_for(kafka, group, {(topic, 1): 2}, adopting_note("b", 3, 3, commit_note(last.reader, 70, 0)))
+    note = adopting_note("another", 3, 3, note_of_70(GroupOffset.from_json(run.end)))
+    commit_for(kafka, group, {(topic, 1): 2}, note)
     is_back()
 
 
