@@ -60,7 +60,8 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
     ),
     (ENDURANCE, GROUPKAFKA, 20261126): (
         "`ended as wanted`: as of *everything*, seed 261126. `nothing left`: Spark's JVM loses descriptors where "
-        "the daemon of its Python workers is killed, in any query of PySpark; that fault has been left out since."
+        "the daemon of its Python workers is killed, in any query of PySpark; that fault has been left out since, "
+        "and a JVM has as many descriptors at the end of a piece as near its beginning."
     ),
     ("broker-all-away", KAFKA, None): (
         "Spark's source ends its query where the brokers are away for longer than a minute."
