@@ -214,12 +214,12 @@ def _commit_metadata(data: bytes) -> None:
     """Any client may write the metadata of a commit: reading it never raises."""
     metadata = _text(data)
     for reader in (READER, "other"):
-        commit_metadata.left_out_of(metadata, reader)
+        commit_metadata.left_out_of(metadata, reader, 7)
         commit_metadata.left_out(metadata, reader, 3)
         commit_metadata.is_signed(metadata, reader)
-        commit_metadata.is_known(metadata, reader, 3)
+        commit_metadata.is_known(metadata, reader, 3, 7)
         commit_metadata.generation_of(metadata, reader)
-        commit_metadata.is_own(metadata, reader, 3)
+        commit_metadata.is_own(metadata, reader, 3, 7)
         for note in (
             commit_metadata.adopting_note(reader, 7, 3, metadata),
             commit_metadata.correcting_note(reader, 7, 3, None, metadata),

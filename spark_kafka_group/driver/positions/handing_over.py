@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.errors import (
@@ -34,17 +35,7 @@ def hand_over(query: Query) -> bool:
     CommitTimeoutError, BrokerTimeoutError
         When brokers do not answer: the rebalance has to wait, as long as the group does.
     """
-    standing, generation = query.standing, query.generation.id
-    offsets = {tp: standing.position(tp) for tp in _missing_in_group(query)}
-    standing.hold(generation)
-    try:
-        query.committer.correct(offsets, generation, standing.proven.batch)
-    except (CommitTimeoutError, BrokerTimeoutError):
-        raise
-    except (MembershipLostError, CommitError, BrokerError) as error:
-        log.warning("group %s: positions could not be handed over: %s", query.group_id, error)
-        return False
-    return True
+    return _handed_over(query, _missing_in_group(query))
 
 
 def set_right(query: Query) -> None:
@@ -55,8 +46,24 @@ def set_right(query: Query) -> None:
     CommitTimeoutError, BrokerTimeoutError
         When brokers do not answer: this is to be called again.
     """
-    if query.standing.sets_right and hand_over(query):
-        query.standing.sets_right = False
+    wrong = query.standing.to_set_right
+    if wrong and _handed_over(query, [tp for tp in _missing_in_group(query) if tp in wrong]):
+        wrong.clear()
+
+
+def _handed_over(query: Query, tps: Collection[TopicPartition]) -> bool:
+    """Commit positions of `tps`; False where the group refuses that."""
+    standing, generation = query.standing, query.generation.id
+    offsets = {tp: standing.position(tp) for tp in tps}
+    standing.hold(generation)
+    try:
+        query.committer.correct(offsets, generation, standing.proven.batch)
+    except (CommitTimeoutError, BrokerTimeoutError):
+        raise
+    except (MembershipLostError, CommitError, BrokerError) as error:
+        log.warning("group %s: positions could not be handed over: %s", query.group_id, error)
+        return False
+    return True
 
 
 def try_to_hand_over(query: Query) -> None:

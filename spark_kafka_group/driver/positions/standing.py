@@ -90,9 +90,9 @@ class Standing:
 
     Taking sets them. Emptied when Spark has logged a batch."""
 
-    sets_right: bool = False
-    """Whether offsets that were disputed are still to be set back: from the moment in which Spark has logged a batch,
-    until the commit has gone through."""
+    to_set_right: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose offset was disputed, and is still to be set back: from the moment in which Spark has logged a
+    batch, until the commit has gone through."""
 
     noted_generation: int = -1
     """Latest generation in the notes of this query's commits when this process took positions for the first time. Where
@@ -194,7 +194,7 @@ class Standing:
     def batch_is_logged(self) -> None:
         """Note that Spark has logged a batch that this process has planned."""
         self.may_be_behind = False
-        self.sets_right = self.sets_right or bool(self.disputed)
+        self.to_set_right |= self.disputed
         self.disputed.clear()
 
     def taken(self) -> None:
