@@ -17,6 +17,11 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
 
 
+def records(tasks):
+    """(partition, offset) of the records of a batch."""
+    return {(r.tp.partition, offset) for task in tasks for r in task for offset in range(r.start, r.end)}
+
+
 @dataclass
 class Run:
     """A query, and how far Spark's log is."""
@@ -27,8 +32,7 @@ class Run:
     def batch(self, max_offsets=None):
         """Run a batch; returns (partition, offset) of its records."""
         start, self.end = self.end, self.driver.latest_offset(self.end, max_offsets)
-        ranges = [r for task in self.driver.plan(start, self.end) for r in task] if self.end != start else []
-        return {(r.tp.partition, offset) for r in ranges for offset in range(r.start, r.end)}
+        return records(self.driver.plan(start, self.end)) if self.end != start else set()
 
 
 def run_to_its_end(driver, batches, max_offsets=9):
@@ -140,12 +144,12 @@ def test_a_later_note_on_the_position_itself_is_removed_at_once(kafka, group, dr
         assert not following.batch(1) & read
 
 
-def before_its_batch(topic, kafka, group, driver_of, without):
-    """A query with two batches, whose checkpoint of before the second one was restored; the later of them had another
-    batch of its line go `without` partition 1, at offset 4."""
+def before_its_second_batch(topic, kafka, group, driver_of):
+    """The checkpoint of a query before its second batch, which is restored. Its third one, batch 2, has gone without
+    partition 1, at offset 4."""
     log = run_to_its_end(driver_of(kafka, topic, group, **QUICK), 2, 4)
     last = GroupOffset.from_json(log[2])
-    commit_for(kafka, group, {(topic, 1): 4}, commit_note(last.reader, last.generation, 1, without=without))
+    commit_for(kafka, group, {(topic, 1): 4}, commit_note(last.reader, last.generation, 1, without=2))
     return log[1]
 
 
@@ -153,13 +157,12 @@ def test_a_note_about_another_batch_of_the_same_number_is_not_believed_after_a_k
     """1. Spark logs the restored query's batch, which has not read the partition. 2. The process is killed before it
     sets the group back."""
     topic = topic_with(kafka, numbered(40, 2), partitions=2)
-    first = before_its_batch(topic, kafka, group, driver_of, without=2)
+    first = before_its_second_batch(topic, kafka, group, driver_of)
     paused = driver_of(kafka, topic, group, **QUICK, pausePartitions=json.dumps({topic: [1]}))
     planned = paused.latest_offset(first, 4)
     killed(paused)
     following = Run(driver_of(kafka, topic, group, **QUICK), planned)
-    read = {(r.tp.partition, at) for task in following.driver.plan(first, planned) for r in task
-            for at in range(r.start, r.end)}  # fmt: skip
+    read = records(following.driver.plan(first, planned))
     for _ in range(4):
         read |= following.batch()
     assert read == {(p, at) for p in (0, 1) for at in range(2, 20)}
@@ -167,12 +170,11 @@ def test_a_note_about_another_batch_of_the_same_number_is_not_believed_after_a_k
 
 def test_nor_where_the_membership_is_lost_as_the_first_batch_begins(kafka, group, driver_of):
     topic = topic_with(kafka, numbered(40, 2), partitions=2)
-    first = before_its_batch(topic, kafka, group, driver_of, without=2)
+    first = before_its_second_batch(topic, kafka, group, driver_of)
     restored = driver_of(kafka, topic, group, **QUICK)
     run = Run(restored, restored.latest_offset(first, 1))
     throw_out(kafka, group)
-    read = {(r.tp.partition, at) for task in restored.plan(first, run.end) for r in task
-            for at in range(r.start, r.end)}  # fmt: skip
+    read = records(restored.plan(first, run.end))
     for _ in range(6):
         read |= run.batch()
     assert read == {(p, at) for p in (0, 1) for at in range(2, 20)}

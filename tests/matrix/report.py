@@ -195,8 +195,7 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
 
 
 def steps(found: Iterable[Tally]) -> list[str]:
-    """How many queries stood where when they were hit, in runs of several queries in one program; and what was "
-    "seen."""
+    """How many queries stood where when they were hit, in runs of several queries in one program; and what was seen."""
     lines = []
     for tally in found:
         counted: Counter[str] = Counter()
@@ -232,9 +231,8 @@ def storms(found: Iterable[Tally]) -> list[str]:
         minutes = tally.total("seconds") / 60
         seeds = f"seed{'s' * (len(tally.lines) > 1)} " + ", ".join(str(line["seed"]) for line in tally.lines)
         lines.append(
-            f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up"
-            f" to {max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): "
-            f"{listed(kinds)}."
+            f"`{tally.source}`: {minutes:.0f} minutes, {tally.total('faults')} storms of {kinds.total()} faults, up to "
+            f"{max(line.get('at_once', 0) for line in tally.lines)} at the same time ({seeds}): {listed(kinds)}."
         )
     return lines
 
@@ -253,8 +251,8 @@ def endurance(results: Path) -> list[str]:
     kinds, pieces = run["kinds"], len(run["pieces"])
     counted = ", ".join(f"{name} {count:,}" for name, count in (run["counted"] or {"no piece judged": 0}).items())
     text = (
-        f"{run['hours']:.1f} hours in {pieces} piece{'s' * (pieces != 1)}, seed {run['seed']}: {run['storms']} "
-        f"storms of {sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
+        f"{run['hours']:.1f} hours in {pieces} piece{'s' * (pieces != 1)}, seed {run['seed']}: {run['storms']} storms "
+        f"of {sum(kinds.values())} faults, up to {run['at_once']} at the same time: {listed(kinds)}."
     )
     wrongs = f"Counted: {counted}. Violations: {len(run['findings'])}."
     lines = [text, wrongs, "\n".join(growth.table(growth.Growth(**one) for one in run["growth"])), GREW, PICTURE]

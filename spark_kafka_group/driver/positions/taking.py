@@ -97,10 +97,7 @@ class Taking:
             # partitions that others own as yet; later ones are newer.
             query.committer.in_group |= {tp: group.offset for tp, group in others.items()}
         else:
-            proven = standing.proven
-            standing.left_to_group = unowned.settled(
-                elsewhere, others, query.reader, proven.batch, proven.generation, proven.in_transaction
-            )
+            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven)
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.commit_metadata import is_own, left_out_of
-from spark_kafka_group.offsets import Positions, TopicPartition
+from spark_kafka_group.offsets import GroupOffset, Positions, TopicPartition
 from spark_kafka_group.wire import Committed
 
 
@@ -19,24 +19,22 @@ def settled(
     unowned: Positions,
     committed: Mapping[TopicPartition, Committed],
     reader: str,
-    batch: int,
-    generation: int,
-    in_transaction: bool = False,
+    end: GroupOffset,
 ) -> set[TopicPartition]:
-    """Partitions of `unowned` for which the group is right, as a query starts after its `batch` of this `generation`.
+    """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`.
 
     The group has the very position, another program has committed since, or this query's note in the group says that
-    the batch went without the partition. Or the sink of the batch has committed its offsets `in_transaction`.
+    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
     """
     return {
         tp
         for tp, group in committed.items()
         if tp in unowned
         and (
-            in_transaction
+            end.in_transaction
             or group.offset == unowned[tp]
-            or not is_own(group.metadata, reader, batch, generation)
-            or left_out_of(group.metadata, reader, generation) in (batch, batch + 1)
+            or not is_own(group.metadata, reader, end.batch, end.generation)
+            or left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
         )
     }
 
