@@ -23,6 +23,7 @@
     ├── BrokerError
     │   ├── BrokerTimeoutError
     │   ├── AuthenticationError
+    │   ├── GroupAuthorizationError
     │   └── UnsupportedVersionError
     ├── InterceptorError
     ├── ProcessingError
@@ -156,6 +157,10 @@ class BrokerTimeoutError(BrokerError):
 
 class AuthenticationError(BrokerError):
     """Raised when authentication or encryption of a connection fails. Another attempt does not help."""
+
+
+class GroupAuthorizationError(BrokerError):
+    """Raised when the user lacks a right on the group; the text names it."""
 
 
 class UnsupportedVersionError(BrokerError):

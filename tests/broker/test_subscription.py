@@ -163,22 +163,41 @@ class TestAssign:
         again = driver_for(made, kafka, group, subscription)
         assert again.latest_offset(end, None)[topic] == {"1": 10}
 
-    def test_needs_no_group_before_its_first_commit_when_options_say_where_to_start(self, kafka, group, made):
+    def test_makes_no_group_before_its_first_commit(self, kafka, group, made):
         topic = topic_with(kafka, numbered(3, 1), partitions=1)
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
         driver.latest_offset(driver.initial_offset(), None)
-        assert driver._session.member.client._coordinator.coordinator_id is None
         assert kafka.group_state(group) == ("Dead", [])
 
+    @pytest.mark.parametrize("at", [2, 7])
+    def test_goes_on_after_its_first_batch_has_failed_whatever_the_group_had(self, kafka, group, made, at):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        commit_for(kafka, group, {(topic, 0): at})
+        subscription = {"assign": json.dumps({topic: [0]})}
+        first = driver_for(made, kafka, group, subscription)
+        start = first.initial_offset()
+        end = first.latest_offset(start, 4)
+        assert committed(kafka, group) == {(topic, 0): 0}
+        first.plan(start, end)
+        first.stop()
+        again = driver_for(made, kafka, group, subscription)
+        assert again.plan(start, end) == [(OffsetRange(TopicPartition(topic, 0), 0, 4),)]
+        after = again.latest_offset(end, None)
+        assert again.plan(end, after) == [(OffsetRange(TopicPartition(topic, 0), 4, 10),)]
+
     def test_a_group_with_live_members_is_refused_before_the_first_commit(self, kafka, group, made, neighbour_of):
-        topic = topic_with(kafka, numbered(3, 1), partitions=1)
+        topic, other = (topic_with(kafka, numbered(3, 1), partitions=1) for _ in range(2))
         neighbour_of(kafka, topic, group)
         wait_until(lambda: committed(kafka, group) == {(topic, 0): 3}, within=30)
-        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
-        end = driver.latest_offset(driver.initial_offset(), 2)
-        assert end[topic] == {"0": 2}
         (member,) = members(kafka, group)
-        with pytest.raises(MembershipError, match=f"has members .{member['member_id']}., so Kafka refuses the commits"):
+        refused = f"has members .{member['member_id']}., so Kafka refuses the commits"
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0]})})
+        with pytest.raises(MembershipError, match=refused):
+            driver.latest_offset(driver.initial_offset(), 2)
+        driver = driver_for(made, kafka, group, {"assign": json.dumps({other: [0]})})
+        end = driver.latest_offset(driver.initial_offset(), 2)
+        assert end[other] == {"0": 2}, "the group has no offset of it that would have to be set"
+        with pytest.raises(MembershipError, match=refused):
             driver.latest_offset(end, None)
         assert committed(kafka, group) == {(topic, 0): 3}
 

@@ -228,6 +228,20 @@ def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
     assert committed(kafka, group) == {}
 
 
+def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, records, group, user_with):
+    base = given(kafka, records, group, user_with((READ, TOPIC, records)))
+    del base["subscribe"]
+    driver = StreamDriver(Options.parse(base | subscribed("assign", records)))
+    try:
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        assert sum(r.size for task in driver.plan(start, end) for r in task) == 30
+        with pytest.raises(BrokerError, match=NO_GROUP.format(group=group)):
+            driver.latest_offset(end, None)
+    finally:
+        driver.stop()
+
+
 def test_who_may_not_write_to_a_topic_gets_an_error_and_write_is_all_it_takes(kafka, user_with):
     topic, other = kafka.create_topic(name("written")), kafka.create_topic(name("other"))
     for rights, allowed in (

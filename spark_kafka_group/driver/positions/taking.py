@@ -13,7 +13,7 @@ from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, topic_changes, unowned
 from spark_kafka_group.driver.positions.lookup import looked_up
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.errors import FencedError
+from spark_kafka_group.errors import FencedError, GroupAuthorizationError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed
@@ -79,11 +79,17 @@ class Taking:
             topic_changes.check_named(self._query, self._rules.starting)
 
     def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """The group's commits for `tps`; the group is not asked where it has no say."""
-        manual = self._query.subscription.manual
-        if not tps or (self._standing.is_new_query and manual and not self._rules.starting.group):
-            return {}  # so that assign with explicit offsets needs no rights on a group before its first commit
-        return self._query.client.committed(tps)
+        """The group's commits for `tps`.
+
+        A new query with ``assign`` and explicit offsets needs no right on the group before its first commit.
+        """
+        try:
+            return self._query.client.committed(tps) if tps else {}
+        except GroupAuthorizationError:
+            manual = self._query.subscription.manual
+            if self._standing.is_new_query and manual and not self._rules.starting.group:
+                return {}
+            raise
 
     def _committed_at_start(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """As :meth:`_committed`; and note the group's offsets of the checkpoint's other partitions."""

@@ -17,6 +17,7 @@ from spark_kafka_group.errors import (
     BrokerError,
     BrokerTimeoutError,
     FencedError,
+    GroupAuthorizationError,
     GroupKafkaError,
     MembershipLostError,
     UnsupportedVersionError,
@@ -27,7 +28,7 @@ from spark_kafka_group.wire.client.leaderless import wait_for_leaders
 from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, WrongAddressError
 from spark_kafka_group.wire.client.security_configs import security_configs
-from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, refusal_of
+from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, Refusal, refusal_of
 from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to
 
 T = TypeVar("T")
@@ -39,6 +40,7 @@ LARGEST_BATCH = 128 * 1024 * 1024
 OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
 NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
 """Errors that kafka-python raises before it sends a commit."""
+NO_RIGHT_ON_GROUP = "GROUP_AUTHORIZATION_FAILED"
 OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
     UnsupportedError: UnsupportedVersionError,
     WrongAddressError: BrokerError,
@@ -93,17 +95,17 @@ def _ours(
     if refusal is None:
         lost = isinstance(error, NOT_A_MEMBER)
         return (MembershipLostError if lost else BrokerError)(f"{doing}: {type(error).__name__}: {error}")
-    return _refused(f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}", reaction)
+    return _refused(f"{doing}: {refusal.describe(Facts() if answers is None else answers.facts)}", refusal)
 
 
-def _refused(message: str, reaction: Reaction | None) -> GroupKafkaError:
-    match reaction:
+def _refused(message: str, refusal: Refusal) -> GroupKafkaError:
+    match refusal.reaction:
         case Reaction.FENCED:
             return FencedError(message)
         case Reaction.RETAKE | Reaction.JOIN_AS_NEW:
-            return MembershipLostError(f"{message}: {reaction.value}")
+            return MembershipLostError(f"{message}: {refusal.reaction.value}")
         case _:
-            return BrokerError(message)
+            return (GroupAuthorizationError if refusal.error == NO_RIGHT_ON_GROUP else BrokerError)(message)
 
 
 def _out_of_time(
