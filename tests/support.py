@@ -142,12 +142,12 @@ def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
     return kafka.group_state(group)[1]
 
 
-def throw_out(kafka: Any, group: str) -> None:
-    """Remove a group's static members, as the coordinator does when a session has expired."""
+def throw_out(kafka: Any, group: str, *names: str) -> None:
+    """Remove static members of a group, all if no `names` are given, as the coordinator does when a session expires."""
     from kafka.admin import MemberToRemove
 
-    thrown = [MemberToRemove(group_instance_id=member["group_instance_id"]) for member in members(kafka, group)]
-    kafka.admin.remove_group_members(group, thrown)
+    given = names or [member["group_instance_id"] for member in members(kafka, group)]
+    kafka.admin.remove_group_members(group, [MemberToRemove(group_instance_id=name) for name in given])
 
 
 def wait_for_no_members(kafka: Any, group: str) -> None:

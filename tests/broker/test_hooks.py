@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 import recorders
-from support import committed, numbered, options, produce, topic_with
+from support import committed, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import InterceptorError
 from spark_kafka_group.executor.connections import brokers_for
@@ -55,6 +55,29 @@ def test_under_cooperative_sticky_only_what_moves_is_revoked(kafka, group, query
     wait_until(lambda: any(kind == "revoked" for kind, _ in recorders.calls), within=30)
     moved = {tp.partition for tp in second.owned()}
     assert [call for call in recorders.calls if call[0] == "revoked"] == [("revoked", moved)]
+
+
+def test_a_member_that_is_removed_while_it_waits_for_others_has_lost_what_it_kept(kafka, group, driver_of, query_of):
+    topic = topic_with(kafka, [], partitions=4)
+    settings = BOTH | {"kafka.partition.assignment.strategy": "cooperative-sticky"}
+    idle = driver_of(kafka, topic, group, **settings, rebalanceListener="recorders:Listener")
+    start = idle.initial_offset()
+    idle.latest_offset(start, None)
+    busy = query_of(kafka, topic, group, **settings)
+    wait_until(lambda: len(idle._session.member.owned) == len(busy.owned()) == 2, within=30)
+    busy.may_finish.clear()
+    produce(kafka, topic, numbered(40, 4))
+    busy.running.wait(30)
+    kept = {tp.partition for tp in idle._session.member.owned}
+    recorders.calls.clear()
+    idle._session.member.client.request_rejoin()
+    wait_until(idle._session.member.client._rounds.under_way, within=30)
+    throw_out(kafka, group, "groupkafka-" + start["@group"]["reader"])
+    wait_until(idle._session.member.client.lost, within=30)
+    busy.may_finish.set()
+    wait_until(lambda: recorders.calls and recorders.calls[-1][0] == "assigned", within=30)
+    assert recorders.calls[0] == ("lost", kept)
+    assert idle.report_latest_offset()["@group"]["membershipsLost"] == 1
 
 
 def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver_of):

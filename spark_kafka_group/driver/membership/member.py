@@ -175,11 +175,14 @@ class Member:
             return Joined.NOT_YET
         settled_s = time.monotonic()
         self._metrics.rebalance.record((settled_s - self._rebalancing_since_s) * 1000, settled_s)
+        # For the listener, partitions are held until it has been called for their revocation, or loss.
+        held = before.assignment if is_cooperative(before.strategy) and not self._lost else frozenset()
+        if joined.member_id != before.member_id and not self._lost:  # the group removed it while it waited for others
+            self._note_lost(before, held)
+            held = frozenset()
         was_lost = self._lost
         self._preparing = self._lost = False
         self._enter(joined)
-        # For the listener, partitions are held until it has been called for their revocation, or loss.
-        held = before.assignment if is_cooperative(before.strategy) and not was_lost else frozenset()
         if held - joined.assignment:
             self._hooks.partitions_revoked(held - joined.assignment)
         self._hooks.partitions_assigned(joined.assignment - held)
@@ -210,20 +213,25 @@ class Member:
     def _prepare(self, before: Generation) -> None:
         """Report the partitions that are given back, or lost; the commit of the last batch has come first."""
         if self.client.lost():
-            self._lost = True
-            self._metrics.lost += 1
-            log.warning(
-                "group %s: generation %d: membership was lost; joining as a new member. Other members may have read %s "
-                "from the last commit on",
-                self._group_id, before.id, _listed(before.assignment),
-            )  # fmt: skip
-            self._events.lost(before.id, before.assignment)
-            self._hooks.partitions_lost(before.assignment)
+            self._note_lost(before, before.assignment)
             return
         self._metrics.rebalances += 1
         self._events.revoked(before.id, before.assignment)
         if not is_cooperative(before.strategy):
             self._hooks.partitions_revoked(before.assignment)
+
+    def _note_lost(self, before: Generation, held: frozenset[TopicPartition]) -> None:
+        """Report that membership was lost after the generation `before`; the listener still has partitions `held`."""
+        self._lost = True
+        self._metrics.lost += 1
+        log.warning(
+            "group %s: generation %d: membership was lost; joining as a new member. Other members may have read %s "
+            "from the last commit on",
+            self._group_id, before.id, _listed(before.assignment),
+        )  # fmt: skip
+        self._events.lost(before.id, before.assignment)
+        if held:
+            self._hooks.partitions_lost(held)
 
     def next_generation(self) -> Joined:
         """Start a new generation for a batch if option ``generation`` says so and the current one already had one.
