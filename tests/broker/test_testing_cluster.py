@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaTimeoutError
-from support import committed, end_offset, name, numbered, options, produce, topic_with
+from support import commit_for, committed, end_offset, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
@@ -49,6 +49,18 @@ def test_three_nodes_go_on_when_one_is_killed(kafka3):
     assert end_offset(kafka3, topic) == 20
     node.start()
     kafka3.wait_until_ready()
+
+
+@pytest.mark.soak
+def test_a_group_whose_coordinator_has_moved_is_found(kafka3, group):
+    topic = topic_with(kafka3, numbered(10, 1), partitions=1)
+    commit_for(kafka3, group, {(topic, 0): 4})
+    cluster = kafka3.admin._manager.cluster
+    assert committed(kafka3, group) == {(topic, 0): 4}
+    ((key, coordinator),) = [found for found in cluster._coordinators.items() if found[0][1] == group]
+    cluster._coordinators[key] = coordinator % 3 + 1  # as if it had been another one before
+    assert committed(kafka3, group) == {(topic, 0): 4}
+    assert kafka3.group_state(group) == ("Empty", [])
 
 
 @pytest.mark.soak
