@@ -4,14 +4,14 @@ The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets
 ``format("kafka")`` can be continued, plus one key that no topic can have::
 
     {"orders": {"0": 120, "1": 80},
-     "@group": {"reader": "5f0c…", "generation": 7, "batch": 3, "topics": {"orders": "Xk2f…"},
+     "@group": {"reader": "5f0c…", "id": "billing", "generation": 7, "batch": 3, "topics": {"orders": "Xk2f…"},
                 "from": {"orders": {"1": 40}}, "epochs": {"orders": {"0": 5, "1": 5}}}}
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from spark_kafka_group.errors import OffsetFormatError
@@ -86,6 +86,10 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
     return positions
 
 
+def _is_number(partition: object) -> bool:
+    return isinstance(partition, int) and not isinstance(partition, bool) and 0 <= partition <= INT32_MAX
+
+
 def _is_partition(number: str) -> bool:
     """Whether it is a partition number in its only spelling: with another one two keys could mean one partition."""
     possible = number.isascii() and number.isdecimal() and len(number) <= 10
@@ -124,10 +128,20 @@ class GroupOffset:
         Leader epoch (KIP-320) under which each position was in its partition's log, which tells a log that lost its
         end; not there where a broker did not give one.
     left
-        Next offset to read of partitions that the member does not own any more, where the group does not have it.
+        Next offset to read of partitions that the member does not own any more, where the group does not have it; and
+        of topics that it has unsubscribed from, as groups forget offsets.
     in_transaction
         Whether the batch was planned for a sink that commits offsets in the transaction of its rows (JSON key
         ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over.
+    group_id
+        The group (JSON key ``id``): generations of another one tell nothing.
+    known
+        Other partitions that are not new: they existed when the query began, or it has read them.
+    overrides
+        The group's offsets of partitions in `left` than which these are newer: Spark's own source has read them.
+    unseen
+        Whether the user had no right on the group as the batch was planned: all of `positions` is newer than what the
+        group has.
     """
 
     positions: dict[TopicPartition, int] = field(default_factory=dict)
@@ -139,12 +153,24 @@ class GroupOffset:
     epochs: dict[TopicPartition, int] = field(default_factory=dict)
     left: dict[TopicPartition, int] = field(default_factory=dict)
     in_transaction: bool = False
+    group_id: str | None = None
+    known: frozenset[TopicPartition] = frozenset()
+    overrides: dict[TopicPartition, int] = field(default_factory=dict)
+    unseen: bool = False
+
+    def for_group(self, group_id: str) -> GroupOffset:
+        """As it is right in this group: facts about another one say nothing here."""
+        if self.group_id in (None, group_id):
+            return self
+        return replace(self, generation=-1, overrides={}, unseen=False)
 
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
         obj: dict[str, Any] = dict(positions_to_json(self.positions))
         if self.reader is not None:
             group: dict[str, Any] = {"reader": self.reader, "generation": self.generation}
+            if self.group_id is not None:
+                group["id"] = self.group_id
             if self.batch >= 0:
                 group["batch"] = self.batch
             if self.topic_ids:
@@ -157,6 +183,12 @@ class GroupOffset:
                 group["left"] = positions_to_json(self.left)
             if self.in_transaction:
                 group["transaction"] = True
+            if self.known:
+                group["known"] = _numbers(self.known)
+            if self.overrides:
+                group["overrides"] = positions_to_json(self.overrides)
+            if self.unseen:
+                group["unseen"] = True
             obj[GROUP_KEY] = group
         return obj
 
@@ -203,6 +235,10 @@ class GroupOffset:
             epochs=positions_from_json(group.get("epochs", {}), "the checkpoint's 'epochs'"),
             left=positions_from_json(group.get("left", {}), "the checkpoint's 'left'"),
             in_transaction=group.get("transaction", False),
+            group_id=group.get("id"),
+            known=_partitions(group.get("known", {})),
+            overrides=positions_from_json(group.get("overrides", {}), "the checkpoint's 'overrides'"),
+            unseen=group.get("unseen", False),
         )
 
     def starts(self, previous: GroupOffset) -> dict[TopicPartition, int]:
@@ -236,12 +272,33 @@ class GroupOffset:
         return [OffsetRange(tp, starts[tp], end) for tp, end in sorted(self.positions.items()) if starts[tp] < end]
 
 
+def _numbers(tps: Collection[TopicPartition]) -> dict[str, list[int]]:
+    obj: dict[str, list[int]] = {}
+    for tp in sorted(tps):
+        obj.setdefault(tp.topic, []).append(tp.partition)
+    return obj
+
+
+def _partitions(obj: Mapping[str, list[int]]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(topic, number) for topic, numbers in obj.items() for number in numbers)
+
+
+KEYS = {
+    "reader", "id", "generation", "batch", "topics", "from", "epochs", "left", "transaction", "known", "overrides",
+    "unseen", "version",
+}  # fmt: skip
+
+
 def _readable(group: dict[str, Any]) -> bool:
     """Whether the value under ``@group`` has the keys and types of this format."""
-    ids = group.get("topics", {})
+    ids, known = group.get("topics", {}), group.get("known", {})
     return (
-        set(group) <= {"reader", "generation", "batch", "topics", "from", "epochs", "left", "transaction", "version"}
+        set(group) <= KEYS
         and isinstance(group.get("reader"), str)
+        and isinstance(group.get("id", ""), str)
+        and isinstance(group.get("unseen", False), bool)
+        and isinstance(known, dict)
+        and all(isinstance(numbers, list) and all(map(_is_number, numbers)) for numbers in known.values())
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)
         and group.get("batch", -1) >= -1

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from spark_kafka_group.commit_metadata import group_id_of
 from spark_kafka_group.driver import client_rack, dead_letters, process
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
 from spark_kafka_group.driver.membership.between_triggers import BetweenTriggers
@@ -179,6 +180,8 @@ class StreamDriver:
             if seen_json == offset_json:
                 return offset
         offset = GroupOffset.from_json(offset_json)
+        group = self._options.group
+        offset = offset.for_group(group_id_of(group.id, group.id_prefix, offset.reader or self._new_reader))
         self._seen.append((offset_json, offset))
         return offset
 

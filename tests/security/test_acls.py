@@ -242,6 +242,35 @@ def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, recor
         driver.stop()
 
 
+def test_a_right_that_is_given_after_the_first_batch_changes_no_position_of_assign(kafka, records, group, user_with):
+    commit_for(kafka, group, {(records, 0): 7, (records, 1): 2})
+
+    def assigned(*rights):
+        base = given(kafka, records, group, user_with((READ, TOPIC, records), *rights))
+        del base["subscribe"]
+        return StreamDriver(Options.parse(base | subscribed("assign", records)))
+
+    without = assigned()
+    start = without.initial_offset()
+    end = without.latest_offset(start, 12)
+    assert end[records] == {"0": 4, "1": 4, "2": 4}
+    with pytest.raises(BrokerError, match=NO_GROUP.format(group=group)):
+        without.latest_offset(end, None)
+    without.stop()
+    for replayed in (False, True):
+        driver = assigned((READ, GROUP, group))
+        try:
+            if replayed:
+                assert sum(r.size for task in driver.plan(start, end) for r in task) == 12
+            last = driver.latest_offset(end, None)
+            assert {(r.tp.partition, r.start, r.end) for task in driver.plan(end, last) for r in task} == {
+                (partition, 4, 10) for partition in range(3)
+            }
+        finally:
+            driver.stop()
+        commit_for(kafka, group, {(records, 0): 7, (records, 1): 2})
+
+
 def test_who_may_not_write_to_a_topic_gets_an_error_and_write_is_all_it_takes(kafka, user_with):
     topic, other = kafka.create_topic(name("written")), kafka.create_topic(name("other"))
     for rights, allowed in (

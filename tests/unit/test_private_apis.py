@@ -23,7 +23,9 @@ from spark_kafka_group.spark_version import is_supported
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"
 INSIDE = {
-    "kafka.cluster.ClusterMetadata": ("_future _last_refresh_ms _need_update _partitions _refresh_future _topics"),
+    "kafka.cluster.ClusterMetadata": (
+        "_coordinators _future _last_refresh_ms _need_update _partitions _refresh_future _topics"
+    ),
     "kafka.KafkaAdminClient": "_manager",
     "kafka.KafkaConsumer": "_client _coordinator _fetcher _subscription",
     "kafka.consumer.fetcher.Fetcher": (

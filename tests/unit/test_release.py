@@ -53,7 +53,8 @@ def test_the_version_is_named_once_in_two_places():
 # cannot take over its queries.
 CHECKPOINT = """{"orders": {"0": 5, "1": 7}, "@group": {"reader": "0af3", "generation": 4, "batch": 2,
  "topics": {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}, "from": {"orders": {"1": 6}}, "epochs": {"orders": {"0": 1}},
- "left": {"orders": {"2": 9}}, "transaction": true}}"""
+ "left": {"orders": {"2": 9}}, "transaction": true, "id": "billing", "known": {"orders": [3]},
+ "overrides": {"orders": {"2": 4}}, "unseen": true}}"""
 NOTES = {
     '{"reader":"0af3","generation":4,"batch":2,"without":1}': Writer("0af3", 4, 2, without=1),
     '{"reader":"0af3","generation":4,"batch":2,"adopted":2,"left_by":{"reader":"99b1","without":6}}': Writer(
@@ -73,10 +74,11 @@ NOTES = {
 
 def test_the_checkpoint_of_each_version_is_read():
     read = GroupOffset.from_json(json.loads(CHECKPOINT))
-    zero, one, two = (TopicPartition("orders", partition) for partition in range(3))
-    assert read == GroupOffset(
-        {zero: 5, one: 7}, "0af3", 4, 2, {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}, {one: 6}, {zero: 1}, {two: 9}, True
-    )
+    zero, one, two, three = (TopicPartition("orders", partition) for partition in range(4))
+    before = {"moved": {one: 6}, "epochs": {zero: 1}, "left": {two: 9}, "known": frozenset([three]), "unseen": True}
+    ids, of_the_sink = {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}, {"in_transaction": True, "group_id": "billing"}
+    expected = GroupOffset({zero: 5, one: 7}, "0af3", 4, 2, ids, **before, **of_the_sink, overrides={two: 4})
+    assert read == expected
     assert read.to_json() == json.loads(CHECKPOINT)
 
 
@@ -87,8 +89,9 @@ def test_the_metadata_of_each_version_s_commits_is_read(note, meant):
 
 def test_every_key_that_this_version_writes_is_kept_here():
     assert {key for note in NOTES for key in json.loads(note)} == set(Writer._fields)
-    of_an_offset = {field.name for field in fields(GroupOffset)} - {"positions", "topic_ids", "moved", "in_transaction"}
-    assert json.loads(CHECKPOINT)["@group"].keys() == of_an_offset | {"topics", "from", "transaction"}
+    renamed = {"topic_ids": "topics", "moved": "from", "in_transaction": "transaction", "group_id": "id"}
+    written = {renamed.get(field.name, field.name) for field in fields(GroupOffset)} - {"positions"}
+    assert json.loads(CHECKPOINT)["@group"].keys() == written
 
 
 def test_a_note_with_keys_of_a_later_version_is_read_without_them():

@@ -74,12 +74,12 @@ def test_a_generation_is_held_only_with_positions_and_never_goes_back(standing):
 
 def test_a_checkpoint_of_sparks_own_source_is_no_new_query():
     standing = Standing.after(GroupOffset({A: 10}))
-    assert (standing.from_spark_source, standing.is_new_query) == (True, False)
+    assert (standing.newer_than_group, standing.is_new_query) == (True, False)
 
 
 def test_batches_before_the_first_join_leave_positions_to_sparks_own_source():
-    assert Standing.after(GroupOffset({A: 10}, "r", batch=0)).from_spark_source
-    assert not Standing.after(GroupOffset({A: 10}, "r", batch=0), joins=False).from_spark_source
-    assert not Standing.after(GroupOffset({A: 10}, "r", batch=0, topic_ids={"orders": "1"})).from_spark_source
-    assert not Standing.after(GroupOffset({A: 10}, "r", 4, 0)).from_spark_source
-    assert not Standing.after(GroupOffset({}, "r", batch=0)).from_spark_source
+    assert Standing.after(GroupOffset({A: 10}, "r", batch=0)).newer_than_group
+    assert not Standing.after(GroupOffset({A: 10}, "r", batch=0), joins=False).newer_than_group
+    assert not Standing.after(GroupOffset({A: 10}, "r", batch=0, topic_ids={"orders": "1"})).newer_than_group
+    assert not Standing.after(GroupOffset({A: 10}, "r", 4, 0)).newer_than_group
+    assert not Standing.after(GroupOffset({}, "r", batch=0)).newer_than_group

@@ -18,7 +18,9 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
     begin = standing.starts(generation.assignment)
     standing.left_to_group -= begin.keys()
     not_owned = topic_changes.unowned(query, begin)
-    left = unowned.left_behind(not_owned, query.committer.in_group, standing.left_to_group)
+    in_group = query.committer.in_group
+    unsubscribed = {tp for tp in not_owned if not query.subscription.has(tp)}
+    left = unowned.left_behind(not_owned, in_group, standing.left_to_group, unsubscribed)
     topics = {tp.topic for tp in (*begin, *left)}
     moved = kept.starts(start, begin)
     kept.planned(start)
@@ -32,6 +34,10 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
         epochs=standing.epochs.of({*begin, *left}),
         left=left,
         in_transaction=query.options.group.transactional_id is not None,
+        group_id=query.group_id,
+        known=frozenset(standing.known_before() - begin.keys() - left.keys()),
+        overrides={tp: at for tp, at in standing.overrides.items() if tp in left and in_group.get(tp) == at},
+        unseen=standing.is_unseen and not in_group,
     )
 
 

@@ -33,16 +33,17 @@ class Standing:
 
     Taking updates it, after positions of the old topic have been dropped."""
 
-    from_spark_source: bool
-    """Whether the checkpoint's positions are those of Spark's own kafka source. Never changes."""
+    newer_than_group: bool
+    """Whether the checkpoint's positions are newer than all that the group has: Spark's own kafka source has written
+    them, which never commits, or the user had no right on the group. Never changes."""
 
     is_new_query: bool
     """Whether no checkpoint has positions. Ends when positions have been taken for the first time."""
 
     known: set[TopicPartition]
-    """Partitions that existed when this query last looked: one that is not among them is new, and starts at its first
-    record. At first those of the checkpoint. Grows by all existing ones when positions have been taken for the first
-    time; later only by those that are taken, as another member may own a new partition for a while, or none."""
+    """Partitions that existed when this query began, and those that it has read: one that is not among them is new, and
+    starts at its first record. At first those of the checkpoint. Grows by those that are taken: another member may own
+    a new partition for a while, or none. For a new query, grows by all existing ones when positions have been taken."""
 
     is_restart: bool = True
     """Whether this process has not yet taken positions. Ends when it has, at its first settled trigger."""
@@ -81,7 +82,7 @@ class Standing:
 
     may_be_behind: bool = False
     """Whether another process may be at work on the checkpoint, and be further than this one has read it: until Spark
-    has logged a batch of this process. False for a new query, and with a checkpoint of Spark's own source."""
+    has logged a batch of this process. False for a new query, and with a checkpoint that is newer than the group."""
 
     disputed: set[TopicPartition] = field(default_factory=set)
     """Partitions whose offset in the group is of a later batch of this query than the checkpoint has, or may be:
@@ -93,6 +94,13 @@ class Standing:
     to_set_right: set[TopicPartition] = field(default_factory=set)
     """Partitions whose offset was disputed, and is still to be set back: from the moment in which Spark has logged a
     batch, until the commit has gone through."""
+
+    overrides: dict[TopicPartition, int] = field(default_factory=dict)
+    """The group's offsets than which the checkpoint's positions are newer, of partitions that this process did not own
+    when it took positions for the first time. Set then."""
+
+    is_unseen: bool = False
+    """Whether the user had no right on the group as this process took its positions."""
 
     noted_generation: int = -1
     """Latest generation in the notes of this query's commits when this process took positions for the first time. Where
@@ -114,17 +122,18 @@ class Standing:
             Whether the query is a member of its group. Before its first join it plans batches without data only, under
             no generation: their positions are still those of Spark's own source, if there are any.
         """
-        before_joining = joins and first.generation < 0 and bool(first.positions) and not first.topic_ids
-        from_spark_source = first.reader is None or before_joining
+        not_joined = joins and first.group_id is None and first.generation < 0
+        before_joining = not_joined and bool(first.positions) and not first.topic_ids
+        newer_than_group = first.reader is None or before_joining or first.unseen
         is_new_query = not first.positions and not first.left
         return cls(
             proven=first,
             epochs=LeaderEpochs(first),
             topic_ids=dict(first.topic_ids),
-            from_spark_source=from_spark_source,
+            newer_than_group=newer_than_group,
             is_new_query=is_new_query,
-            known={*first.positions, *first.left},
-            may_be_behind=not is_new_query and not from_spark_source,
+            known={*first.positions, *first.left, *first.known},
+            may_be_behind=not is_new_query and not newer_than_group,
         )
 
     def position(self, tp: TopicPartition) -> int:
@@ -159,6 +168,7 @@ class Standing:
         self.positioned -= concerned.intersection(owned)
         self.recreated.update(topics)
         self.existing_at_start = {tp for tp in self.existing_at_start if tp.topic not in topics}
+        self.known = {tp for tp in self.known if tp.topic not in topics}
 
     def take(
         self,
@@ -199,7 +209,7 @@ class Standing:
 
     def taken(self) -> None:
         """Note that positions of all owned partitions have been taken: from now on the query runs."""
-        if self.is_restart:
+        if self.is_new_query:
             self.known |= self.existing_at_start
         self.is_new_query = self.is_restart = False
         self.recreated.clear()

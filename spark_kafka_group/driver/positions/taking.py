@@ -88,6 +88,7 @@ class Taking:
         except GroupAuthorizationError:
             manual = self._query.subscription.manual
             if self._standing.is_new_query and manual and not self._rules.starting.group:
+                self._standing.is_unseen = True
                 return {}
             raise
 
@@ -98,12 +99,15 @@ class Taking:
         committed = self._committed({*missing, *elsewhere})
         standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
-        if standing.from_spark_source and query.options.reading.on_offset_conflict != "group":
+        if standing.newer_than_group and query.options.reading.on_offset_conflict != "group":
             # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
             # partitions that others own as yet; later ones are newer.
-            query.committer.in_group |= {tp: group.offset for tp, group in others.items()}
+            standing.overrides = {tp: group.offset for tp, group in others.items()}
         else:
-            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven)
+            standing.overrides = standing.proven.overrides
+            left = {tp for tp in elsewhere if not query.subscription.has(tp)}
+            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven, left)
+        query.committer.in_group |= standing.overrides
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:
@@ -152,7 +156,7 @@ class Taking:
             reader,
             proven.generation,
             proven.batch,
-            foreign=standing.from_spark_source and standing.is_restart,
+            foreign=standing.newer_than_group and standing.is_restart,
             untouched=frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset),
             in_transaction=proven.in_transaction,
         )

@@ -22,6 +22,8 @@ def by_others(
     committed: Mapping[TopicPartition, Committed], reader: str, end: GroupOffset
 ) -> dict[TopicPartition, Committed]:
     """Commits of other writers than the query `reader`, for a checkpoint that ends with `end`."""
+    if end.unseen:
+        return {}
     return {
         tp: group for tp, group in committed.items() if not is_own(group.metadata, reader, end.batch, end.generation)
     }

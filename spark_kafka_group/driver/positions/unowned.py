@@ -20,19 +20,22 @@ def settled(
     committed: Mapping[TopicPartition, Committed],
     reader: str,
     end: GroupOffset,
+    unsubscribed: Collection[TopicPartition],
 ) -> set[TopicPartition]:
     """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`.
 
     The group has the very position, another program has committed since, or this query's note in the group says that
-    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
+    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction. The
+    position of `unsubscribed` ones stays: the group forgets an offset that it has.
     """
     return {
         tp
         for tp, group in committed.items()
         if tp in unowned
+        and end.overrides.get(tp) != group.offset
         and (
             end.in_transaction
-            or group.offset == unowned[tp]
+            or (group.offset == unowned[tp] and tp not in unsubscribed)
             or not is_own(group.metadata, reader, end.batch, end.generation)
             or left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
         )
@@ -40,7 +43,12 @@ def settled(
 
 
 def left_behind(
-    unowned: Positions, in_group: Positions, by_group: Collection[TopicPartition]
+    unowned: Positions,
+    in_group: Positions,
+    by_group: Collection[TopicPartition],
+    unsubscribed: Collection[TopicPartition],
 ) -> dict[TopicPartition, int]:
-    """Positions of `unowned` that the checkpoint has to keep: those not `in_group`, but for partitions `by_group`."""
-    return {tp: at for tp, at in unowned.items() if tp not in by_group and in_group.get(tp) != at}
+    """Positions of `unowned` that the checkpoint has to keep: those not `in_group` or `unsubscribed`, but for
+    partitions `by_group`."""
+    kept = {tp: at for tp, at in unowned.items() if tp not in by_group}
+    return {tp: at for tp, at in kept.items() if tp in unsubscribed or in_group.get(tp) != at}

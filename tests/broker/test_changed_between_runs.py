@@ -1,0 +1,171 @@
+"""A query that is started again with other options, or after changes of its topics: it goes on where it was."""
+
+import json
+
+import pytest
+from kafka.admin import NewPartitions
+from support import commit_for, committed, name, numbered, options, produce, topic_with
+
+from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+
+QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
+FROM_GROUP = QUICK | {"startingOffsets": "group"}
+
+
+@pytest.fixture
+def started(kafka):
+    """Starts queries by a subscription, and stops them."""
+    made = []
+
+    def start(group, subscription, **more):
+        settings = options(kafka, "unused", group, **more)
+        del settings["subscribe"]
+        made.append(StreamDriver(Options.parse(settings | subscription)))
+        return made[-1]
+
+    yield start
+    for driver in made:
+        driver.stop()
+
+
+def batch(driver, end):
+    """Run a batch, if there is one; returns its end, and (topic, partition, start, end) of its ranges."""
+    after = driver.latest_offset(end, None)
+    tasks = driver.plan(end, after) if after != end else []
+    return after, sorted((r.tp.topic, r.tp.partition, r.start, r.end) for task in tasks for r in task)
+
+
+def batch_and_stop(driver, end):
+    """As :func:`batch`; the query commits it, finds nothing new, and ends."""
+    end, ranges = batch(driver, end)
+    assert batch(driver, end) == (end, [])
+    driver.stop()
+    return end, ranges
+
+
+class TestGroup:
+    def test_the_query_s_own_offset_in_a_group_is_its_own_also_when_it_comes_back_from_another(
+        self, kafka, group, started
+    ):
+        topic = topic_with(kafka, numbered(14, 2), partitions=2)
+        subscribed = {"subscribe": topic}
+        for _ in range(3):  # of other queries: the group's generations are later than those of the other one
+            batch_and_stop(*new(started(group, subscribed, **QUICK)))
+        commit_for(kafka, group, {(topic, 0): 4, (topic, 1): 7})
+        end, ranges = batch_and_stop(*new(started(group, subscribed, **FROM_GROUP)))
+        assert ranges == [(topic, 0, 4, 7)], "partition 1 goes on from another program's offset, and has no record"
+        produce(kafka, topic, numbered(20, 2))
+        end, ranges = batch_and_stop(started(name("other"), subscribed, **FROM_GROUP), end)
+        assert ranges == [(topic, 0, 7, 17), (topic, 1, 7, 17)]
+        produce(kafka, topic, numbered(2, 2))
+        _, ranges = batch(started(group, subscribed, **FROM_GROUP), end)
+        assert ranges == [(topic, 0, 17, 18), (topic, 1, 17, 18)]
+
+    @pytest.mark.parametrize("same", [True, False])
+    def test_a_topic_that_is_subscribed_to_again_keeps_its_position(self, kafka, group, started, same):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
+        for more in (5, 6):
+            produce(kafka, one, numbered(more, 1))
+            end, ranges = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
+            assert [(r[0], r[3] - r[2]) for r in ranges] == [(one, more)]
+        produce(kafka, two, numbered(5, 1))
+        if same:
+            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
+        again = started(group if same else name("other"), {"subscribe": f"{one},{two}"}, **QUICK)
+        assert batch(again, end)[1] == [(two, 0, 20, 25)]
+
+    def test_but_goes_on_where_others_have_read_it_since(self, kafka, group, started):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
+        produce(kafka, one, numbered(5, 1))
+        end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
+        produce(kafka, two, numbered(5, 1))
+        commit_for(kafka, group, {(two, 0): 22})
+        assert batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)[1] == [(two, 0, 22, 25)]
+
+
+class TestPartitionsOfSparksOwnCheckpoint:
+    @pytest.mark.parametrize("at", [2, 15])
+    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, at):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        commit_for(kafka, group, {(one, 0): at, (two, 0): at})
+        end = {one: {"0": 10}, two: {"0": 10}}
+        for more in (10, 5):  # also after a run that knows Spark's checkpoint no more
+            end, ranges = batch_and_stop(started(group, {"subscribe": one}, **FROM_GROUP), end)
+            assert [(r[0], r[3] - r[2]) for r in ranges] == [(one, more)]
+            produce(kafka, one, numbered(5, 1))
+        both = {"subscribe": f"{one},{two}"}
+        assert batch(started(group, both, **FROM_GROUP), end)[1] == sorted([(one, 0, 25, 30), (two, 0, 10, 20)])
+
+    def test_partitions_that_assign_names_later(self, kafka, group, started):
+        topic = topic_with(kafka, numbered(40, 2), partitions=2)
+        commit_for(kafka, group, {(topic, 0): 15, (topic, 1): 15})
+        first = started(group, {"assign": json.dumps({topic: [0]})}, **FROM_GROUP)
+        end, ranges = batch_and_stop(first, {topic: {"0": 10, "1": 10}})
+        assert ranges == [(topic, 0, 10, 20)]
+        both = started(group, {"assign": json.dumps({topic: [0, 1]})}, **FROM_GROUP)
+        assert batch(both, end)[1] == [(topic, 1, 10, 20)]
+
+
+def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_give_it_back(
+    kafka, group, started, neighbour_of
+):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    end, _ = batch_and_stop(*new(started(group, {"subscribe": topic}, **QUICK)))
+    before = neighbour_of(kafka, topic, group, fetch_min_bytes=1_000_000, fetch_max_wait_ms=20_000)  # gets no record
+    wait_until(lambda: len(before.assignment()) == 2, within=30)
+    kafka.admin.create_partitions({topic: NewPartitions(4)})
+    query = started(group, {"subscribe": topic}, **QUICK | {"startingOffsets": "latest"})
+
+    def shared():
+        assert batch(query, end) == (end, [])
+        owned = query._session and query._session.standing.positioned
+        return owned and len(owned) == len(before.assignment()) == 2 and owned
+
+    owned = {tp.partition for tp in wait_until(shared, within=40)}
+    added = {2, 3} - owned
+    assert added
+    for partition in added:
+        produce(kafka, topic, [record._replace(partition=partition) for record in numbered(10, 1)])
+    assert not committed(kafka, group).keys() & {(topic, partition) for partition in added}
+    before.close()
+    ranges = wait_until(lambda: batch(query, end)[1], within=30)
+    assert ranges == [(topic, partition, 0, 10) for partition in sorted(added)]
+
+
+def test_a_partition_that_others_have_had_from_the_beginning_is_not_new_after_a_restart(
+    kafka, group, started, neighbour_of
+):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    other = neighbour_of(kafka, topic, group, auto_offset_reset="latest")
+    wait_until(lambda: len(other.assignment()) == 2, within=30)
+    latest = FROM_GROUP | {"kafka.auto.offset.reset": "latest"}
+    query = started(group, {"subscribe": topic}, **latest)
+    start = query.initial_offset()
+    wait_until(lambda: shares(query, start, other), within=40)
+    (owned,) = query._session.standing.positioned
+    produce(kafka, topic, [record._replace(partition=owned.partition) for record in numbered(3, 1)])
+    end, ranges = batch(query, start)
+    assert ranges == [(topic, owned.partition, 10, 13)]
+    assert GroupOffset.from_json(end).known == {TopicPartition(topic, 1 - owned.partition)}
+    query.latest_offset(end, None)
+    query.stop()
+    other.close()
+    again = started(group, {"subscribe": topic}, **latest)
+    assert batch(again, end) == (end, [])
+    assert again._session.standing.position(TopicPartition(topic, 1 - owned.partition)) == 10
+
+
+def shares(query, start, other):
+    """Whether both have a partition."""
+    query.latest_offset(start, None)
+    return query._session is not None and len(query._session.standing.positioned) == len(other.assignment()) == 1
+
+
+def new(driver):
+    """A new query, and its first offset."""
+    return driver, driver.initial_offset()
