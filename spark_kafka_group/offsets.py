@@ -10,7 +10,7 @@ The JSON has the shape of Spark's own kafka source (``JsonUtils.partitionOffsets
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -86,10 +86,6 @@ def positions_from_json(obj: object, what: str) -> dict[TopicPartition, int]:
     return positions
 
 
-def _is_number(partition: object) -> bool:
-    return isinstance(partition, int) and not isinstance(partition, bool) and 0 <= partition <= INT32_MAX
-
-
 def _is_partition(number: str) -> bool:
     """Whether it is a partition number in its only spelling: with another one two keys could mean one partition."""
     possible = number.isascii() and number.isdecimal() and len(number) <= 10
@@ -135,8 +131,6 @@ class GroupOffset:
         ``transaction``): then the group's offsets say which of its rows are written, and not that the batch is over.
     group_id
         The group (JSON key ``id``): generations of another one tell nothing.
-    known
-        Other partitions that are not new: they existed when the query began, or it has read them.
     overrides
         The group's offsets of partitions in `left` than which these are newer: Spark's own source has read them.
     unseen
@@ -154,7 +148,6 @@ class GroupOffset:
     left: dict[TopicPartition, int] = field(default_factory=dict)
     in_transaction: bool = False
     group_id: str | None = None
-    known: frozenset[TopicPartition] = frozenset()
     overrides: dict[TopicPartition, int] = field(default_factory=dict)
     unseen: bool = False
 
@@ -183,8 +176,6 @@ class GroupOffset:
                 group["left"] = positions_to_json(self.left)
             if self.in_transaction:
                 group["transaction"] = True
-            if self.known:
-                group["known"] = _numbers(self.known)
             if self.overrides:
                 group["overrides"] = positions_to_json(self.overrides)
             if self.unseen:
@@ -236,7 +227,6 @@ class GroupOffset:
             left=positions_from_json(group.get("left", {}), "the checkpoint's 'left'"),
             in_transaction=group.get("transaction", False),
             group_id=group.get("id"),
-            known=_partitions(group.get("known", {})),
             overrides=positions_from_json(group.get("overrides", {}), "the checkpoint's 'overrides'"),
             unseen=group.get("unseen", False),
         )
@@ -272,33 +262,20 @@ class GroupOffset:
         return [OffsetRange(tp, starts[tp], end) for tp, end in sorted(self.positions.items()) if starts[tp] < end]
 
 
-def _numbers(tps: Collection[TopicPartition]) -> dict[str, list[int]]:
-    obj: dict[str, list[int]] = {}
-    for tp in sorted(tps):
-        obj.setdefault(tp.topic, []).append(tp.partition)
-    return obj
-
-
-def _partitions(obj: Mapping[str, list[int]]) -> frozenset[TopicPartition]:
-    return frozenset(TopicPartition(topic, number) for topic, numbers in obj.items() for number in numbers)
-
-
 KEYS = {
-    "reader", "id", "generation", "batch", "topics", "from", "epochs", "left", "transaction", "known", "overrides",
-    "unseen", "version",
+    "reader", "id", "generation", "batch", "topics", "from", "epochs", "left", "overrides", "transaction", "unseen",
+    "version",
 }  # fmt: skip
 
 
 def _readable(group: dict[str, Any]) -> bool:
     """Whether the value under ``@group`` has the keys and types of this format."""
-    ids, known = group.get("topics", {}), group.get("known", {})
+    ids = group.get("topics", {})
     return (
         set(group) <= KEYS
         and isinstance(group.get("reader"), str)
         and isinstance(group.get("id", ""), str)
         and isinstance(group.get("unseen", False), bool)
-        and isinstance(known, dict)
-        and all(isinstance(numbers, list) and all(map(_is_number, numbers)) for numbers in known.values())
         and isinstance(group.get("generation"), int)
         and isinstance(group.get("batch", -1), int)
         and group.get("batch", -1) >= -1

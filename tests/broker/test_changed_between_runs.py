@@ -7,7 +7,7 @@ from kafka.admin import NewPartitions
 from support import commit_for, committed, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.offsets import GroupOffset, TopicPartition
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
@@ -135,35 +135,6 @@ def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_
     before.close()
     ranges = wait_until(lambda: batch(query, end)[1], within=30)
     assert ranges == [(topic, partition, 0, 10) for partition in sorted(added)]
-
-
-def test_a_partition_that_others_have_had_from_the_beginning_is_not_new_after_a_restart(
-    kafka, group, started, neighbour_of
-):
-    topic = topic_with(kafka, numbered(20, 2), partitions=2)
-    other = neighbour_of(kafka, topic, group, auto_offset_reset="latest")
-    wait_until(lambda: len(other.assignment()) == 2, within=30)
-    latest = FROM_GROUP | {"kafka.auto.offset.reset": "latest"}
-    query = started(group, {"subscribe": topic}, **latest)
-    start = query.initial_offset()
-    wait_until(lambda: shares(query, start, other), within=40)
-    (owned,) = query._session.standing.positioned
-    produce(kafka, topic, [record._replace(partition=owned.partition) for record in numbered(3, 1)])
-    end, ranges = batch(query, start)
-    assert ranges == [(topic, owned.partition, 10, 13)]
-    assert GroupOffset.from_json(end).known == {TopicPartition(topic, 1 - owned.partition)}
-    query.latest_offset(end, None)
-    query.stop()
-    other.close()
-    again = started(group, {"subscribe": topic}, **latest)
-    assert batch(again, end) == (end, [])
-    assert again._session.standing.position(TopicPartition(topic, 1 - owned.partition)) == 10
-
-
-def shares(query, start, other):
-    """Whether both have a partition."""
-    query.latest_offset(start, None)
-    return query._session is not None and len(query._session.standing.positioned) == len(other.assignment()) == 1
 
 
 def new(driver):

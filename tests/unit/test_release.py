@@ -53,7 +53,7 @@ def test_the_version_is_named_once_in_two_places():
 # cannot take over its queries.
 CHECKPOINT = """{"orders": {"0": 5, "1": 7}, "@group": {"reader": "0af3", "generation": 4, "batch": 2,
  "topics": {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}, "from": {"orders": {"1": 6}}, "epochs": {"orders": {"0": 1}},
- "left": {"orders": {"2": 9}}, "transaction": true, "id": "billing", "known": {"orders": [3]},
+ "left": {"orders": {"2": 9}}, "transaction": true, "id": "billing",
  "overrides": {"orders": {"2": 4}}, "unseen": true}}"""
 NOTES = {
     '{"reader":"0af3","generation":4,"batch":2,"without":1}': Writer("0af3", 4, 2, without=1),
@@ -74,8 +74,8 @@ NOTES = {
 
 def test_the_checkpoint_of_each_version_is_read():
     read = GroupOffset.from_json(json.loads(CHECKPOINT))
-    zero, one, two, three = (TopicPartition("orders", partition) for partition in range(4))
-    before = {"moved": {one: 6}, "epochs": {zero: 1}, "left": {two: 9}, "known": frozenset([three]), "unseen": True}
+    zero, one, two = (TopicPartition("orders", partition) for partition in range(3))
+    before = {"moved": {one: 6}, "epochs": {zero: 1}, "left": {two: 9}, "unseen": True}
     ids, of_the_sink = {"orders": "AAAAAAAAAAAAAAAAAAAAAQ"}, {"in_transaction": True, "group_id": "billing"}
     expected = GroupOffset({zero: 5, one: 7}, "0af3", 4, 2, ids, **before, **of_the_sink, overrides={two: 4})
     assert read == expected

@@ -35,7 +35,6 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
         left=left,
         in_transaction=query.options.group.transactional_id is not None,
         group_id=query.group_id,
-        known=frozenset(standing.known_before() - begin.keys() - left.keys()),
         overrides={tp: at for tp, at in standing.overrides.items() if tp in left and in_group.get(tp) == at},
         unseen=standing.is_unseen and not in_group,
     )

@@ -132,7 +132,7 @@ class Standing:
             topic_ids=dict(first.topic_ids),
             newer_than_group=newer_than_group,
             is_new_query=is_new_query,
-            known={*first.positions, *first.left, *first.known},
+            known={*first.positions, *first.left},
             may_be_behind=not is_new_query and not newer_than_group,
         )
 
