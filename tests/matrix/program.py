@@ -25,6 +25,8 @@ from spark_kafka_group.submit import orderly
 
 SETTINGS = {
     "spark.driver.memory": "700m",
+    # In 30 min, which Spark leaves between two full collections, the garbage of long-lived objects looks like growth.
+    "spark.cleaner.periodicGC.interval": "5min",
     "spark.sql.streaming.fileSink.log.deletion": "false",  # what ran in which batch is read from this log, too
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
