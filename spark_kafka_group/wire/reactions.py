@@ -252,7 +252,8 @@ ADVICE: Mapping[str, str] = {
         "the group's other members support none of this query's kafka.partition.assignment.strategy names "
         "({strategies}), or they are no consumers, or have Kafka's newer protocol (group.protocol=consumer) while the "
         "broker's group.consumer.migration.policy is disabled: name a strategy that all of them support, set that "
-        "policy to bidirectional, or take another kafka.group.id"
+        "policy to bidirectional, or take another kafka.group.id. If this query was killed under another strategy, "
+        "start it again when the session of its former process has ended"
     ),
     "INVALID_SESSION_TIMEOUT": (
         "kafka.session.timeout.ms ({session_timeout_ms}) is outside the broker's group.min.session.timeout.ms and "

@@ -4,9 +4,11 @@ import json
 
 import pytest
 from kafka.admin import NewPartitions
-from support import commit_for, committed, name, numbered, options, produce, topic_with
+from support import commit_for, committed, name, numbered, options, produce, throw_out, topic_with
+from test_older_checkpoints import killed
 
 from spark_kafka_group.driver.stream import StreamDriver
+from spark_kafka_group.errors import MembershipError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -109,6 +111,20 @@ class TestPartitionsOfSparksOwnCheckpoint:
         assert ranges == [(topic, 0, 10, 20)]
         both = started(group, {"assign": json.dumps({topic: [0, 1]})}, **FROM_GROUP)
         assert batch(both, end)[1] == [(topic, 1, 10, 20)]
+
+
+def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_ends(kafka, group, started):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    query = started(group, {"subscribe": topic}, **QUICK)
+    end, _ = batch(*new(query))
+    killed(query)
+    former = f"groupkafka-{end['@group']['reader']}"
+    assigned = {"assign": json.dumps({topic: [0, 1]})}
+    with pytest.raises(MembershipError, match=f"former process as a member .{former}."):
+        batch(started(group, assigned, **QUICK), end)
+    throw_out(kafka, group)
+    assert batch_and_stop(started(group, assigned, **QUICK), end) == (end, [])
+    assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
 
 
 def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_give_it_back(

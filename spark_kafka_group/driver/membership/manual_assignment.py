@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from spark_kafka_group.commit_metadata import is_signed
+from spark_kafka_group.commit_metadata import instance_id_of, is_signed
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.reporting.events import EventLog
 from spark_kafka_group.errors import MembershipError
@@ -30,6 +30,7 @@ class ManualAssignment:
         self._reader = reader
         self._events = events
         self._subscription = options.reading.subscription
+        self._former = instance_id_of(options.group.instance_id, reader)  # if it was a member, and was killed
         self._checked = False
         self._generation: Generation | None = None
         self.client = GroupClient(options, group_id)
@@ -114,6 +115,12 @@ class ManualAssignment:
         if self._checked:
             return
         members = self.client.live_members()
+        if members == [self._former]:
+            raise MembershipError(
+                f"group {self._group_id} still has this query's former process as a member ({self._former}), so Kafka "
+                f"refuses the commits of a query with assign: start it again when the session of that process has "
+                f"ended (its kafka.session.timeout.ms, unless changed 45 s)"
+            )
         if members:
             raise MembershipError(
                 f"group {self._group_id} has members ({', '.join(sorted(members))}), so Kafka refuses the commits of a "
