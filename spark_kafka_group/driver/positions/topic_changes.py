@@ -85,13 +85,16 @@ def check_added(
 ) -> None:
     """New partitions must be there from their first record on.
 
-    One of a topic of which this query has not read all partitions before it may only be new to this query.
+    One may only be new to this query, if it has not read all partitions of the topic before it, or if others had it
+    since this process started: they may have committed nothing.
 
     Raises
     ------
     DataLossError
     """
-    read, recreated = query.standing.proven.positions.keys(), query.standing.recreated
+    standing = query.standing
+    read, recreated = standing.proven.positions.keys(), standing.recreated
+    of_others = set() if standing.is_restart else standing.existing_at_start
     for tp in sorted(tp for tp, start in starts.items() if start.why == rules.NEW):
         if tp not in offsets:
             query.losses.report(
@@ -100,7 +103,7 @@ def check_added(
         elif offsets[tp]:
             problem = f"partition {tp} was added and starts from {offsets[tp]} instead of 0"
             before = {TopicPartition(tp.topic, p) for p in range(tp.partition)} - starts.keys()
-            if tp.topic in recreated or before <= read:
+            if tp.topic in recreated or (before <= read and tp not in of_others):
                 query.losses.report("ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO", problem, offsets[tp])
             else:
                 log.warning("%s, or belonged to another member, which has committed nothing", problem)
