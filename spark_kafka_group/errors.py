@@ -23,7 +23,7 @@
     ├── BrokerError
     │   ├── BrokerTimeoutError
     │   ├── AuthenticationError
-    │   ├── GroupAuthorizationError
+    │   ├── AuthorizationError
     │   └── UnsupportedVersionError
     ├── InterceptorError
     ├── ProcessingError
@@ -159,8 +159,8 @@ class AuthenticationError(BrokerError):
     """Raised when authentication or encryption of a connection fails. Another attempt does not help."""
 
 
-class GroupAuthorizationError(BrokerError):
-    """Raised when the user lacks a right on the group; the text names it."""
+class AuthorizationError(BrokerError):
+    """Raised when the user lacks a right on the group, or on a topic; the text names it."""
 
 
 class UnsupportedVersionError(BrokerError):

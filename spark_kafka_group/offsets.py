@@ -157,6 +157,11 @@ class GroupOffset:
             return self
         return replace(self, generation=-1, overrides={}, unseen=False)
 
+    @property
+    def is_in_group(self) -> bool:
+        """Whether the sink has committed what is written to this group. (A batch of another one has no generation.)"""
+        return self.in_transaction and self.generation >= 0
+
     def to_json(self) -> dict[str, Any]:
         """JSON-ready dict, equal for equal offsets: Spark compares the text to see whether there is new data."""
         obj: dict[str, Any] = dict(positions_to_json(self.positions))

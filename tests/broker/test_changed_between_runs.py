@@ -3,12 +3,13 @@
 import json
 
 import pytest
+from exactly_once import ExactlyOnce
 from kafka.admin import NewPartitions
 from support import commit_for, committed, name, numbered, options, produce, throw_out, topic_with
 from test_older_checkpoints import killed
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.errors import MembershipError
+from spark_kafka_group.errors import DataLossError, MembershipError, OffsetConflictError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -89,8 +90,108 @@ class TestGroup:
         commit_for(kafka, group, {(two, 0): 22})
         assert batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)[1] == [(two, 0, 22, 25)]
 
+    @pytest.mark.parametrize("forgotten", [True, False])
+    def test_also_where_the_group_has_forgotten_that(self, kafka, group, started, forgotten):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
+        produce(kafka, two, numbered(5, 1))
+        commit_for(kafka, group, {(two, 0): 22})
+        for _ in range(2):
+            produce(kafka, one, numbered(5, 1))
+            end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
+        if forgotten:
+            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
+        again = started(group if forgotten else name("other"), {"subscribe": f"{one},{two}"}, **QUICK)
+        assert batch(again, end)[1] == [(two, 0, 22, 25)]
+
+    def test_but_not_where_the_checkpoint_is_to_win(self, kafka, group, started):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        settings = QUICK | {"onOffsetConflict": "checkpoint"}
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **settings)))
+        commit_for(kafka, group, {(two, 0): 17})
+        for records in (one, two):
+            produce(kafka, records, numbered(5, 1))
+        end, _ = batch_and_stop(started(group, {"subscribe": one}, **settings), end)
+        again = started(group, {"subscribe": f"{one},{two}"}, **settings)
+        assert batch(again, end)[1] == [(two, 0, 20, 25)]
+
+    def test_one_that_is_deleted_meanwhile_is_missed_once_it_is_subscribed_to_again(self, kafka, group, started):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
+        produce(kafka, one, numbered(5, 1))
+        end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
+        kafka.delete_topic(two)
+        with pytest.raises(DataLossError, match=f"{two}-0 .read up to 20."):
+            batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)
+
+
+class TestExactlyOnce:
+    """The group's own offsets say what the sink has written, and not the checkpoint: but only in the group itself."""
+
+    @pytest.fixture
+    def runs(self, kafka, driver_of, tmp_path):
+        """Runs an exactly-once query to its end; the property `written` of the result has all rows of all runs."""
+        output, one = kafka.create_topic(name("output"), partitions=1), name("sink")
+        decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})
+        settings = FROM_GROUP | {
+            "kafka.auto.offset.reset": "earliest", "kafka.transactional.id": one, "decisionTopic": decisions,
+        }  # fmt: skip
+        now = {}
+
+        def drivers():
+            return [driver_of(kafka, now["topics"], now["group"], tmp_path, **settings)]
+
+        query = ExactlyOnce(kafka, one, output, tmp_path, drivers, decisions)
+
+        def run(topics, group):
+            now.update(topics=topics, group=group)
+            query.start()
+            wait_until(query.trigger, within=30)
+            while query.trigger():
+                pass
+            query.stop()
+            rows = query.written()
+            assert len(rows) == len(set(rows))
+            return len(rows)
+
+        yield run
+        query.close()
+
+    def test_a_query_that_comes_back_to_its_group(self, kafka, group, runs):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        assert runs(topic, group) == 20
+        produce(kafka, topic, numbered(20, 1))
+        assert runs(topic, name("other")) == 40
+        produce(kafka, topic, numbered(5, 1))
+        assert runs(topic, group) == 45
+
+    @pytest.mark.parametrize("forgotten", [True, False])
+    def test_a_topic_that_is_subscribed_to_again(self, kafka, group, runs, forgotten):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        assert runs(f"{one},{two}", group) == 40
+        for total in (45, 50):
+            produce(kafka, one, numbered(5, 1))
+            assert runs(one, group) == total
+        if forgotten:
+            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
+        produce(kafka, two, numbered(5, 1))
+        assert runs(f"{one},{two}", group if forgotten else name("other")) == 55
+
 
 class TestPartitionsOfSparksOwnCheckpoint:
+    @pytest.mark.parametrize("policy", ["group", "fail"])
+    def test_a_topic_that_is_subscribed_to_later_where_the_group_is_to_win(self, kafka, group, started, policy):
+        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+        commit_for(kafka, group, {(one, 0): 15, (two, 0): 15})
+        first = started(group, {"subscribe": one}, **FROM_GROUP)
+        end, _ = batch_and_stop(first, {one: {"0": 10}, two: {"0": 10}})
+        query = started(group, {"subscribe": f"{one},{two}"}, **FROM_GROUP, onOffsetConflict=policy)
+        if policy == "group":
+            assert batch(query, end)[1] == [(two, 0, 15, 20)]
+        else:
+            with pytest.raises(OffsetConflictError, match=f"{two}-0: the checkpoint says 10"):
+                batch(query, end)
+
     @pytest.mark.parametrize("at", [2, 15])
     def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, at):
         one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))

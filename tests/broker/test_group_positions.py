@@ -379,7 +379,7 @@ class TestLeft:
         produce(kafka, kept, numbered(5, 1))
         following = driver.latest_offset(end, None)
         assert committed(kafka, group) == {(kept, 0): 10, (left, 0): 10}
-        assert following["@group"]["left"] == {left: {"0": 10}}, "brokers may forget the offset of a topic without a reader"
+        assert following["@group"]["left"] == {left: {"0": 10}}, "brokers may forget offsets of topics without a reader"
         driver.stop()
         again = driver_of(kafka, ",".join(topics), group, **BOTH)
         assert again.latest_offset(following, None) == following

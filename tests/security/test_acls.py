@@ -262,13 +262,35 @@ def test_a_right_that_is_given_after_the_first_batch_changes_no_position_of_assi
         try:
             if replayed:
                 assert sum(r.size for task in driver.plan(start, end) for r in task) == 12
-            last = driver.latest_offset(end, None)
-            assert {(r.tp.partition, r.start, r.end) for task in driver.plan(end, last) for r in task} == {
+            known = driver.latest_offset(end, None)  # without records: its end says that the group is right from now on
+            assert "unseen" in end["@group"]
+            assert "unseen" not in known["@group"]
+            assert driver.plan(end, known) == []
+            last = driver.latest_offset(known, None)
+            assert {(r.tp.partition, r.start, r.end) for task in driver.plan(known, last) for r in task} == {
                 (partition, 4, 10) for partition in range(3)
             }
         finally:
             driver.stop()
         commit_for(kafka, group, {(records, 0): 7, (records, 1): 2})
+
+
+def test_a_topic_that_a_query_has_left_needs_no_right(kafka, group, user_with):
+    kept, left = (kafka.create_topic(name("topic")) for _ in range(2))
+    kafka.produce(left, [b"value"] * 5)
+    offset = None
+    for topics in ((kept, left), (kept,), (kept,)):
+        kafka.produce(kept, [b"value"] * 5)
+        user = user_with((READ, GROUP, group), *[(READ, TOPIC, topic) for topic in topics])
+        driver = StreamDriver(Options.parse(given(kafka, ",".join(topics), group, user)))
+        try:
+            start = offset or driver.initial_offset()
+            offset = driver.latest_offset(start, None)
+            assert sum(r.size for task in driver.plan(start, offset) for r in task) == 5 * len(topics)
+            assert driver.latest_offset(offset, None) == offset
+        finally:
+            driver.stop()
+    assert offset["@group"]["left"] == {left: {"0": 5}}
 
 
 def test_who_may_not_write_to_a_topic_gets_an_error_and_write_is_all_it_takes(kafka, user_with):

@@ -52,12 +52,14 @@ def without_reading(
     may_have_records
         Whether the query has availableNow, and its group has not settled: records may be left, and without a batch the
         query would end.
+
+    It is also needed where the group knows the positions now, and the checkpoint says that it does not.
     """
     start = query.standing.proven
     positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
-    if positions == start.positions and not may_have_records:
+    if positions == start.positions and not may_have_records and not start.unseen:
         return None
     moved = kept.starts(start, positions)
     kept.planned(start)
     # Spark compares ends as JSON: a number of the batch is in it only beside the reader's id.
-    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved)
+    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved, unseen=False)

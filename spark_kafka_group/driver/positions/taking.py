@@ -13,7 +13,7 @@ from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, topic_changes, unowned
 from spark_kafka_group.driver.positions.lookup import looked_up
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.errors import FencedError, GroupAuthorizationError
+from spark_kafka_group.errors import AuthorizationError, FencedError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed
@@ -85,28 +85,42 @@ class Taking:
         """
         try:
             return self._query.client.committed(tps) if tps else {}
-        except GroupAuthorizationError:
+        except AuthorizationError:
             manual = self._query.subscription.manual
             if self._standing.is_new_query and manual and not self._rules.starting.group:
                 self._standing.is_unseen = True
                 return {}
             raise
 
+    def _committed_to(self, unsubscribed: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+        """As :meth:`_committed`, for partitions of topics to which the user need not have a right any more."""
+        try:
+            return self._committed(unsubscribed)
+        except AuthorizationError as error:
+            log.info("%s; positions of topics that the query does not subscribe to stay as they are", error)
+            return {}
+
     def _committed_at_start(self, missing: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
         """As :meth:`_committed`; and note the group's offsets of the checkpoint's other partitions."""
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
-        committed = self._committed({*missing, *elsewhere})
+        unsubscribed = {tp for tp in elsewhere if not query.subscription.has(tp)}
+        committed = self._committed({*missing, *(elsewhere.keys() - unsubscribed)}) | self._committed_to(unsubscribed)
         standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}
-        if standing.newer_than_group and query.options.reading.on_offset_conflict != "group":
+        policy, proven = query.options.reading.on_offset_conflict, standing.proven
+        if standing.newer_than_group and policy != "group":
             # Spark's own source never commits. The group's offsets of now are older than its checkpoint, also those of
             # partitions that others own as yet; later ones are newer.
             standing.overrides = {tp: group.offset for tp, group in others.items()}
         else:
-            standing.overrides = standing.proven.overrides
-            left = {tp for tp in elsewhere if not query.subscription.has(tp)}
-            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, standing.proven, left)
+            standing.overrides = proven.overrides if policy in ("auto", "checkpoint") else {}
+            settled = unowned.settled(elsewhere, others, query.reader, proven)
+            standing.left_to_group = settled - unsubscribed
+            # The checkpoint keeps positions of unsubscribed partitions: the group forgets its offsets of these.
+            foreign = topic_changes.by_others(others, query.reader, proven) if policy == "checkpoint" else {}
+            right = (settled & unsubscribed) - foreign.keys()
+            standing.moved |= {tp: others[tp].offset for tp in right if others[tp].offset != elsewhere[tp]}
         query.committer.in_group |= standing.overrides
         return {tp: group for tp, group in committed.items() if tp in missing}
 
@@ -158,7 +172,7 @@ class Taking:
             proven.batch,
             foreign=standing.newer_than_group and standing.is_restart,
             untouched=frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset),
-            in_transaction=proven.in_transaction,
+            in_transaction=proven.is_in_group,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
         starts = rules.restarted(checkpoint, committed, policy)

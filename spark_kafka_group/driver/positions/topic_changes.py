@@ -65,15 +65,17 @@ def check_deleted(query: Query) -> None:
     ------
     DataLossError, BrokerError
     """
-    standing, subscription, read = query.standing, query.subscription, query.standing.proven.positions
+    standing, subscription = query.standing, query.subscription
+    positions = standing.proven.left | standing.proven.positions
+    read = {tp: at for tp, at in positions.items() if subscription.has(tp)}
     if not standing.deleted and not subscription.manual and read.keys() <= query.generation.assignment:
         return
     there = query.client.known_partitions(subscription)
     standing.deleted -= there
-    missing = {tp for tp in read if subscription.has(tp)} - standing.deleted - there
+    missing = read.keys() - standing.deleted - there
     deleted = deleted_for_good(query.client, missing)
     if deleted:
-        listed = ", ".join(f"{tp} (read up to {standing.position(tp)})" for tp in sorted(deleted))
+        listed = ", ".join(f"{tp} (read up to {standing.kept().get(tp, read[tp])})" for tp in sorted(deleted))
         named = "_AND_GROUP_ID_CONFIG_PRESENT" if query.options.group.id is not None else ""
         query.losses.report(f"PARTITIONS_DELETED{named}", f"partitions have been deleted: {listed}")
         standing.deleted |= deleted

@@ -20,13 +20,11 @@ def settled(
     committed: Mapping[TopicPartition, Committed],
     reader: str,
     end: GroupOffset,
-    unsubscribed: Collection[TopicPartition],
 ) -> set[TopicPartition]:
     """Partitions of `unowned` for which the group is right, as a query starts after the batch up to `end`.
 
     The group has the very position, another program has committed since, or this query's note in the group says that
-    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction. The
-    position of `unsubscribed` ones stays: the group forgets an offset that it has.
+    the batch went without the partition. Or the sink of the batch has committed its offsets in its transaction.
     """
     return {
         tp
@@ -34,8 +32,8 @@ def settled(
         if tp in unowned
         and end.overrides.get(tp) != group.offset
         and (
-            end.in_transaction
-            or (group.offset == unowned[tp] and tp not in unsubscribed)
+            end.is_in_group
+            or group.offset == unowned[tp]
             or not is_own(group.metadata, reader, end.batch, end.generation)
             or left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
         )

@@ -14,10 +14,10 @@ from kafka.net.compat import KafkaNetClient
 
 from spark_kafka_group.errors import (
     AuthenticationError,
+    AuthorizationError,
     BrokerError,
     BrokerTimeoutError,
     FencedError,
-    GroupAuthorizationError,
     GroupKafkaError,
     MembershipLostError,
     UnsupportedVersionError,
@@ -40,7 +40,7 @@ LARGEST_BATCH = 128 * 1024 * 1024
 OUT_OF_TIME = (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError)
 NOT_A_MEMBER = (kafka_errors.CommitFailedError, kafka_errors.RebalanceInProgressError)
 """Errors that kafka-python raises before it sends a commit."""
-NO_RIGHT_ON_GROUP = "GROUP_AUTHORIZATION_FAILED"
+DENIED = ("GROUP_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED")
 OF_OURS: dict[type[Exception], type[GroupKafkaError]] = {
     UnsupportedError: UnsupportedVersionError,
     WrongAddressError: BrokerError,
@@ -105,7 +105,7 @@ def _refused(message: str, refusal: Refusal) -> GroupKafkaError:
         case Reaction.RETAKE | Reaction.JOIN_AS_NEW:
             return MembershipLostError(f"{message}: {refusal.reaction.value}")
         case _:
-            return (GroupAuthorizationError if refusal.error == NO_RIGHT_ON_GROUP else BrokerError)(message)
+            return (AuthorizationError if refusal.error in DENIED else BrokerError)(message)
 
 
 def _out_of_time(
