@@ -25,8 +25,12 @@ from spark_kafka_group.submit import orderly
 
 SETTINGS = {
     "spark.driver.memory": "700m",
-    # In 30 min, which Spark leaves between two full collections, the garbage of long-lived objects looks like growth.
+    # Otherwise two things of Spark's look like growth for an hour: the garbage of 30 min between two full collections,
+    # and its status store, which keeps the last 1,000 jobs, stages and executions.
     "spark.cleaner.periodicGC.interval": "5min",
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.sql.ui.retainedExecutions": "50",
     "spark.sql.streaming.fileSink.log.deletion": "false",  # what ran in which batch is read from this log, too
     "spark.sql.streaming.noDataProgressEventInterval": "1000",
     "spark.sql.streaming.numRecentProgressUpdates": "20",
