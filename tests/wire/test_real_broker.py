@@ -12,7 +12,7 @@ from kafka.admin._groups import MemberToRemove
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 from kafka.structs import MemberState
-from support import commit_for, committed, members, name, numbered, options, topic_with
+from support import commit_for, committed, members, name, numbered, options, throw_out, topic_with
 
 from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
@@ -193,9 +193,10 @@ def held_up(kafka, topic, group, client_of):
     return joins
 
 
-def joins_meanwhile(kafka, group, running, live, later):
-    """Has `live` join for the first time, and `later`, under its instance id, whose request reaches the broker last."""
-    joined = running.submit(live.join_first, live.join)
+def joins_meanwhile(kafka, group, running, live, later, as_new=None):
+    """Has `live` join for the first time, or `as_new`, and `later`, under its instance id, whose request reaches the
+    broker last."""
+    joined = running.submit(as_new or live.join_first, live.join)
     wait_until(lambda: len(members(kafka, group)) == LARGEST_GROUP, within=30)
     (before,) = [m["member_id"] for m in members(kafka, group) if m["group_instance_id"] == "one"]
 
@@ -216,6 +217,23 @@ def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
         killed.close()  # without LeaveGroup
         wait_until(lambda: held_up() or joined.done(), within=60)
     assert joined.result().assignment
+    assert joined.result().member_id in [m["member_id"] for m in members(kafka, group)]
+    assert f"group {group}: another process has joined as one in the same moment" in caplog.text
+
+
+def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
+    kafka, topic, group, client_of, held_up, caplog
+):
+    live, late = client_of(kafka, topic, group, "one", **SHORT), new_client(kafka, topic, group, "one", **SHORT)
+    with ThreadPoolExecutor(1) as running:
+        first = running.submit(live.join_first, live.join)
+        wait_until(lambda: held_up() or first.done(), within=30)
+        throw_out(kafka, group, "one")
+        wait_until(lambda: live.lost() and len(members(kafka, group)) == 1, within=30)
+        wait_until(lambda: held_up() or kafka.group_state(group)[0] == "Stable", within=30)
+        joined = joins_meanwhile(kafka, group, running, live, late, live.join_as_new)
+        late.close()  # without LeaveGroup
+        wait_until(lambda: held_up() or joined.done(), within=60)
     assert joined.result().member_id in [m["member_id"] for m in members(kafka, group)]
     assert f"group {group}: another process has joined as one in the same moment" in caplog.text
 

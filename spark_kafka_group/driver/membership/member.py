@@ -170,7 +170,10 @@ class Member:
             self._preparing = True
             self._rebalancing_since_s = time.monotonic()
             self._prepare(before)
-        joined = self._join(patience_ms)
+        if self._lost:
+            joined = self.client.join_as_new(lambda: self._join(patience_ms))
+        else:
+            joined = self._join(patience_ms)
         if joined is None:
             return Joined.NOT_YET
         settled_s = time.monotonic()

@@ -195,35 +195,38 @@ class GroupClient(LogClient):
         which has a new assignment. A follower gets the current generation, unless its JoinGroup differs from that of
         step 1.
 
-        A process that is fenced in these joins has not read anything yet: it finds out whether the other one lives.
         """
-
-        def join_alive() -> G:
-            try:
-                return join()
-            except FencedError as error:
-                self._outlive_killed_process(error)
-                return join()
-
         if self._coordinator.group_instance_id is None:
             return join()
         before = self._subscribed_before()
         # kafka-python rejoins by itself if the old assignment has topics that are no longer subscribed. With the same
         # JoinGroup each time it would do so without end.
         self._rounds.vary(True)
-        joined = join_alive()
+        joined = self.join_as_new(join)
         if joined is None:
             return joined
         if not joined.leader:
             changed = before is not None and before != frozenset(self._consumer.subscription() or ())
             self._rounds.vary(changed)
             self.request_rejoin(claiming=changed)
-            joined = join_alive()
+            joined = self.join_as_new(join)
         self._rounds.vary(False)
         return joined
 
+    def join_as_new(self, join: Callable[[], G]) -> G:
+        """Join, by :meth:`join` or :meth:`join_within`, without partitions: for the first time, or after a loss.
+
+        If another process fences this one, it finds out whether that lives. It may have been killed, and its JoinGroup
+        came late. Or that JoinGroup was this process's own, sent before the coordinator's answer to it was lost.
+        """
+        try:
+            return join()
+        except FencedError as error:
+            self._outlive_killed_process(error)
+            return join()
+
     def _outlive_killed_process(self, error: FencedError) -> None:
-        """Wait until the group has removed the process that fenced this one in its first join, if that was killed.
+        """Wait until the group has removed the process that fenced this one in such a join, if that was killed.
 
         Raises
         ------
