@@ -60,7 +60,7 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
     ),
     (ENDURANCE, GROUPKAFKA, 20261126): (
         "`ended as wanted`, query0-1: as of *everything*, seed 261126. query0-6: its coordinator had stood still, and"
-        " it joined anew, when another JoinGroup under its instance id fenced it, though no other process was there. "
+        " it joined anew, when another JoinGroup under its instance id fenced it, most likely one of its own. "
         "It finds out now whether such a process lives, as in its first join. `nothing left`: Spark's JVM loses "
         "descriptors where the daemon of its Python workers is killed, in any query of PySpark; that fault has been "
         "left out since, and a JVM has as many descriptors at the end of a piece as near its beginning. The memory of"
