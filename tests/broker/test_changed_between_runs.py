@@ -6,7 +6,7 @@ import pytest
 from exactly_once import ExactlyOnce
 from kafka.admin import NewPartitions
 from support import commit_for, committed, name, numbered, options, produce, throw_out, topic_with
-from test_older_checkpoints import killed
+from test_older_checkpoints import QUICK, killed
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, MembershipError, OffsetConflictError
@@ -14,8 +14,13 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
-QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 200}
 FROM_GROUP = QUICK | {"startingOffsets": "group"}
+
+
+@pytest.fixture
+def topics(kafka):
+    """Two, with a partition of 20 records each."""
+    return [topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2)]
 
 
 @pytest.fixture
@@ -49,6 +54,19 @@ def batch_and_stop(driver, end):
     return end, ranges
 
 
+def new(driver):
+    """A new query, and its first offset."""
+    return driver, driver.initial_offset()
+
+
+def without_offset(kafka, group, topic, forgotten):
+    """A group that has no offset of the topic: this one, which has forgotten it, or another one."""
+    if not forgotten:
+        return name("other")
+    kafka.admin.delete_group_offsets(group, [TopicPartition(topic, 0)])
+    return group
+
+
 class TestGroup:
     def test_the_query_s_own_offset_in_a_group_is_its_own_also_when_it_comes_back_from_another(
         self, kafka, group, started
@@ -67,22 +85,20 @@ class TestGroup:
         _, ranges = batch(started(group, subscribed, **FROM_GROUP), end)
         assert ranges == [(topic, 0, 17, 18), (topic, 1, 17, 18)]
 
-    @pytest.mark.parametrize("same", [True, False])
-    def test_a_topic_that_is_subscribed_to_again_keeps_its_position(self, kafka, group, started, same):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    @pytest.mark.parametrize("forgotten", [True, False])
+    def test_a_topic_that_is_subscribed_to_again_keeps_its_position(self, kafka, group, started, topics, forgotten):
+        one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         for more in (5, 6):
             produce(kafka, one, numbered(more, 1))
             end, ranges = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
             assert [(r[0], r[3] - r[2]) for r in ranges] == [(one, more)]
         produce(kafka, two, numbered(5, 1))
-        if same:
-            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
-        again = started(group if same else name("other"), {"subscribe": f"{one},{two}"}, **QUICK)
+        again = started(without_offset(kafka, group, two, forgotten), {"subscribe": f"{one},{two}"}, **QUICK)
         assert batch(again, end)[1] == [(two, 0, 20, 25)]
 
-    def test_but_goes_on_where_others_have_read_it_since(self, kafka, group, started):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_but_goes_on_where_others_have_read_it_since(self, kafka, group, started, topics):
+        one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, one, numbered(5, 1))
         end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
@@ -91,21 +107,19 @@ class TestGroup:
         assert batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)[1] == [(two, 0, 22, 25)]
 
     @pytest.mark.parametrize("forgotten", [True, False])
-    def test_also_where_the_group_has_forgotten_that(self, kafka, group, started, forgotten):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_also_where_the_group_has_forgotten_that(self, kafka, group, started, topics, forgotten):
+        one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, two, numbered(5, 1))
         commit_for(kafka, group, {(two, 0): 22})
         for _ in range(2):
             produce(kafka, one, numbered(5, 1))
             end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
-        if forgotten:
-            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
-        again = started(group if forgotten else name("other"), {"subscribe": f"{one},{two}"}, **QUICK)
+        again = started(without_offset(kafka, group, two, forgotten), {"subscribe": f"{one},{two}"}, **QUICK)
         assert batch(again, end)[1] == [(two, 0, 22, 25)]
 
-    def test_but_not_where_the_checkpoint_is_to_win(self, kafka, group, started):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_but_not_where_the_checkpoint_is_to_win(self, kafka, group, started, topics):
+        one, two = topics
         settings = QUICK | {"onOffsetConflict": "checkpoint"}
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **settings)))
         commit_for(kafka, group, {(two, 0): 17})
@@ -115,8 +129,10 @@ class TestGroup:
         again = started(group, {"subscribe": f"{one},{two}"}, **settings)
         assert batch(again, end)[1] == [(two, 0, 20, 25)]
 
-    def test_one_that_is_deleted_meanwhile_is_missed_once_it_is_subscribed_to_again(self, kafka, group, started):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_one_that_is_deleted_meanwhile_is_missed_once_it_is_subscribed_to_again(
+        self, kafka, group, started, topics
+    ):
+        one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, one, numbered(5, 1))
         end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
@@ -130,7 +146,7 @@ class TestExactlyOnce:
 
     @pytest.fixture
     def runs(self, kafka, driver_of, tmp_path):
-        """Runs an exactly-once query to its end; the property `written` of the result has all rows of all runs."""
+        """Runs an exactly-once query to its end; returns how many rows all runs have written, each of them once."""
         output, one = kafka.create_topic(name("output"), partitions=1), name("sink")
         decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})
         settings = FROM_GROUP | {
@@ -166,22 +182,20 @@ class TestExactlyOnce:
         assert runs(topic, group) == 45
 
     @pytest.mark.parametrize("forgotten", [True, False])
-    def test_a_topic_that_is_subscribed_to_again(self, kafka, group, runs, forgotten):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_a_topic_that_is_subscribed_to_again(self, kafka, group, runs, topics, forgotten):
+        one, two = topics
         assert runs(f"{one},{two}", group) == 40
         for total in (45, 50):
             produce(kafka, one, numbered(5, 1))
             assert runs(one, group) == total
-        if forgotten:
-            kafka.admin.delete_group_offsets(group, [TopicPartition(two, 0)])
         produce(kafka, two, numbered(5, 1))
-        assert runs(f"{one},{two}", group if forgotten else name("other")) == 55
+        assert runs(f"{one},{two}", without_offset(kafka, group, two, forgotten)) == 55
 
 
 class TestPartitionsOfSparksOwnCheckpoint:
     @pytest.mark.parametrize("policy", ["group", "fail"])
-    def test_a_topic_that_is_subscribed_to_later_where_the_group_is_to_win(self, kafka, group, started, policy):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_a_topic_that_is_subscribed_to_later_where_the_group_is_to_win(self, kafka, group, started, topics, policy):
+        one, two = topics
         commit_for(kafka, group, {(one, 0): 15, (two, 0): 15})
         first = started(group, {"subscribe": one}, **FROM_GROUP)
         end, _ = batch_and_stop(first, {one: {"0": 10}, two: {"0": 10}})
@@ -193,8 +207,8 @@ class TestPartitionsOfSparksOwnCheckpoint:
                 batch(query, end)
 
     @pytest.mark.parametrize("at", [2, 15])
-    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, at):
-        one, two = (topic_with(kafka, numbered(20, 1), partitions=1) for _ in range(2))
+    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, topics, at):
+        one, two = topics
         commit_for(kafka, group, {(one, 0): at, (two, 0): at})
         end = {one: {"0": 10}, two: {"0": 10}}
         for more in (10, 5):  # also after a run that knows Spark's checkpoint no more
@@ -254,8 +268,3 @@ def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_
     before.close()
     ranges = wait_until(lambda: batch(query, end)[1], within=30)
     assert ranges == [(topic, partition, first, 10) for partition in sorted(added)]
-
-
-def new(driver):
-    """A new query, and its first offset."""
-    return driver, driver.initial_offset()

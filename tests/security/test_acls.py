@@ -228,10 +228,15 @@ def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
     assert committed(kafka, group) == {}
 
 
-def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, records, group, user_with):
-    base = given(kafka, records, group, user_with((READ, TOPIC, records)))
+def assigning(kafka, records, group, user):
+    """A query that assigns all partitions, and has not begun."""
+    base = given(kafka, records, group, user)
     del base["subscribe"]
-    driver = StreamDriver(Options.parse(base | subscribed("assign", records)))
+    return StreamDriver(Options.parse(base | subscribed("assign", records)))
+
+
+def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, records, group, user_with):
+    driver = assigning(kafka, records, group, user_with((READ, TOPIC, records)))
     try:
         start = driver.initial_offset()
         end = driver.latest_offset(start, None)
@@ -245,12 +250,7 @@ def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, recor
 def test_a_right_that_is_given_after_the_first_batch_changes_no_position_of_assign(kafka, records, group, user_with):
     commit_for(kafka, group, {(records, 0): 7, (records, 1): 2})
 
-    def assigned(*rights):
-        base = given(kafka, records, group, user_with((READ, TOPIC, records), *rights))
-        del base["subscribe"]
-        return StreamDriver(Options.parse(base | subscribed("assign", records)))
-
-    without = assigned()
+    without = assigning(kafka, records, group, user_with((READ, TOPIC, records)))
     start = without.initial_offset()
     end = without.latest_offset(start, 12)
     assert end[records] == {"0": 4, "1": 4, "2": 4}
@@ -258,7 +258,7 @@ def test_a_right_that_is_given_after_the_first_batch_changes_no_position_of_assi
         without.latest_offset(end, None)
     without.stop()
     for replayed in (False, True):
-        driver = assigned((READ, GROUP, group))
+        driver = assigning(kafka, records, group, user_with((READ, TOPIC, records), (READ, GROUP, group)))
         try:
             if replayed:
                 assert sum(r.size for task in driver.plan(start, end) for r in task) == 12

@@ -179,11 +179,11 @@ class Member:
         settled_s = time.monotonic()
         self._metrics.rebalance.record((settled_s - self._rebalancing_since_s) * 1000, settled_s)
         # For the listener, partitions are held until it has been called for their revocation, or loss.
-        held = before.assignment if is_cooperative(before.strategy) and not self._lost else frozenset()
+        held = before.assignment if is_cooperative(before.strategy) else frozenset()
         if joined.member_id != before.member_id and not self._lost:  # the group removed it while it waited for others
             self._note_lost(before, held)
-            held = frozenset()
         was_lost = self._lost
+        held = frozenset() if was_lost else held
         self._preparing = self._lost = False
         self._enter(joined)
         if held - joined.assignment:

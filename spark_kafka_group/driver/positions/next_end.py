@@ -19,7 +19,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
     standing.left_to_group -= begin.keys()
     not_owned = topic_changes.unowned(query, begin)
     in_group = query.committer.in_group
-    unsubscribed = {tp for tp in not_owned if not query.subscription.has(tp)}
+    unsubscribed = topic_changes.unsubscribed(query, not_owned)
     left = unowned.left_behind(not_owned, in_group, standing.left_to_group, unsubscribed)
     topics = {tp.topic for tp in (*begin, *left)}
     moved = kept.starts(start, begin)

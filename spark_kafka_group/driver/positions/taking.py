@@ -104,7 +104,7 @@ class Taking:
         """As :meth:`_committed`; and note the group's offsets of the checkpoint's other partitions."""
         query, standing = self._query, self._standing
         elsewhere = topic_changes.unowned(query, query.generation.assignment)
-        unsubscribed = {tp for tp in elsewhere if not query.subscription.has(tp)}
+        unsubscribed = topic_changes.unsubscribed(query, elsewhere)
         committed = self._committed({*missing, *(elsewhere.keys() - unsubscribed)}) | self._committed_to(unsubscribed)
         standing.noted_generation = rules.latest_generation(committed, query.reader)
         others = {tp: group for tp, group in committed.items() if tp in elsewhere}

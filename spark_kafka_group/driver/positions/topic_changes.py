@@ -66,13 +66,12 @@ def check_deleted(query: Query) -> None:
     DataLossError, BrokerError
     """
     standing, subscription = query.standing, query.subscription
-    positions = standing.proven.left | standing.proven.positions
-    read = {tp: at for tp, at in positions.items() if subscription.has(tp)}
+    read = standing.proven.left | standing.proven.positions
     if not standing.deleted and not subscription.manual and read.keys() <= query.generation.assignment:
         return
     there = query.client.known_partitions(subscription)
     standing.deleted -= there
-    missing = read.keys() - standing.deleted - there
+    missing = read.keys() - unsubscribed(query, read) - standing.deleted - there
     deleted = deleted_for_good(query.client, missing)
     if deleted:
         listed = ", ".join(f"{tp} (read up to {standing.kept().get(tp, read[tp])})" for tp in sorted(deleted))
@@ -135,6 +134,11 @@ def existing(query: Query, positions: Mapping[TopicPartition, int]) -> dict[Topi
 def unowned(query: Query, owned: Collection[TopicPartition]) -> dict[TopicPartition, int]:
     """Positions of partitions that this query has read, or was about to read, that exist and that are not `owned`."""
     return existing(query, {tp: at for tp, at in query.standing.kept().items() if tp not in owned})
+
+
+def unsubscribed(query: Query, tps: Collection[TopicPartition]) -> set[TopicPartition]:
+    """Those of `tps` that the query does not subscribe to any more."""
+    return {tp for tp in tps if not query.subscription.has(tp)}
 
 
 def deleted_for_good(client: LogClient, tps: Collection[TopicPartition]) -> set[TopicPartition]:

@@ -3,7 +3,8 @@
 The rows of a batch can be in the sink while its commit is missing: the query ended, or lost its membership. When the
 query does not own the partition from then on (it no longer subscribes to the topic, or another member owns it), no
 commit of this query says how far it has read. So the checkpoint keeps the position, until the group has that offset,
-the query owns the partition again, or another member goes on with it.
+the query owns the partition again, or another member goes on with it. Where the query does not subscribe to the topic
+any more it stays, as the group forgets offsets; and it becomes the group's offset where another member has gone on.
 """
 
 from __future__ import annotations
@@ -48,5 +49,6 @@ def left_behind(
 ) -> dict[TopicPartition, int]:
     """Positions of `unowned` that the checkpoint has to keep: those not `in_group` or `unsubscribed`, but for
     partitions `by_group`."""
-    kept = {tp: at for tp, at in unowned.items() if tp not in by_group}
-    return {tp: at for tp, at in kept.items() if tp in unsubscribed or in_group.get(tp) != at}
+    return {
+        tp: at for tp, at in unowned.items() if tp not in by_group and (tp in unsubscribed or in_group.get(tp) != at)
+    }

@@ -194,7 +194,6 @@ class GroupClient(LogClient):
         itself for a follower. 4. So this member joins a second time: for a leader the broker then starts a generation,
         which has a new assignment. A follower gets the current generation, unless its JoinGroup differs from that of
         step 1.
-
         """
         if self._coordinator.group_instance_id is None:
             return join()
