@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from matrix.cells.registry import MINUTES, cell
+from matrix.cells.registry import cell
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
@@ -75,7 +75,6 @@ def brokers_on_a_small_disk() -> Iterator[KafkaCluster]:
 @cell(
     DISK,
     "the disk of one of three brokers is full for 5 s",
-    count=MINUTES,
     at_once=5,
     nodes=3,
     brokers=brokers_on_a_small_disk,

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
 from matrix.cells.logs import GOES_ON, LOG, LOST, configure, losses_said, quiet, write
-from matrix.cells.registry import GROUPKAFKA, MINUTES, Cell, add
+from matrix.cells.registry import GROUPKAFKA, Cell, add
 from matrix.checkpoint import TP
 from matrix.gather import records
 from matrix.scene import Scene
@@ -124,7 +124,6 @@ def elected(name: str, what: str, grown: float, fails: bool) -> Cell:
         name,
         f"{what}; failOnDataLoss={'true, then false' if fails else 'false'}",
         happen,
-        count=MINUTES,
         at_once=5,
         sources=(GROUPKAFKA,) if fails else Cell.sources,
         options=STOPS if fails else GOES_ON,
@@ -194,7 +193,6 @@ add(
         "an unclean election: the new leader lacks what was acknowledged while it was away; the query goes on reading; "
         "failOnDataLoss=false",
         election_under_load,
-        count=MINUTES,
         at_once=5,
         options=GOES_ON,
         prepare=on_a_pair,

@@ -21,7 +21,7 @@ from network import TESTS, Network
 from relay import Relay
 from support import WORKERS_PYTHON
 
-from matrix.cells.registry import BOTH, GROUPKAFKA, MINUTES, Cell, add
+from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.scene import Scene
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.testing import KafkaCluster
@@ -204,7 +204,6 @@ def host_cell(
     what: str,
     host: Callable[[Scene], str],
     lasts_s: float,
-    count: int = MINUTES,
     sources: tuple[str, ...] = BOTH,
 ) -> None:
     def happen(scene: Scene) -> None:
@@ -222,7 +221,7 @@ def host_cell(
     hosts = functools.partial(on_hosts, EXECUTORS)
     add(
         Cell(
-            NETWORK, name, told, happen, count, at_once=5, sources=sources, nodes=3, brokers=hosts,
+            NETWORK, name, told, happen, at_once=5, sources=sources, nodes=3, brokers=hosts,
             prepare=workers_apart,
         )
     )  # fmt: skip
@@ -242,7 +241,7 @@ def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
 
     told = f"a leader, which all others reach, is unreachable for {what}, without a word, for {lasts_s:.0f} s"
     hosts = functools.partial(on_hosts, EXECUTORS)
-    add(Cell(NETWORK, name, told, happen, MINUTES, at_once=5, nodes=3, brokers=hosts, prepare=workers_apart))
+    add(Cell(NETWORK, name, told, happen, at_once=5, nodes=3, brokers=hosts, prepare=workers_apart))
 
 
 def leading_host(scene: Scene) -> str:

@@ -11,7 +11,7 @@ from matrix.scene import SESSION_S, Scene
 GROUPKAFKA, KAFKA = "groupkafka", "kafka"
 BOTH = (GROUPKAFKA, KAFKA)
 SECONDS, MINUTES = 20, 5
-"""How often a fault is repeated that takes seconds, and one that takes minutes."""
+"""How often a fault is repeated that is over, and healed, within a minute; and one that takes longer."""
 CELLS: dict[str, Cell] = {}
 
 

@@ -9,7 +9,7 @@ from typing import cast
 from matrix.cells.clusters import DRIVER, ON_HOSTS, SPARE, TASKS, driver_on, on_a_cluster
 from matrix.cells.drivers import POINTS
 from matrix.cells.network import Hosts, on_hosts
-from matrix.cells.registry import BOTH, GROUPKAFKA, MINUTES, Cell, add
+from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.observed import Ending
 from matrix.scene import PROGRESS, Scene, now_ms
 
@@ -68,7 +68,6 @@ def restart_cell(name: str, what: str, on_cluster: bool = False, point: str | No
             name,
             what,
             happen,
-            MINUTES,
             at_once=5,
             nodes=3,
             sources=BOTH if point is None else (GROUPKAFKA,),

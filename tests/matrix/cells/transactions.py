@@ -8,7 +8,7 @@ from kafka import KafkaProducer
 
 from matrix.cells.brokers import coordinator, killed
 from matrix.cells.drivers import driver_kill
-from matrix.cells.registry import MINUTES, cell
+from matrix.cells.registry import cell
 from matrix.load import identity
 from matrix.scene import Scene
 
@@ -27,7 +27,7 @@ def transaction_driver_kill(scene: Scene) -> None:
 
 @cell(
     TRANSACTION, "SIGKILL of the coordinator for 5 s, while a third of the transactions is aborted",
-    options=READ_COMMITTED, load=ABORTS, nodes=3, sources=("groupkafka",), count=MINUTES, at_once=5,
+    options=READ_COMMITTED, load=ABORTS, nodes=3, sources=("groupkafka",), at_once=5,
 )  # fmt: skip
 def transaction_coordinator_kill(scene: Scene) -> None:
     scene.pause()
@@ -36,7 +36,7 @@ def transaction_coordinator_kill(scene: Scene) -> None:
 
 @cell(
     TRANSACTION, "a transaction hangs for 10 s, until the broker aborts it, while others are committed and aborted",
-    options=READ_COMMITTED, load=ABORTS, count=MINUTES, at_once=5,
+    options=READ_COMMITTED, load=ABORTS, at_once=5,
     properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"},
 )  # fmt: skip
 def transaction_hangs(scene: Scene) -> None:
