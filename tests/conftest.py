@@ -25,7 +25,7 @@ ON_THREE_BROKERS = {
     "test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it",
     "test_a_coordinator_that_moves_is_no_rebalance",
     "test_a_group_is_led_by_the_node_that_kafka_finds_for_it",
-    "test_a_group_whose_coordinator_has_moved_is_found",
+    "test_a_group_whose_coordinator_has_moved_or_does_not_run_is_found",
     "test_a_leader_that_dies_while_it_is_read_from_is_followed",
     "test_a_leader_that_goes_away_and_comes_back_has_each_record_once",
     "test_a_leader_with_too_few_replicas_waits_for_the_others",

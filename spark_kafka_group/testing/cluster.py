@@ -333,18 +333,18 @@ class KafkaCluster:
         return parse_describe(self.consumer_groups("--describe", "--group", group))
 
     def _retried(self, call: Callable[[], T]) -> T:
-        """Ask again while the group has no coordinator yet, as on a new cluster, or has moved to another one."""
-        from kafka.errors import NotCoordinatorError, RetriableError
+        """Ask again while the group has no coordinator yet, as on a new cluster, or has another one since."""
+        from kafka.errors import RetriableError
 
         deadline = time.monotonic() + START_WITHIN_S
         while True:
             try:
                 return call()
-            except RetriableError as error:
+            except RetriableError:
                 if time.monotonic() > deadline:
                     raise
-                if isinstance(error, NotCoordinatorError):
-                    self.admin._manager.cluster._coordinators.clear()  # kafka-python would ask the former one for ever
+                # kafka-python would ask the former one for ever, also one that does not run.
+                self.admin._manager.cluster._coordinators.clear()
                 time.sleep(0.1)
 
     def run_tool(self, main_class: str, *arguments: str) -> str:

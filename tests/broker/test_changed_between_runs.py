@@ -4,7 +4,9 @@ import json
 
 import pytest
 from exactly_once import ExactlyOnce
+from kafka import ConsumerGroupMetadata, KafkaProducer
 from kafka.admin import NewPartitions
+from kafka.structs import OffsetAndMetadata
 from support import commit_for, committed, name, numbered, options, produce, throw_out, topic_with
 from test_older_checkpoints import QUICK, killed
 
@@ -107,7 +109,7 @@ class TestGroup:
         assert batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)[1] == [(two, 0, 22, 25)]
 
     @pytest.mark.parametrize("forgotten", [True, False])
-    def test_also_where_the_group_has_forgotten_that(self, kafka, group, started, topics, forgotten):
+    def test_but_at_its_own_position_where_the_group_has_forgotten_that(self, kafka, group, started, topics, forgotten):
         one, two = topics
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **QUICK)))
         produce(kafka, two, numbered(5, 1))
@@ -116,18 +118,56 @@ class TestGroup:
             produce(kafka, one, numbered(5, 1))
             end, _ = batch_and_stop(started(group, {"subscribe": one}, **QUICK), end)
         again = started(without_offset(kafka, group, two, forgotten), {"subscribe": f"{one},{two}"}, **QUICK)
-        assert batch(again, end)[1] == [(two, 0, 22, 25)]
+        assert batch(again, end)[1] == [(two, 0, 20, 25)]
 
-    def test_but_not_where_the_checkpoint_is_to_win(self, kafka, group, started, topics):
+    @pytest.mark.parametrize("at", [5, 40])
+    def test_another_group_s_offset_of_a_topic_that_is_not_read_there_does_not_move_the_position(
+        self, kafka, group, started, topics, at
+    ):
         one, two = topics
-        settings = QUICK | {"onOffsetConflict": "checkpoint"}
+        both, other = {"subscribe": f"{one},{two}"}, name("other")
+        end, _ = batch_and_stop(*new(started(group, both, **QUICK)))
+        commit_for(kafka, other, {(two, 0): at})
+        produce(kafka, two, numbered(25, 1))
+        for _ in range(2):
+            produce(kafka, one, numbered(5, 1))
+            end, ranges = batch_and_stop(started(other, {"subscribe": one}, **QUICK), end)
+            assert [(r[0], r[3] - r[2]) for r in ranges] == [(one, 5)]
+        assert batch(started(group, both, **QUICK), end)[1] == [(two, 0, 20, 45)]
+
+    @pytest.mark.parametrize("policy", ["checkpoint", "fail"])
+    def test_the_policy_decides_about_an_offset_of_others_once_it_is_subscribed_to_again(
+        self, kafka, group, started, topics, policy
+    ):
+        one, two = topics
+        settings = QUICK | {"onOffsetConflict": policy}
         end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **settings)))
         commit_for(kafka, group, {(two, 0): 17})
         for records in (one, two):
             produce(kafka, records, numbered(5, 1))
         end, _ = batch_and_stop(started(group, {"subscribe": one}, **settings), end)
         again = started(group, {"subscribe": f"{one},{two}"}, **settings)
-        assert batch(again, end)[1] == [(two, 0, 20, 25)]
+        if policy == "checkpoint":
+            assert batch(again, end)[1] == [(two, 0, 20, 25)]
+        else:
+            with pytest.raises(OffsetConflictError, match=f"{two}-0: the checkpoint says 20"):
+                batch(again, end)
+
+    def test_an_open_transaction_on_its_offset_holds_nobody_up_who_has_left_it(self, kafka, group, started, topics):
+        one, two = topics
+        settings = QUICK | {"kafka.isolation.level": "read_committed"}
+        end, _ = batch_and_stop(*new(started(group, {"subscribe": f"{one},{two}"}, **settings)))
+        produce(kafka, one, numbered(5, 1))
+        producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=name("open"))
+        producer.init_transactions()
+        producer.begin_transaction()
+        offsets = {TopicPartition(two, 0): OffsetAndMetadata(20, "", -1)}
+        producer.send_offsets_to_transaction(offsets, ConsumerGroupMetadata(group))
+        try:
+            assert batch(started(group, {"subscribe": one}, **settings), end)[1] == [(one, 0, 20, 25)]
+        finally:
+            producer.abort_transaction()
+            producer.close()
 
     def test_one_that_is_deleted_meanwhile_is_missed_once_it_is_subscribed_to_again(
         self, kafka, group, started, topics
@@ -191,6 +231,17 @@ class TestExactlyOnce:
         produce(kafka, two, numbered(5, 1))
         assert runs(f"{one},{two}", without_offset(kafka, group, two, forgotten)) == 55
 
+    def test_a_topic_that_another_group_has_read_on(self, kafka, group, runs, topics):
+        one, two = topics
+        assert runs(f"{one},{two}", group) == 40
+        produce(kafka, two, numbered(10, 1))
+        assert runs(f"{one},{two}", name("other")) == 50
+        for total in (55, 60):
+            produce(kafka, one, numbered(5, 1))
+            assert runs(one, group) == total
+        produce(kafka, one, numbered(5, 1))
+        assert runs(f"{one},{two}", group) == 65
+
 
 class TestPartitionsOfSparksOwnCheckpoint:
     @pytest.mark.parametrize("policy", ["group", "fail"])
@@ -206,13 +257,14 @@ class TestPartitionsOfSparksOwnCheckpoint:
             with pytest.raises(OffsetConflictError, match=f"{two}-0: the checkpoint says 10"):
                 batch(query, end)
 
-    @pytest.mark.parametrize("at", [2, 15])
-    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, topics, at):
+    @pytest.mark.parametrize(("at", "policy"), [(2, "auto"), (15, "auto"), (15, "fail")])
+    def test_a_topic_that_is_subscribed_to_later(self, kafka, group, started, topics, at, policy):
         one, two = topics
         commit_for(kafka, group, {(one, 0): at, (two, 0): at})
         end = {one: {"0": 10}, two: {"0": 10}}
-        for more in (10, 5):  # also after a run that knows Spark's checkpoint no more
-            end, ranges = batch_and_stop(started(group, {"subscribe": one}, **FROM_GROUP), end)
+        for more, now in ((10, "auto"), (5, policy)):  # also after a run that knows Spark's checkpoint no more
+            query = started(group, {"subscribe": one}, **FROM_GROUP, onOffsetConflict=now)
+            end, ranges = batch_and_stop(query, end)
             assert [(r[0], r[3] - r[2]) for r in ranges] == [(one, more)]
             produce(kafka, one, numbered(5, 1))
         both = {"subscribe": f"{one},{two}"}

@@ -6,6 +6,7 @@ import recorders
 from support import committed, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import InterceptorError
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -78,6 +79,20 @@ def test_a_member_that_is_removed_while_it_waits_for_others_has_lost_what_it_kep
     wait_until(lambda: recorders.calls and recorders.calls[-1][0] == "assigned", within=30)
     assert recorders.calls[0] == ("lost", kept)
     assert idle.report_latest_offset()["@group"]["membershipsLost"] == 1
+
+
+def test_a_member_that_the_answer_to_its_own_generation_finds_removed_has_lost_its_partitions(kafka, group, driver_of):
+    topic = topic_with(kafka, numbered(20, 2), partitions=2)
+    driver = driver_of(kafka, topic, group, rebalanceListener="recorders:Listener")
+    first = driver.latest_offset(driver.initial_offset(), None)
+    before = driver._session.member.generation
+    throw_out(kafka, group)  # no heartbeat is due yet
+    assert driver._session.member.next_generation() is Joined.AS_NEW
+    assert driver._session.member.generation.member_id != before.member_id
+    assert recorders.calls == [("assigned", {0, 1}), ("lost", {0, 1}), ("assigned", {0, 1})]
+    driver._session._settling.enter(Joined.AS_NEW)
+    assert driver.latest_offset(first, None) == first
+    assert driver.report_latest_offset()["@group"]["membershipsLost"] == 1
 
 
 def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver_of):

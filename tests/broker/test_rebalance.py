@@ -8,11 +8,14 @@ import time
 import pytest
 import recorders
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from running import settled
-from support import committed, members, numbered, produce, topic_with
+from running import Query, settled
+from support import committed, members, numbered, options, produce, throw_out, topic_with
 
 from spark_kafka_group import MembershipError
+from spark_kafka_group.assignors import resolve
+from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire import GroupClient
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
@@ -252,6 +255,40 @@ class TestBetweenTriggers:
         wait_until(lambda: len(idle._session.member.generation.assignment) == 2, within=30)
         end = idle.latest_offset(start, None)
         assert sum(end[topic].values()) == 4
+
+    def test_a_member_that_is_removed_as_it_joins_outlives_a_late_request_of_its_own(
+        self, kafka, group, driver_of, query_of
+    ):
+        topic = topic_with(kafka, [], partitions=4)
+        settings = BOTH | {"kafka.session.timeout.ms": 6000}
+        idle = driver_of(kafka, topic, group, **settings)
+        idle.latest_offset(idle.initial_offset(), None)
+        both = [Query(idle), query_of(kafka, topic, group, **settings)]
+        wait_until(lambda: [len(query.owned()) for query in both] == [2, 2], within=30)
+        busy = both[1]
+        busy.may_finish.clear()
+        produce(kafka, topic, numbered(40, 4))
+        busy.running.wait(30)
+        member = idle._session.member
+        static_id = member.client._coordinator.group_instance_id
+
+        def member_id():
+            return next((m["member_id"] for m in members(kafka, group) if m["group_instance_id"] == static_id), None)
+
+        member.client.request_rejoin()
+        wait_until(member.client._rounds.under_way, within=30)
+        throw_out(kafka, group, static_id)
+        wait_until(lambda: member_id() not in (None, member.generation.member_id), within=30)  # it joins as a new one
+        joined = member_id()
+        parsed = Options.parse(options(kafka, topic, group, **settings))
+        late = GroupClient(parsed, group, static_id, resolve(("range",)))
+        late.subscribe(parsed.reading.subscription)
+        late.partitions(parsed.reading.subscription)
+        wait_until(lambda: late.join_within(100) or member_id() != joined, within=30)
+        late.close()  # without LeaveGroup
+        busy.may_finish.set()
+        wait_until(lambda: spread(both, 4) and not member.client.rejoin_needed(), within=60)
+        assert member.generation.member_id == member_id()
 
     def test_a_batch_whose_offsets_the_group_has_already_keeps_no_member_waiting(
         self, kafka, group, driver_of, query_of

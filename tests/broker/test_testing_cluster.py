@@ -52,7 +52,7 @@ def test_three_nodes_go_on_when_one_is_killed(kafka3):
 
 
 @pytest.mark.soak
-def test_a_group_whose_coordinator_has_moved_is_found(kafka3, group):
+def test_a_group_whose_coordinator_has_moved_or_does_not_run_is_found(kafka3, group):
     topic = topic_with(kafka3, numbered(10, 1), partitions=1)
     commit_for(kafka3, group, {(topic, 0): 4})
     cluster = kafka3.admin._manager.cluster
@@ -61,6 +61,12 @@ def test_a_group_whose_coordinator_has_moved_is_found(kafka3, group):
     cluster._coordinators[key] = coordinator % 3 + 1  # as if it had been another one before
     assert committed(kafka3, group) == {(topic, 0): 4}
     assert kafka3.group_state(group) == ("Empty", [])
+    node = kafka3.node(coordinator - 1)
+    node.kill()
+    assert committed(kafka3, group) == {(topic, 0): 4}
+    assert kafka3.group_state(group) == ("Empty", [])
+    node.start()
+    kafka3.wait_until_ready()
 
 
 @pytest.mark.soak

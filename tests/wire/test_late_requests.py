@@ -29,10 +29,11 @@ def removed(monkeypatch):
 
     monkeypatch.setattr(late_requests, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=sleep))
 
-    def play(*states, ended_at=1000.0):
+    def play(*states, ended_at=1000.0, takes_s=0.0):
         clock.now = 0.0
 
         def look():
+            sleep(takes_s)
             at = 0.0
             for state, seconds in states:
                 at += seconds
@@ -63,6 +64,11 @@ def test_sessions_begin_anew_after_a_rebalance_and_where_the_coordinator_was_awa
     assert removed((HELD, 3), (AWAY, 6), (HELD, 9), (GONE, 1)) == (True, 18.0)
     assert removed((AWAY, 100)) == (None, SESSION_S)
     assert removed((HELD, 3), (AWAY, 100)) == (None, SESSION_S)
+
+
+def test_a_coordinator_that_answers_slowly_does_not_begin_the_wait_anew(removed):
+    assert removed((HELD, 100), takes_s=1.0) == (False, 10.5)
+    assert removed((HELD, 20), (GONE, 1), takes_s=3.0) == (True, 20.5)
 
 
 def test_a_query_that_is_stopped_waits_no_longer(removed):

@@ -1,6 +1,7 @@
 """The cells that a real broker can be made to answer, on one: the scripted coordinator is not believed by itself."""
 
 import contextlib
+import functools
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import (
     BrokerError,
+    BrokerTimeoutError,
     CommitError,
     CommitTimeoutError,
     FencedError,
@@ -221,8 +223,9 @@ def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
     assert f"group {group}: another process has joined as one in the same moment" in caplog.text
 
 
+@pytest.mark.parametrize("known", ["", "the id that it had"])
 def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
-    kafka, topic, group, client_of, held_up, caplog
+    kafka, topic, group, client_of, held_up, known, caplog
 ):
     live, late = client_of(kafka, topic, group, "one", **SHORT), new_client(kafka, topic, group, "one", **SHORT)
     with ThreadPoolExecutor(1) as running:
@@ -231,7 +234,7 @@ def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
         throw_out(kafka, group, "one")
         wait_until(lambda: live.lost() and len(members(kafka, group)) == 1, within=30)
         wait_until(lambda: held_up() or kafka.group_state(group)[0] == "Stable", within=30)
-        joined = joins_meanwhile(kafka, group, running, live, late, live.join_as_new)
+        joined = joins_meanwhile(kafka, group, running, live, late, functools.partial(live.join_as, known))
         late.close()  # without LeaveGroup
         wait_until(lambda: held_up() or joined.done(), within=60)
     assert joined.result().member_id in [m["member_id"] for m in members(kafka, group)]
@@ -265,6 +268,22 @@ def test_a_query_is_fenced_in_its_first_join_by_a_process_that_lives(kafka, topi
         wait_until(lambda: held_up() or later.join_within(100), within=30)
         with pytest.raises(FencedError, match=f"joining group {group}: FENCED_INSTANCE_ID: another process has joined"):
             joined.result()
+    assert not later.rejoin_needed()
+    assert later.current().assignment
+
+
+def test_a_fenced_query_does_not_fence_the_other_process_because_the_broker_does_not_say_whether_that_lives(
+    kafka, topic, group, client_of, held_up
+):
+    live, later = (client_of(kafka, topic, group, "one", **SHORT) for _ in range(2))
+    with ThreadPoolExecutor(1) as running:
+        joined = joins_meanwhile(kafka, group, running, live, later)
+        with denied(kafka, ACLOperation.DESCRIBE, ResourceType.GROUP, group):
+            wait_until(lambda: held_up() or later.join_within(100), within=30)
+            with pytest.raises(BrokerTimeoutError, match=f"looking up group {group}: no answer within 8 s"):
+                joined.result()
+        with pytest.raises(FencedError):
+            live.join_as("", live.join)
     assert not later.rejoin_needed()
     assert later.current().assignment
 

@@ -170,19 +170,14 @@ class Member:
             self._preparing = True
             self._rebalancing_since_s = time.monotonic()
             self._prepare(before)
-        if self._lost:
-            joined = self.client.join_as_new(lambda: self._join(patience_ms))
-        else:
-            joined = self._join(patience_ms)
+        joined = self.client.join_as("" if self._lost else before.member_id, lambda: self._join(patience_ms))
         if joined is None:
             return Joined.NOT_YET
         settled_s = time.monotonic()
         self._metrics.rebalance.record((settled_s - self._rebalancing_since_s) * 1000, settled_s)
         # For the listener, partitions are held until it has been called for their revocation, or loss.
         held = before.assignment if is_cooperative(before.strategy) else frozenset()
-        if joined.member_id != before.member_id and not self._lost:  # the group removed it while it waited for others
-            self._note_lost(before, held)
-        was_lost = self._lost
+        was_lost = self._lost or self._is_found_lost(before, joined, held)
         held = frozenset() if was_lost else held
         self._preparing = self._lost = False
         self._enter(joined)
@@ -190,6 +185,13 @@ class Member:
             self._hooks.partitions_revoked(held - joined.assignment)
         self._hooks.partitions_assigned(joined.assignment - held)
         return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
+
+    def _is_found_lost(self, before: Generation, joined: Generation, held: frozenset[TopicPartition]) -> bool:
+        """Whether the group removed this member, as only the answer to its JoinGroup has said; reports it."""
+        if joined.member_id == before.member_id:
+            return False
+        self._note_lost(before, held)
+        return True
 
     def _join(self, patience_ms: float | None) -> Generation | None:
         return self.client.join() if patience_ms is None else self.client.join_within(patience_ms)
@@ -216,6 +218,7 @@ class Member:
     def _prepare(self, before: Generation) -> None:
         """Report the partitions that are given back, or lost; the commit of the last batch has come first."""
         if self.client.lost():
+            self._lost = True
             self._note_lost(before, before.assignment)
             return
         self._metrics.rebalances += 1
@@ -225,7 +228,6 @@ class Member:
 
     def _note_lost(self, before: Generation, held: frozenset[TopicPartition]) -> None:
         """Report that membership was lost after the generation `before`; the listener still has partitions `held`."""
-        self._lost = True
         self._metrics.lost += 1
         log.warning(
             "group %s: generation %d: membership was lost; joining as a new member. Other members may have read %s "
@@ -241,21 +243,23 @@ class Member:
 
         1. This member, alone in the group, asks to join again. 2. Another one joins before the coordinator has
         answered. 3. The new generation has both, and this member has lost partitions: that is a rebalance, and the
-        listener is called.
+        listener is called. So it is if the group has removed this member before 1: it joins as a new one.
         """
         if not self._begins_generation():
             return Joined.SAME
         before, asked_s = self.generation, time.monotonic()
         self.client.request_rejoin()
-        joined = self.client.join()
+        joined = self.client.join_as(before.member_id, self.client.join)
+        was_lost = self._is_found_lost(before, joined, before.assignment)
         self._enter(joined)
-        if joined.assignment != before.assignment:
+        if was_lost or joined.assignment != before.assignment:
             settled_s = time.monotonic()
-            self._metrics.rebalances += 1
             self._metrics.rebalance.record((settled_s - asked_s) * 1000, settled_s)
-            self._hooks.partitions_revoked(before.assignment)
+            if not was_lost:
+                self._metrics.rebalances += 1
+                self._hooks.partitions_revoked(before.assignment)
             self._hooks.partitions_assigned(joined.assignment)
-        return Joined.NEW_GENERATION
+        return Joined.AS_NEW if was_lost else Joined.NEW_GENERATION
 
     def use(self) -> int:
         """Plan a batch under the current generation; returns its id."""

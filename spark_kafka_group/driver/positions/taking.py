@@ -78,13 +78,13 @@ class Taking:
             self._standing.existing_at_start = self._query.client.known_partitions(self._query.subscription)
             topic_changes.check_named(self._query, self._rules.starting)
 
-    def _committed(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
+    def _committed(self, tps: Collection[TopicPartition], stable: bool = True) -> dict[TopicPartition, Committed]:
         """The group's commits for `tps`.
 
         A new query with ``assign`` and explicit offsets needs no right on the group before its first commit.
         """
         try:
-            return self._query.client.committed(tps) if tps else {}
+            return self._query.client.committed(tps, stable=stable) if tps else {}
         except AuthorizationError:
             manual = self._query.subscription.manual
             if self._standing.is_new_query and manual and not self._rules.starting.group:
@@ -93,9 +93,12 @@ class Taking:
             raise
 
     def _committed_to(self, unsubscribed: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        """As :meth:`_committed`, for partitions of topics to which the user need not have a right any more."""
+        """As :meth:`_committed`, for partitions of topics to which the user need not have a right any more.
+
+        Transactions of others that are not over keep nobody waiting. One of this query's own sink may hold its offset.
+        """
         try:
-            return self._committed(unsubscribed)
+            return self._committed(unsubscribed, stable=self._standing.proven.in_transaction)
         except AuthorizationError as error:
             log.info("%s; positions of topics that the query does not subscribe to stay as they are", error)
             return {}
@@ -114,14 +117,15 @@ class Taking:
             # partitions that others own as yet; later ones are newer.
             standing.overrides = {tp: group.offset for tp, group in others.items()}
         else:
-            standing.overrides = proven.overrides if policy in ("auto", "checkpoint") else {}
-            settled = unowned.settled(elsewhere, others, query.reader, proven)
-            standing.left_to_group = settled - unsubscribed
+            standing.overrides = dict(proven.overrides) if policy != "group" else {}
+            if proven.group_id not in (None, query.group_id):
+                standing.overrides |= unowned.committed_before(elsewhere, others, query.reader, proven)
+            standing.left_to_group = unowned.settled(elsewhere, others, query.reader, proven) - unsubscribed
             # The checkpoint keeps positions of unsubscribed partitions: the group forgets its offsets of these.
-            foreign = topic_changes.by_others(others, query.reader, proven) if policy == "checkpoint" else {}
-            right = (settled & unsubscribed) - foreign.keys()
-            standing.moved |= {tp: others[tp].offset for tp in right if others[tp].offset != elsewhere[tp]}
-        query.committer.in_group |= standing.overrides
+            undelivered = unowned.undelivered(elsewhere, others, query.reader, proven)
+            standing.moved |= {tp: at for tp, at in undelivered.items() if tp in unsubscribed}
+        decided = missing if policy == "fail" else ()  # now, by the user
+        query.committer.in_group |= {tp: at for tp, at in standing.overrides.items() if tp not in decided}
         return {tp: group for tp, group in committed.items() if tp in missing}
 
     def _refuse_if_replaced(self, committed: Mapping[TopicPartition, Committed]) -> None:

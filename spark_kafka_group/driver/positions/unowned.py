@@ -4,7 +4,7 @@ The rows of a batch can be in the sink while its commit is missing: the query en
 query does not own the partition from then on (it no longer subscribes to the topic, or another member owns it), no
 commit of this query says how far it has read. So the checkpoint keeps the position, until the group has that offset,
 the query owns the partition again, or another member goes on with it. Where the query does not subscribe to the topic
-any more it stays, as the group forgets offsets; and it becomes the group's offset where another member has gone on.
+any more it stays, as the group forgets offsets: what others have read decides when it subscribes to the topic again.
 """
 
 from __future__ import annotations
@@ -36,9 +36,47 @@ def settled(
             end.is_in_group
             or group.offset == unowned[tp]
             or not is_own(group.metadata, reader, end.batch, end.generation)
-            or left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
+            or _went_without(group, reader, end)
         )
     }
+
+
+def undelivered(
+    unowned: Positions,
+    committed: Mapping[TopicPartition, Committed],
+    reader: str,
+    end: GroupOffset,
+) -> dict[TopicPartition, int]:
+    """The group's offsets of `unowned` after which the batch up to `end` has delivered nothing, as the query has said.
+
+    It went without the partition, or its sink has committed this offset together with all that it has written.
+    """
+    return {
+        tp: group.offset
+        for tp, group in committed.items()
+        if tp in unowned
+        and group.offset < unowned[tp]
+        and end.overrides.get(tp) != group.offset
+        and (
+            _went_without(group, reader, end)
+            or (end.is_in_group and is_own(group.metadata, reader, end.batch, end.generation))
+        )
+    }
+
+
+def committed_before(
+    unowned: Positions, committed: Mapping[TopicPartition, Committed], reader: str, end: GroupOffset
+) -> dict[TopicPartition, int]:
+    """Offsets of this query's own in a group to which it comes back from another one, where it has read on."""
+    return {
+        tp: group.offset
+        for tp, group in committed.items()
+        if tp in unowned and group.offset < unowned[tp] and is_own(group.metadata, reader, end.batch)
+    }
+
+
+def _went_without(group: Committed, reader: str, end: GroupOffset) -> bool:
+    return left_out_of(group.metadata, reader, end.generation) in (end.batch, end.batch + 1)
 
 
 def left_behind(

@@ -93,6 +93,8 @@ class GroupClient(LogClient):
         )
         super().__init__(options, self._calls)
         self._group, self._connection = options.group, options.connection
+        self._fenced: FencedError | None = None
+        """By a process of which it is not known whether it lives."""
         self._consumer = self._calls.consumer
         self._coordinator = self._consumer._coordinator
         self._rounds.attach(self._consumer)
@@ -119,9 +121,15 @@ class GroupClient(LogClient):
         self._calls.retried("looking for brokers", ask, timeout_ms)
 
     def committed(
-        self, tps: Collection[TopicPartition], timeout_ms: float | None = None
+        self, tps: Collection[TopicPartition], timeout_ms: float | None = None, stable: bool = True
     ) -> dict[TopicPartition, Committed]:
         """Committed offsets; a partition without one is not in the result.
+
+        Parameters
+        ----------
+        stable
+            Whether to wait for transactions that hold offsets, at kafka.isolation.level read_committed and where the
+            sink commits offsets.
 
         Raises
         ------
@@ -129,11 +137,17 @@ class GroupClient(LogClient):
             Also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
         """
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        committed = self._calls.retried(
-            f"looking up committed offsets of group {self._group_id}",
-            lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
-            timeout_ms,
-        )
+        level = self._coordinator._isolation_level
+        if not stable:
+            self._coordinator._isolation_level = IsolationLevel.READ_UNCOMMITTED
+        try:
+            committed = self._calls.retried(
+                f"looking up committed offsets of group {self._group_id}",
+                lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
+                timeout_ms,
+            )
+        finally:
+            self._coordinator._isolation_level = level
         return {
             TopicPartition(tp.topic, tp.partition): Committed(
                 o.offset, o.metadata or "", NO_EPOCH if o.leader_epoch is None else o.leader_epoch
@@ -201,28 +215,35 @@ class GroupClient(LogClient):
         # kafka-python rejoins by itself if the old assignment has topics that are no longer subscribed. With the same
         # JoinGroup each time it would do so without end.
         self._rounds.vary(True)
-        joined = self.join_as_new(join)
+        joined = self.join_as("", join)
         if joined is None:
             return joined
         if not joined.leader:
             changed = before is not None and before != frozenset(self._consumer.subscription() or ())
             self._rounds.vary(changed)
             self.request_rejoin(claiming=changed)
-            joined = self.join_as_new(join)
+            joined = self.join_as("", join)
         self._rounds.vary(False)
         return joined
 
-    def join_as_new(self, join: Callable[[], G]) -> G:
-        """Join, by :meth:`join` or :meth:`join_within`, without partitions: for the first time, or after a loss.
+    def join_as(self, member_id: str, join: Callable[[], G]) -> G:
+        """Join, by :meth:`join` or :meth:`join_within`, as the member with this id; with an empty one, as a new member.
 
-        If another process fences this one, it finds out whether that lives. It may have been killed, and its JoinGroup
-        came late. Or that JoinGroup was this process's own, sent before the coordinator's answer to it was lost.
+        If another process fences this one while it is that member, it is over. A new member (also one that the group
+        has removed meanwhile) finds out whether the other process lives. That may have been killed, and its JoinGroup
+        came late. Or that JoinGroup was this process's own, sent before the coordinator's answer to it was lost. Until
+        this is known no JoinGroup is sent, in later calls neither: it would fence a process that lives.
         """
-        try:
-            return join()
-        except FencedError as error:
-            self._outlive_killed_process(error)
-            return join()
+        if self._fenced is None:
+            try:
+                return join()
+            except FencedError as error:
+                if member_id and self._coordinator._generation.member_id == member_id:
+                    raise
+                self._fenced = error
+        self._outlive_killed_process(self._fenced)
+        self._fenced = None
+        return join()
 
     def _outlive_killed_process(self, error: FencedError) -> None:
         """Wait until the group has removed the process that fenced this one in such a join, if that was killed.

@@ -14,6 +14,8 @@ from collections.abc import Callable
 from spark_kafka_group.wire.group.members import DescribedGroup
 
 LOOK_EVERY_S = 0.5
+AWAY_S = 2.0
+"""A coordinator that answers after more than this time may have stood still."""
 REBALANCING = "PreparingRebalance"
 """In this state the coordinator removes no member that has joined."""
 
@@ -39,7 +41,7 @@ def is_removed(
     while not ended() and time.monotonic() < until:
         asked = time.monotonic()
         group = look()
-        away |= time.monotonic() - asked > LOOK_EVERY_S
+        away |= time.monotonic() - asked > AWAY_S
         if group is not None:
             member = group.static_member(instance_id)
             if member is None:
