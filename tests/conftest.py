@@ -22,6 +22,7 @@ WITH_SPARK = 2
 WAITING = {"broker", "chaos", "wire"}
 """Rooms that start no Spark: their tests wait for brokers, timeouts and rebalances most of their time."""
 ON_THREE_BROKERS = {
+    "test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_on",
     "test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it",
     "test_a_coordinator_that_moves_is_no_rebalance",
     "test_a_group_is_led_by_the_node_that_kafka_finds_for_it",

@@ -292,6 +292,8 @@ class GroupSession:
         committed = {} if self._query.subscription.manual else self.member.client.committed(tps)
         left_out = frozenset(self._yielded.learn(committed, end))
         by_sink = self._sink is not None and end.in_transaction
+        if by_sink and decided is None:
+            replayed.refuse_in_another_group(self._query, end)
         patience_ms = self._settling.patience_ms()
         if by_sink and patience_ms is not None:
             patience_ms = max(patience_ms, self._query.options.group.session_timeout_ms)

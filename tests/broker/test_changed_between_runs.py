@@ -11,7 +11,7 @@ from support import commit_for, committed, name, numbered, options, produce, thr
 from test_older_checkpoints import QUICK, killed
 
 from spark_kafka_group.driver.stream import StreamDriver
-from spark_kafka_group.errors import DataLossError, MembershipError, OffsetConflictError
+from spark_kafka_group.errors import DataLossError, MembershipError, OffsetConflictError, OptionError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
@@ -179,25 +179,37 @@ class TestGroup:
         kafka.delete_topic(two)
         with pytest.raises(DataLossError, match=f"{two}-0 .read up to 20."):
             batch(started(group, {"subscribe": f"{one},{two}"}, **QUICK), end)
+        pattern = started(group, {"subscribePattern": f"{one}|{two}"}, **QUICK)  # it names no topic
+        produce(kafka, one, numbered(5, 1))
+        assert batch(pattern, end)[1] == [(one, 0, 25, 30)]
 
 
 class TestExactlyOnce:
     """The group's own offsets say what the sink has written, and not the checkpoint: but only in the group itself."""
 
     @pytest.fixture
-    def runs(self, kafka, driver_of, tmp_path):
-        """Runs an exactly-once query to its end; returns how many rows all runs have written, each of them once."""
+    def now(self):
+        """Topics and group of the run."""
+        return {}
+
+    @pytest.fixture
+    def query(self, kafka, driver_of, tmp_path, now):
         output, one = kafka.create_topic(name("output"), partitions=1), name("sink")
         decisions = kafka.create_topic(name("decisions"), configs={"cleanup.policy": "compact"})
         settings = FROM_GROUP | {
             "kafka.auto.offset.reset": "earliest", "kafka.transactional.id": one, "decisionTopic": decisions,
         }  # fmt: skip
-        now = {}
 
         def drivers():
             return [driver_of(kafka, now["topics"], now["group"], tmp_path, **settings)]
 
         query = ExactlyOnce(kafka, one, output, tmp_path, drivers, decisions)
+        yield query
+        query.close()
+
+    @pytest.fixture
+    def runs(self, query, now):
+        """Runs an exactly-once query to its end; returns how many rows all runs have written, each of them once."""
 
         def run(topics, group):
             now.update(topics=topics, group=group)
@@ -210,8 +222,24 @@ class TestExactlyOnce:
             assert len(rows) == len(set(rows))
             return len(rows)
 
-        yield run
-        query.close()
+        return run
+
+    def test_the_group_stays_until_a_micro_batch_that_is_not_written_is_done(self, kafka, group, query, now, runs):
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        assert runs(topic, group) == 20
+        produce(kafka, topic, numbered(10, 1))
+        query.start()
+        wait_until(query.plan, within=30)
+        query.begin()
+        query.stop()  # before the sink decides
+        now["group"] = name("other")
+        query.start()
+        with pytest.raises(OptionError, match=f"planned in group {group}. Start the query with kafka.group.id={group}"):
+            query.begin()
+        query.stop()
+        assert runs(topic, group) == 30
+        produce(kafka, topic, numbered(5, 1))
+        assert runs(topic, now["group"]) == 35
 
     def test_a_query_that_comes_back_to_its_group(self, kafka, group, runs):
         topic = topic_with(kafka, numbered(20, 1), partitions=1)

@@ -228,11 +228,15 @@ def test_each_right_that_is_missing_is_named_in_other_ways_to_read(
     assert committed(kafka, group) == {}
 
 
-def assigning(kafka, records, group, user):
-    """A query that assigns all partitions, and has not begun."""
+def assigning(kafka, records, group, user, partitions=(0, 1, 2)):
+    """A query that assigns these partitions, and has not begun."""
     base = given(kafka, records, group, user)
     del base["subscribe"]
-    return StreamDriver(Options.parse(base | subscribed("assign", records)))
+    return StreamDriver(Options.parse(base | {"assign": json.dumps({records: list(partitions)})}))
+
+
+def ranges_of(driver, start, end):
+    return {(r.tp.partition, r.start, r.end) for task in driver.plan(start, end) for r in task}
 
 
 def test_assign_needs_no_right_on_the_group_before_its_first_commit(kafka, records, group, user_with):
@@ -273,6 +277,54 @@ def test_a_right_that_is_given_after_the_first_batch_changes_no_position_of_assi
         finally:
             driver.stop()
         commit_for(kafka, group, {(records, 0): 7, (records, 1): 2})
+
+
+def test_a_right_that_is_given_while_the_first_batch_runs_sets_all_offsets_right(kafka, records, group, user_with):
+    commit_for(kafka, group, {(records, partition): 7 for partition in range(3)})
+    user = user_with((READ, TOPIC, records))
+    driver = assigning(kafka, records, group, user)
+    start = driver.initial_offset()
+    end = driver.latest_offset(start, 1)
+    assert len(ranges_of(driver, start, end)) == 1
+    right = ACL(f"User:{user}", "*", READ, ACLPermissionType.ALLOW, ResourcePattern(GROUP, group))
+    kafka.admin.create_acls([right])
+
+    def known():
+        try:
+            return driver.latest_offset(end, 1)
+        except GroupKafkaError:
+            return None
+
+    now = wait_until(known, within=20)
+    assert "unseen" not in now["@group"]
+    assert committed(kafka, group) == {(records, int(p)): at for p, at in end[records].items()}
+    driver.stop()
+    driver = assigning(kafka, records, group, user)
+    try:
+        assert ranges_of(driver, now, driver.latest_offset(now, None)) == {
+            (int(p), at, 10) for p, at in end[records].items()
+        }
+    finally:
+        driver.stop()
+
+
+def test_a_right_that_is_given_before_a_run_of_fewer_partitions(kafka, records, group, user_with):
+    commit_for(kafka, group, {(records, partition): 7 for partition in range(3)})
+    without = assigning(kafka, records, group, user_with((READ, TOPIC, records)))
+    start = without.initial_offset()
+    end = without.latest_offset(start, 12)
+    assert ranges_of(without, start, end) == {(partition, 0, 4) for partition in range(3)}
+    without.stop()
+    user = user_with((READ, TOPIC, records), (READ, GROUP, group))
+    driver = assigning(kafka, records, group, user, partitions=(0,))
+    known = driver.latest_offset(end, None)
+    assert "unseen" not in known["@group"]
+    driver.stop()
+    driver = assigning(kafka, records, group, user)
+    try:
+        assert ranges_of(driver, known, driver.latest_offset(known, None)) == {(p, 4, 10) for p in range(3)}
+    finally:
+        driver.stop()
 
 
 def test_a_topic_that_a_query_has_left_needs_no_right(kafka, group, user_with):

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -444,6 +445,25 @@ def test_a_topic_that_may_not_be_described_has_no_committed_offsets_to_show(kafk
         why = wait_until(lambda: error_of(lambda: client.committed(owned), BrokerError), within=30)
     assert why.startswith(f"looking up committed offsets of group {group}: TOPIC_AUTHORIZATION_FAILED for {topic}-0 ")
     assert f"Describe (or Read, which includes it) on Topic {topic}" in why
+
+
+def test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_on(kafka3, group, client_of):
+    topic = topic_with(kafka3, [], partitions=1)
+    commit_for(kafka3, group, {(topic, 0): 4})
+    client = client_of(kafka3, topic, group)
+    found = client.committed([TopicPartition(topic, 0)])
+    before = client._coordinator.coordinator_id
+    node = kafka3.node(int(str(before).removeprefix("coordinator-")) - 1)
+    node.kill()
+    try:
+        over_s = None
+        while over_s is None or time.monotonic() < over_s:
+            assert client.committed([TopicPartition(topic, 0)]) == found
+            if over_s is None and client._coordinator.coordinator_id != before:
+                over_s = time.monotonic() + 1
+    finally:
+        node.start()
+        kafka3.wait_until_ready()
 
 
 def test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it(kafka3, group, client_of):

@@ -41,14 +41,22 @@ def hand_over(query: Query) -> bool:
 def set_right(query: Query) -> None:
     """Set back offsets that were disputed before Spark logged a batch, also of partitions that it does not read.
 
+    And set those right that the user had no right to see when positions were taken, once a commit has gone through.
+
     Raises
     ------
-    CommitTimeoutError, BrokerTimeoutError
+    CommitTimeoutError, BrokerError
         When brokers do not answer: this is to be called again.
     """
-    wrong = query.standing.to_set_right
+    standing, in_group = query.standing, query.committer.in_group
+    wrong = standing.to_set_right
+    if standing.is_unseen and in_group:
+        committed = query.client.committed(standing.positioned - in_group.keys())
+        in_group |= {tp: group.offset for tp, group in committed.items()}
+        wrong |= standing.positioned
     if wrong and _handed_over(query, [tp for tp in _missing_in_group(query) if tp in wrong]):
         wrong.clear()
+        standing.is_unseen = False
 
 
 def _handed_over(query: Query, tps: Collection[TopicPartition]) -> bool:

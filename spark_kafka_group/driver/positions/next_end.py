@@ -36,7 +36,7 @@ def after_reading(query: Query, kept: CheckpointedEnds, ranges: Collection[Offse
         in_transaction=query.options.group.transactional_id is not None,
         group_id=query.group_id,
         overrides={tp: at for tp, at in standing.overrides.items() if tp in left and in_group.get(tp) == at},
-        unseen=standing.is_unseen and not in_group,
+        unseen=standing.is_unseen,
     )
 
 
@@ -56,10 +56,12 @@ def without_reading(
     It is also needed where the group knows the positions now, and the checkpoint says that it does not.
     """
     start = query.standing.proven
+    if start.unseen and not query.standing.is_unseen:
+        return after_reading(query, kept, ())
     positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
-    if positions == start.positions and not may_have_records and not start.unseen:
+    if positions == start.positions and not may_have_records:
         return None
     moved = kept.starts(start, positions)
     kept.planned(start)
     # Spark compares ends as JSON: a number of the batch is in it only beside the reader's id.
-    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved, unseen=False)
+    return replace(start, reader=query.reader, positions=positions, batch=start.batch + 1, moved=moved)

@@ -9,8 +9,10 @@ from spark_kafka_group.commit_metadata import is_of_batch
 from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.positions.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.errors import OptionError
 from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
+from spark_kafka_group.printable import printable
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +49,24 @@ def elsewhere(query: Query, ranges: Collection[OffsetRange], end: GroupOffset) -
                 query.group_id, " ".join(map(str, sorted(tps))), why,
             )  # fmt: skip
     return frozenset(unowned | moved)
+
+
+def refuse_in_another_group(query: Query, end: GroupOffset) -> None:
+    """See that a batch that the sink has not decided runs in the group in which it was planned.
+
+    The checkpoint names that group. So no later run would know that the offsets of another one say what is written.
+
+    Raises
+    ------
+    OptionError
+    """
+    if end.group_id not in (None, query.group_id):
+        before = printable(str(end.group_id))
+        raise OptionError(
+            f"kafka.group.id is {printable(query.group_id)}, and micro-batch {end.batch} of this query, which its sink "
+            f"has not written, was planned in group {before}. Start the query with kafka.group.id={before} until that "
+            f"micro-batch is done; then the group may be changed"
+        )
 
 
 def written_and_left(

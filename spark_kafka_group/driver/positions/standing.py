@@ -100,7 +100,7 @@ class Standing:
     when it took positions for the first time. Set then."""
 
     is_unseen: bool = False
-    """Whether the user had no right on the group as this process took its positions."""
+    """Whether the user had no right on the group as this process took its positions. Ends when the group has them."""
 
     noted_generation: int = -1
     """Latest generation in the notes of this query's commits when this process took positions for the first time. Where

@@ -59,14 +59,15 @@ def check_recreated(query: Query, committed_of: CommittedOf) -> list[str]:
 def check_deleted(query: Query) -> None:
     """Report partitions that this query was reading and that do not exist any more.
 
-    Those that it does not own are looked up too: another member may have them, or they are gone.
+    Those that it does not own are looked up too: another member may have them, or they are gone. Topics that it had
+    left are missed where the subscription names them; a pattern names none.
 
     Raises
     ------
     DataLossError, BrokerError
     """
     standing, subscription = query.standing, query.subscription
-    read = standing.proven.left | standing.proven.positions
+    read = (standing.proven.left if subscription.pattern is None else {}) | standing.proven.positions
     if not standing.deleted and not subscription.manual and read.keys() <= query.generation.assignment:
         return
     there = query.client.known_partitions(subscription)

@@ -106,9 +106,9 @@ class GroupClient(LogClient):
         # A running micro-batch is progress, however long: the client must not leave by itself. The rebalance timeout
         # sent to the broker is the coordinator's own copy of the setting and stays.
         self._coordinator.heartbeat.config["max_poll_interval_ms"] = float("inf")
-        if options.group.transactional_id is not None:
-            # Whatever level records are read at: offsets of a transaction that is not over are waited for.
-            self._coordinator._isolation_level = IsolationLevel.READ_COMMITTED
+        # As Java's consumer: stable offsets, whatever level records are read at. Offsets of a transaction that is not
+        # over are waited for. And a broker that has just taken the group over says otherwise that it has no offset.
+        self._coordinator._isolation_level = IsolationLevel.READ_COMMITTED
 
     def reach(self, timeout_ms: float) -> None:
         """As without a group, and ask for the coordinator."""
@@ -128,8 +128,7 @@ class GroupClient(LogClient):
         Parameters
         ----------
         stable
-            Whether to wait for transactions that hold offsets, at kafka.isolation.level read_committed and where the
-            sink commits offsets.
+            Whether to wait for transactions that hold offsets, and for a broker that has just taken the group over.
 
         Raises
         ------
