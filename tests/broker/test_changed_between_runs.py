@@ -308,6 +308,32 @@ class TestPartitionsOfSparksOwnCheckpoint:
         assert batch(both, end)[1] == [(topic, 1, 10, 20)]
 
 
+def test_a_checkpoint_without_a_right_on_the_group_is_newer_until_positions_have_been_taken(
+    kafka, group, driver_of, topics, tmp_path
+):
+    one, two = topics
+    commit_for(kafka, group, {(one, 0): 7})
+    settings = FROM_GROUP | {"kafka.auto.offset.reset": "earliest"}
+    other = driver_of(kafka, two, group, tmp_path, **settings)  # of the same application
+    read, _ = batch(*new(other))  # its batch runs, so the group waits
+    end = {
+        one: {"0": 4},
+        "@group": {"reader": name("reader"), "id": group, "generation": -1, "batch": 0, "unseen": True},
+    }
+    held_up = driver_of(kafka, one, group, tmp_path, **settings)
+    assert batch(held_up, end) == (end, [])
+    held_up.stop()
+    query, ends = driver_of(kafka, one, group, tmp_path, **settings), [end]
+    assert batch(other, read) == (read, [])
+
+    def ranges():
+        after, found = batch(query, ends[-1])
+        ends.append(after)
+        return found
+
+    assert wait_until(ranges, within=30) == [(one, 0, 4, 20)]
+
+
 def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_ends(kafka, group, started):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     query = started(group, {"subscribe": topic}, **QUICK)

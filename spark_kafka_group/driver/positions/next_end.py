@@ -55,8 +55,8 @@ def without_reading(
 
     It is also needed where the group knows the positions now, and the checkpoint says that it does not.
     """
-    start = query.standing.proven
-    if start.unseen and not query.standing.is_unseen:
+    start, standing = query.standing.proven, query.standing
+    if start.unseen and not standing.is_unseen and not standing.is_restart:
         return after_reading(query, kept, ())
     positions = start.positions | {tp: at for tp, at in left_out.items() if tp in start.positions}
     if positions == start.positions and not may_have_records:
