@@ -432,14 +432,17 @@ class TestLeft:
         last = again.latest_offset(following, None)
         assert (moved(last, left, following), last[left]) == ({"0": 15}, {"0": 20})
 
-    def test_so_it_is_while_the_topic_is_left(self, kafka, group, driver_of, topics, cut_short):
+    def test_that_does_not_move_the_position_while_the_topic_is_left(self, kafka, group, driver_of, topics, cut_short):
         kept, left = topics
         _, end = cut_short
         commit_for(kafka, group, {(left, 0): 5})
         driver = driver_of(kafka, kept, group, **BOTH)
         produce(kafka, kept, numbered(5, 1))
         following = driver.latest_offset(end, None)
-        assert following["@group"]["left"] == {left: {"0": 5}}, "where others have gone on"
+        assert following["@group"]["left"] == {left: {"0": 10}}
+        driver.stop()
+        again = driver_of(kafka, ",".join(topics), group, **BOTH)
+        assert moved(again.latest_offset(following, None), left, following) == {"0": 5}
 
 
 class TestContinuedFromSparksSource:

@@ -55,7 +55,7 @@ class Stream:
             found.extend(self.trigger() or [])
             return len(found) >= len(values)
 
-        wait_until(complete, within=20)
+        wait_until(complete, within=60)
         assert sorted(found) == sorted(values)
 
     def restart(self, **changes):
