@@ -31,6 +31,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire import GroupClient, coordinator_responses
+from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 LARGEST_GROUP = 2
 NOBODY_IS_ROOT = {
@@ -454,13 +455,20 @@ def test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_
     found = client.committed([TopicPartition(topic, 0)])
     before = client._coordinator.coordinator_id
     node = kafka3.node(int(str(before).removeprefix("coordinator-")) - 1)
+
+    def listeners():
+        with NonMemberCommitter(Options.parse(options(kafka3, topic)), group) as listener:
+            return listener.commit(found.keys(), lambda _: {}, "note", 1, "one").before
+
     node.kill()
     try:
-        over_s = None
-        while over_s is None or time.monotonic() < over_s:
-            assert client.committed([TopicPartition(topic, 0)]) == found
-            if over_s is None and client._coordinator.coordinator_id != before:
-                over_s = time.monotonic() + 1
+        with ThreadPoolExecutor(1) as running:
+            first, over_s = running.submit(listeners), None
+            while over_s is None or time.monotonic() < over_s:
+                assert client.committed(found.keys()) == found
+                if over_s is None and client._coordinator.coordinator_id != before:
+                    over_s = time.monotonic() + 1
+            assert first.result() == found
     finally:
         node.start()
         kafka3.wait_until_ready()

@@ -159,7 +159,12 @@ class NonMemberCommitter:
         in_group = [group_type.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in wanted.items()]
         topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
         groups = [group_type(group_id=self._group_id, topics=in_group)]
-        response = self._asked(OffsetFetchRequest(group_id=self._group_id, topics=topics, groups=groups, max_version=8))
+        # Stable: a commit of the member that is not replicated yet is waited for, and not set back.
+        response = self._asked(
+            OffsetFetchRequest(
+                group_id=self._group_id, topics=topics, groups=groups, require_stable=True, max_version=8
+            )
+        )
         answer = response.groups[0] if response.API_VERSION >= 8 else response
         if response.API_VERSION >= 2:
             _check(answer.error_code, self._group_id)
