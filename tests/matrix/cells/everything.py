@@ -16,10 +16,11 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaProducer
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.structs import TopicPartition
 from processes import command
 
@@ -422,7 +423,7 @@ def transaction(scene: Scene, step: Step) -> None:
         producer.flush(timeout=TRANSACTION_MS / 1000)
         if wanted == "commit":
             answers = [future.get(timeout=TRANSACTION_MS / 1000) for future in sent]
-            producer.commit_transaction()
+            answered(producer.commit_transaction)
             assert scene.load is not None
             scene.load.also([
                 Acknowledged(record, a.topic, a.partition, a.offset)
@@ -431,12 +432,29 @@ def transaction(scene: Scene, step: Step) -> None:
         else:
             scene.aborted |= names
             if wanted == "abort":
-                producer.abort_transaction()
+                answered(producer.abort_transaction)
         scene.gone -= names
     except KafkaError as error:  # of the producer, which is not the one that is tried
         print(f"     the end of transaction {name} is not known: {error}", flush=True)
     finally:
         producer.close(timeout=1)
+
+
+def answered(end: Callable[[], None]) -> None:
+    """Wait for the end of a transaction, but not for ever: kafka-python does where no answer comes."""
+    outcome: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            outcome.set_result(end())
+        except KafkaError as error:
+            outcome.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        outcome.result(timeout=2 * TRANSACTION_MS / 1000)
+    except TimeoutError:
+        raise KafkaTimeoutError("no answer") from None
 
 
 # Storms
