@@ -59,15 +59,16 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "checkpoint, before Spark stopped it. No process sets it back now before Spark has logged a batch of its own."
     ),
     (ENDURANCE, GROUPKAFKA, 20261126): (
-        "`ended as wanted`, query0-1: as of *everything*, seed 261126. query0-6: its coordinator had stood still, and "
-        "it joined anew, when another JoinGroup under its instance id fenced it, most likely one of its own. It finds "
-        "out now whether such a process lives, as in its first join. `nothing left`: Spark's JVM loses descriptors "
-        "where the daemon of its Python workers is killed, in any query of PySpark; that fault has been left out "
-        "since, and a JVM has as many descriptors at the end of a piece as near its beginning. `run`: with five other "
-        "runs on the machine, three brokers needed more than 90 s to start. The memory of the driver JVM: Spark keeps the last "
-        "1,000 jobs, stages and executions for its status, and collects garbage of long-lived objects each 30 min "
-        "only. Both are set lower in piece 6, of 2.5 hours. Its JVM, with a heap of 700 MB, had 475 MB after 0.6 and "
-        "after 1.3 hours, 508 MB after 1.9 hours, and 495 MB at its end."
+        "`ended as wanted`, query0-1: as of *everything*, seed 261126. query0-6: its coordinator had stood still, "
+        "and it joined anew, when another JoinGroup under its instance id fenced it, most likely one of its own. "
+        "It finds out now whether such a process lives, as in its first join. `nothing left`: Spark's JVM loses "
+        "descriptors where the daemon of its Python workers is killed, in any query of PySpark; that fault has "
+        "been left out since, and a JVM has as many descriptors at the end of a piece as near its beginning. "
+        "`run`: with five other runs on the machine, three brokers needed more than 90 s to start. The memory of "
+        "the driver JVM: Spark keeps the last 1,000 jobs, stages and executions for its status, and collects "
+        "garbage of long-lived objects each 30 min only. Both are set lower in piece 6, of 2.5 hours. Its JVM, "
+        "with a heap of 700 MB, had 475 MB after 0.6 and after 1.3 hours, 508 MB after 1.9 hours, and 495 MB at "
+        "its end."
     ),
     ("broker-all-away", KAFKA, None): (
         "Spark's source ends its query where the brokers are away for longer than a minute."
