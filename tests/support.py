@@ -142,6 +142,21 @@ def members(kafka: Any, group: str) -> list[Mapping[str, Any]]:
     return kafka.group_state(group)[1]
 
 
+def new_client(
+    kafka: Any, topic: str, group: str, instance_id: str | None = None, strategies: Any = None, **more: Any
+) -> Any:
+    """A client of a group that has not joined yet."""
+    from spark_kafka_group.assignors import resolve
+    from spark_kafka_group.options import Options
+    from spark_kafka_group.wire import GroupClient
+
+    parsed = Options.parse(options(kafka, topic, group, **more))
+    client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
+    client.subscribe(parsed.reading.subscription)
+    client.partitions(parsed.reading.subscription)
+    return client
+
+
 def throw_out(kafka: Any, group: str, *names: str) -> None:
     """Remove static members of a group, all if no `names` are given, as the coordinator does when a session expires."""
     from kafka.admin import MemberToRemove

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
@@ -32,6 +33,16 @@ LEADERS_HOLD_S = 0.9
 LOOKUP_SLICE = 0.2
 """After this part of kafka.request.timeout.ms without an answer about a log, brokers are asked whether it still
 exists."""
+
+
+@contextlib.contextmanager
+def reading_uncommitted(inside: Any) -> Iterator[None]:
+    """Have kafka-python's fetcher, or coordinator, ask for what is not committed, or not stable, within the block."""
+    configured, inside._isolation_level = inside._isolation_level, IsolationLevel.READ_UNCOMMITTED
+    try:
+        yield
+    finally:
+        inside._isolation_level = configured
 
 
 class LogClient:
@@ -238,12 +249,8 @@ class LogClient:
 
     def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """As :meth:`end_offsets`, with the offset of each log's next record for each kafka.isolation.level."""
-        fetcher = self._consumer._fetcher
-        configured, fetcher._isolation_level = fetcher._isolation_level, IsolationLevel.READ_UNCOMMITTED
-        try:
+        with reading_uncommitted(self._consumer._fetcher):
             return self.end_offsets(tps)
-        finally:
-            fetcher._isolation_level = configured
 
     def _log_offsets(
         self, tps: Collection[TopicPartition], lookup: Callable[..., Any], doing: str, led_only: bool = False

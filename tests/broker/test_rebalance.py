@@ -9,13 +9,10 @@ import pytest
 import recorders
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from running import Query, settled
-from support import committed, members, numbered, options, produce, throw_out, topic_with
+from support import committed, members, new_client, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import MembershipError
-from spark_kafka_group.assignors import resolve
-from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
-from spark_kafka_group.wire import GroupClient
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
 BOTH = QUICK | {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
@@ -280,10 +277,7 @@ class TestBetweenTriggers:
         throw_out(kafka, group, static_id)
         wait_until(lambda: member_id() not in (None, member.generation.member_id), within=30)  # it joins as a new one
         joined = member_id()
-        parsed = Options.parse(options(kafka, topic, group, **settings))
-        late = GroupClient(parsed, group, static_id, resolve(("range",)))
-        late.subscribe(parsed.reading.subscription)
-        late.partitions(parsed.reading.subscription)
+        late = new_client(kafka, topic, group, static_id, **settings)
         wait_until(lambda: late.join_within(100) or member_id() != joined, within=30)
         late.close()  # without LeaveGroup
         busy.may_finish.set()

@@ -14,7 +14,7 @@ from kafka.admin._groups import MemberToRemove
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.errors import KafkaError
 from kafka.structs import MemberState
-from support import commit_for, committed, members, name, numbered, options, throw_out, topic_with
+from support import commit_for, committed, members, name, new_client, numbered, options, throw_out, topic_with
 
 from spark_kafka_group.assignors import resolve
 from spark_kafka_group.driver.stream import StreamDriver
@@ -30,7 +30,7 @@ from spark_kafka_group.errors import (
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.wire import GroupClient, coordinator_responses
+from spark_kafka_group.wire import coordinator_responses
 from spark_kafka_group.wire.group.non_member import NonMemberCommitter
 
 LARGEST_GROUP = 2
@@ -46,15 +46,6 @@ def kafka():
     """Instead of the one that all tests share, a broker with small groups and ACLs."""
     with KafkaCluster(properties=NOBODY_IS_ROOT) as kafka:
         yield kafka
-
-
-def new_client(kafka, topic, group, instance_id=None, strategies=None, **more):
-    """A client of a group that has not joined yet."""
-    parsed = Options.parse(options(kafka, topic, group, **more))
-    client = GroupClient(parsed, group, instance_id, strategies or resolve(("range",)))
-    client.subscribe(parsed.reading.subscription)
-    client.partitions(parsed.reading.subscription)
-    return client
 
 
 @pytest.fixture
@@ -448,13 +439,18 @@ def test_a_topic_that_may_not_be_described_has_no_committed_offsets_to_show(kafk
     assert f"Describe (or Read, which includes it) on Topic {topic}" in why
 
 
+def node_id(coordinator_id):
+    """The broker's, from kafka-python's id of a connection to a coordinator."""
+    return int(str(coordinator_id).removeprefix("coordinator-"))
+
+
 def test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_on(kafka3, group, client_of):
     topic = topic_with(kafka3, [], partitions=1)
     commit_for(kafka3, group, {(topic, 0): 4})
     client = client_of(kafka3, topic, group)
     found = client.committed([TopicPartition(topic, 0)])
     before = client._coordinator.coordinator_id
-    node = kafka3.node(int(str(before).removeprefix("coordinator-")) - 1)
+    node = kafka3.node(node_id(before) - 1)
 
     def listeners():
         with NonMemberCommitter(Options.parse(options(kafka3, topic)), group) as listener:
@@ -478,7 +474,7 @@ def test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it(kaf
     topic = kafka3.create_topic(name("topic"), partitions=3)
     client = client_of(kafka3, topic, group, **{"kafka.request.timeout.ms": 60_000})
     before, inside = client.join(), client._coordinator
-    coordinator = int(inside.coordinator_id.removeprefix("coordinator-"))
+    coordinator = node_id(inside.coordinator_id)
     inside.coordinator_id = coordinator % 3 + 1  # one that answers NOT_COORDINATOR
     commit(client, before.assignment, 1)
     assert inside.coordinator_id == f"coordinator-{coordinator}"

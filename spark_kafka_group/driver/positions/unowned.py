@@ -53,10 +53,8 @@ def undelivered(
     """
     return {
         tp: group.offset
-        for tp, group in committed.items()
-        if tp in unowned
-        and group.offset < unowned[tp]
-        and end.overrides.get(tp) != group.offset
+        for tp, group in _before(unowned, committed).items()
+        if end.overrides.get(tp) != group.offset
         and (
             _went_without(group, reader, end)
             or (end.is_in_group and is_own(group.metadata, reader, end.batch, end.generation))
@@ -70,9 +68,14 @@ def committed_before(
     """Offsets of this query's own in a group to which it comes back from another one, where it has read on."""
     return {
         tp: group.offset
-        for tp, group in committed.items()
-        if tp in unowned and group.offset < unowned[tp] and is_own(group.metadata, reader, end.batch)
+        for tp, group in _before(unowned, committed).items()
+        if is_own(group.metadata, reader, end.batch, end.generation)
     }
+
+
+def _before(unowned: Positions, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, Committed]:
+    """Commits before the positions of `unowned`."""
+    return {tp: group for tp, group in committed.items() if tp in unowned and group.offset < unowned[tp]}
 
 
 def _went_without(group: Committed, reader: str, end: GroupOffset) -> bool:

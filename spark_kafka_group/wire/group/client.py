@@ -41,7 +41,7 @@ from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_bro
 from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
-from spark_kafka_group.wire.log_client import LogClient
+from spark_kafka_group.wire.log_client import LogClient, reading_uncommitted
 from spark_kafka_group.wire.reactions import FENCED, Facts, Request, advice
 
 log = logging.getLogger(__name__)
@@ -136,17 +136,12 @@ class GroupClient(LogClient):
             Also when `timeout_ms` (kafka.default.api.timeout.ms) is over.
         """
         wanted = [KafkaTopicPartition(*tp) for tp in tps]
-        level = self._coordinator._isolation_level
-        if not stable:
-            self._coordinator._isolation_level = IsolationLevel.READ_UNCOMMITTED
-        try:
+        with contextlib.nullcontext() if stable else reading_uncommitted(self._coordinator):
             committed = self._calls.retried(
                 f"looking up committed offsets of group {self._group_id}",
                 lambda left_ms: self._coordinator.fetch_committed_offsets(wanted, timeout_ms=left_ms),
                 timeout_ms,
             )
-        finally:
-            self._coordinator._isolation_level = level
         return {
             TopicPartition(tp.topic, tp.partition): Committed(
                 o.offset, o.metadata or "", NO_EPOCH if o.leader_epoch is None else o.leader_epoch
