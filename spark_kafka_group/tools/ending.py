@@ -32,6 +32,8 @@ from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
+JVM_HAS_ENDED = signal.SIGURG
+"""Interrupts the main thread, see _Block._watch. None that a user may send: two of one number may arrive as one."""
 OF_A_JOB = "PYSPARK_GATEWAY_PORT"
 """Environment variable of a program that a JVM has started: spark-submit's. Otherwise Python starts the JVM."""
 IN_A_HURRY_S = 1.0
@@ -137,10 +139,10 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._watched: subprocess.Popen[bytes] | None = None
         self._ended: subprocess.Popen[bytes] | None = None
         self._interrupted: Any = None  # closed with the program: Spark's JVM would log that nobody takes its answer
-        self._said, self._by_us = False, False  # that the JVM has ended; whether this class has sent the signal
+        self._said = False  # that the JVM has ended
 
     def __enter__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in ENDING}
+        self._before = {number: signal.getsignal(number) for number in (*ENDING, JVM_HAS_ENDED)}
         self._hook, sys.unraisablehook = sys.unraisablehook, self._swallowed
         _Block.current = self
         try:
@@ -155,6 +157,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             return  # as in a notebook's thread: Python lets no other one have them
         for number in ENDING:
             signal.signal(number, self._came)
+        signal.signal(JVM_HAS_ENDED, self._noticed)
         if OF_A_JOB in os.environ:
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
@@ -168,8 +171,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         of its connections, and may wait for ever (`driver/process`). 3. The main thread would wait for an answer.
 
         A program may also end its JVM itself, and perhaps start another one: that is no end of the block. Nor is it
-        where the program catches what is raised: it is interrupted again only where it waits for the JVM. One that has
-        taken SIGTERM for itself is not interrupted, as that would end it, or tell it that somebody has stopped it.
+        where the program catches what is raised: it is interrupted again only where it waits for the JVM.
         """
         if jvm is not None and jvm is not self._watched:
             self._watched = jvm
@@ -185,9 +187,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         while _Block.current is self and not self.stopping and _jvm() is jvm:
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
-            if signal.getsignal(signal.SIGTERM) == self._came:  # a program may have taken it for a moment
-                self._by_us = True
-                os.kill(os.getpid(), signal.SIGTERM)
+            if signal.getsignal(JVM_HAS_ENDED) == self._noticed:  # a program may have taken it
+                os.kill(os.getpid(), JVM_HAS_ENDED)
             time.sleep(NOTICED_S)
 
     @property
@@ -201,14 +202,6 @@ class _Block(contextlib.AbstractContextManager[None]):
         return self._came_s is not None
 
     def _came(self, number: int, frame: FrameType | None) -> None:
-        by_us, self._by_us = self._by_us and number == signal.SIGTERM, False
-        if by_us and self._jvm_ended and self._came_s is None:  # the user's end the program, also one that tries again
-            # What cleans up after an error of py4j's knows it already.
-            knows = self._said or isinstance(sys.exc_info()[1], Py4JError | ConnectionError)
-            if knows and not _is_in_py4j(frame):
-                return
-            self._said = True
-            raise Py4JNetworkError(JVM_ENDED)
         if self._came_s is None:
             self._came_s = time.monotonic()
             self._lost = None
@@ -217,6 +210,15 @@ class _Block(contextlib.AbstractContextManager[None]):
         if number == signal.SIGINT and time.monotonic() - self._came_s > IN_A_HURRY_S:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
+
+    def _noticed(self, _: int, frame: FrameType | None) -> None:
+        if self.stopping or not self._jvm_ended:
+            return
+        # What cleans up after an error of py4j's knows it already.
+        knows = self._said or isinstance(sys.exc_info()[1], Py4JError | ConnectionError)
+        if not knows or _is_in_py4j(frame):
+            self._said = True
+            raise Py4JNetworkError(JVM_ENDED)
 
     def _swallowed(self, unraisable: Any) -> None:
         """Send a signal again that Python has swallowed.

@@ -20,7 +20,7 @@ from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _Left, _stopp
 from spark_kafka_group.tools.stopped_writes import planned_writes
 
 PROGRAM = """
-import json, os, signal, subprocess, sys, threading, time
+import hashlib, json, os, signal, subprocess, sys, threading, time
 from types import SimpleNamespace
 from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
@@ -54,6 +54,11 @@ def end_jvm(how):
                 time.sleep(0.5)
             except Exception as error:
                 print(type(error).__name__, flush=True)
+    elif how == "jvm-killed-and-stopped-in-the-same-moment":
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        jvm.kill()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # for 1 to 2 s Python handles no signal, and threads run
+        time.sleep(0.2)
     elif how == "jvm-killed-and-caught":
         class Session:
             @property
@@ -85,14 +90,14 @@ def end_jvm(how):
         signal.setitimer(signal.ITIMER_REAL, 5)  # ends it, if it asks the JVM
         os.kill(os.getpid(), signal.SIGINT)
         signal.pause()
-    elif how == "jvm-killed-and-signals-taken-back":
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    elif how.startswith("jvm-killed-and-taken-"):
+        signal.signal(getattr(signal, how.rpartition("-")[2]), lambda *_: print("taken", flush=True))
         jvm.kill()
-    elif how == "jvm-killed-while-SIGTERM-is-others":
-        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    elif how == "jvm-killed-while-SIGURG-is-others":
+        before = signal.signal(signal.SIGURG, signal.SIG_IGN)
         jvm.kill()
         time.sleep(1)
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGURG, before)
         time.sleep(20)
     elif how == "jvm-killed-twice":
         for _ in range(2):
@@ -171,10 +176,12 @@ ENDS = {
     "jvm-ended-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-and-caught billing": [0, ["Py4JNetworkError", "went on"], []],
-    "jvm-killed-and-signals-taken-back billing": [0, ["went on"], []],
+    "jvm-killed-and-taken-SIGTERM billing": [1, [], [JVM_ENDED]],
+    "jvm-killed-and-taken-SIGURG billing": [0, ["went on"], []],
     "jvm-killed-and-cleaned-up-after billing": [1, ["cleaned up"], [JVM_ENDED]],
     "jvm-killed-and-stopped-at-once billing": [130, [], [STAYS]],
-    "jvm-killed-while-SIGTERM-is-others billing": [1, [], [JVM_ENDED]],
+    "jvm-killed-and-stopped-in-the-same-moment billing": [143, [], [STAYS]],
+    "jvm-killed-while-SIGURG-is-others billing": [1, [], [JVM_ENDED]],
     "jvm-killed-twice billing": [0, ["Py4JNetworkError", "Py4JNetworkError", "went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
     "jvm-killed-and-tried-again-until-SIGINT billing": [130, ["Py4JNetworkError"], [STAYS]],
