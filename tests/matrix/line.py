@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from matrix.cells.registry import KAFKA
 from matrix.observed import Fault
 
 
@@ -20,3 +22,8 @@ def gap(fault: Fault) -> dict[str, Any]:
         "progressed": after(fault.progressed_ms),
         "bound": fault.bound_s,
     }
+
+
+def counts(line: Mapping[str, Any], source: str) -> bool:
+    """Whether a run counts: one without violations. What Spark's source violates is a result, and nothing to mend."""
+    return source == KAFKA or not line["violations"]

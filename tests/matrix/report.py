@@ -15,6 +15,7 @@ from matrix import growth, pictures
 from matrix.causes import ENDURANCE, cause
 from matrix.cells import FAMILIES
 from matrix.cells.registry import BOTH, CELLS, GROUPKAFKA, Cell
+from matrix.line import counts
 
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
@@ -79,9 +80,7 @@ class Tally:
 
     @property
     def counting_faults(self) -> int:
-        """Those of runs without violations. What Spark's source violates is a result, and nothing to mend."""
-        counting = [line for line in self.lines if self.source != "groupkafka" or not line["violations"]]
-        return sum(line["faults"] for line in counting)
+        return sum(line["faults"] for line in self.lines if counts(line, self.source))
 
     @property
     def violations(self) -> Counter[str]:

@@ -23,7 +23,7 @@ from connector import connector_jars
 from matrix.cells.registry import CELLS, KAFKA, Cell
 from matrix.gather import gathered
 from matrix.invariants import Finding, judged
-from matrix.line import gap
+from matrix.line import counts, gap
 from matrix.load import Load, TransactionalLoad
 from matrix.observed import IN_TRANSACTIONS, TOPIC, Observed
 from matrix.scene import Scene
@@ -150,13 +150,11 @@ def run_cells(
 def run_cell(
     cell: Cell, source: str, count: int, seed: int | None, fresh: bool, results: Path = RESULTS, runs: Path = RUNS
 ) -> int:
-    """Run a cell until it has its count: earlier runs count, but those with findings only until the package changes.
-
-    All stay in its results.
-    """
+    """Run a cell until it has its count of faults that count, or were made with this package. All runs stay in its
+    results."""
     version = code_version()
     lines = [] if fresh else lines_of(cell.name, source, results)
-    counted = [line for line in lines if not line["violations"] or line["code"] == version]
+    counted = [line for line in lines if counts(line, source) or line["code"] == version]
     failed = 0
     while (missing := count - sum(line["faults"] for line in counted)) > 0:
         given = random.randrange(2**31) if seed is None else seed + len(lines)

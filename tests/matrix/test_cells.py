@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from matrix import cells as families
-from matrix.cells.registry import CELLS, GROUPKAFKA, Cell
+from matrix.cells.registry import CELLS, GROUPKAFKA, KAFKA, Cell
 from matrix.run import lines_of, play, run_cell
 
 CHEAP = {
@@ -80,6 +80,10 @@ def test_a_run_with_findings_is_made_again_once_the_package_changes_and_stays_in
     first, second = lines_of("played", GROUPKAFKA, results)
     assert first == earlier
     assert second["faults"] == 8
+    # What Spark's source violates is a result.
+    (results / "played.kafka.jsonl").write_text(json.dumps(earlier) + "\n")
+    run_cell(played, KAFKA, 8, None, False, results, tmp_path / "runs")
+    assert [line["faults"] for line in lines_of("played", KAFKA, results)] == [5, 3]
 
 
 @pytest.mark.faults
