@@ -58,6 +58,10 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "A query was started twice, and the second process set the group's offset back, by an older state of the "
         "checkpoint, before Spark stopped it. No process sets it back now before Spark has logged a batch of its own."
     ),
+    ("everything", GROUPKAFKA, 271133): (
+        "The machine was busy with another cell. In all three storms the program had been killed late: Spark's start "
+        "took up to 31 s, and its first batch, of 146 records, 20 s. The other 27 storms took 19.5 s at most."
+    ),
     (ENDURANCE, GROUPKAFKA, 20261126): (
         "`ended as wanted`, query0-1: as of *everything*, seed 261126. query0-6: its coordinator had stood still, "
         "and it joined anew, when another JoinGroup under its instance id fenced it, most likely one of its own. "
