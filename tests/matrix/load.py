@@ -15,7 +15,7 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-TICK_S = 0.05
+TICK_S = 0.2
 MOST_PENDING = 50_000
 TRANSACTION_S = 10
 """A producer whose transaction takes longer is replaced; kafka-python's may never go on after a broker's end."""
