@@ -48,14 +48,15 @@ def end_jvm(how):
         end("SIGTERM")
     elif how.startswith("jvm-killed-and-tried-again-until-"):
         jvm.kill()
-        threading.Timer(1, os.kill, (os.getpid(), getattr(signal, how.rpartition("-")[2]))).start()
-        for _ in range(10):
+        until = threading.Timer(1, os.kill, (os.getpid(), getattr(signal, how.rpartition("-")[2])))
+        for _ in range(40):
             try:
                 time.sleep(0.5)
             except Exception as error:
                 print(type(error).__name__, flush=True)
+                until.start()
     elif how == "jvm-killed-and-stopped-in-the-same-moment":
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
         jvm.kill()
         hashlib.pbkdf2_hmac("sha256", b"", b"", 4_000_000)  # for 1 to 2 s Python handles no signal, and threads run
         time.sleep(0.2)
@@ -86,7 +87,8 @@ def end_jvm(how):
         SparkSession._instantiatedSession = Session()
         ending.NOTICED_S = 5
         jvm.kill()
-        time.sleep(0.5)
+        while ending._Block.current._ended is None:
+            time.sleep(0.01)
         signal.setitimer(signal.ITIMER_REAL, 5)  # ends it, if it asks the JVM
         os.kill(os.getpid(), signal.SIGINT)
         signal.pause()
@@ -110,8 +112,8 @@ def end_jvm(how):
             ending.take_signals()
         jvm.stdin.close()
     elif how == "jvm-killed-by-the-program":
-        jvm.kill()
         SparkContext._gateway = None  # as before another one is started
+        jvm.kill()
     else:
         jvm.stdin.close()
     jvm.wait()
