@@ -62,6 +62,11 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "The machine was busy with another cell. In all three storms the program had been killed late: Spark's start "
         "took up to 31 s, and its first batch, of 146 records, 20 s. The other 27 storms took 19.5 s at most."
     ),
+    ("election-longer-stops", GROUPKAFKA, 1490161171): (
+        "Of the judge: SIGTERM had stopped the query when the sink had the batch and Spark had not logged it. Spark's "
+        "file sink skips such a batch when it is repeated, so its progress has no rows. The judge knows that of kills, "
+        "and now of SIGTERM, too."
+    ),
     (ENDURANCE, GROUPKAFKA, 20261126): (
         "`ended as wanted`, query0-1: as of *everything*, seed 261126. query0-6: its coordinator had stood still, "
         "and it joined anew, when another JoinGroup under its instance id fenced it, most likely one of its own. "
@@ -76,6 +81,9 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
     ),
     ("broker-all-away", KAFKA, None): (
         "Spark's source ends its query where the brokers are away for longer than a minute."
+    ),
+    ("worker-cut-off-lost", KAFKA, 1725535677): (
+        "Not looked into: Spark's source alone, on a machine that was busy with two other cells."
     ),
     ("sink-driver-term", KAFKA, 1191971832): "Spark's sink is at least once.",
     ("everything", KAFKA, 1481662125): (

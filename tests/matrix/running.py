@@ -207,6 +207,7 @@ class Query:
         code = self.program.ends(ENDS_WITHIN_S)
         if code != 128 + signal.SIGTERM:
             left.append(f"{self.name} ended with {code} after SIGTERM")
+        self.note_interrupted()
         self.endings.append(Ending(self.name, f"stopped, {code}", wanted=True))
         try:
             wait_until(lambda: not session(pid), within=15)
