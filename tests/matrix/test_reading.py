@@ -291,7 +291,9 @@ def test_a_process_that_was_replaced_has_to_say_it(tmp_path):
 
 
 def test_a_batch_that_was_planned_when_its_query_was_stopped_is_interrupted(tmp_path):
-    stopped = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(143)); print('up', flush=True); signal.pause()"
+    stopped = (
+        "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(143)); print('up', flush=True); signal.pause()"
+    )
     query = Query(tmp_path / "query0", "groupkafka", {}, {}, "parquet")
     logged(tmp_path / "query0" / "checkpoint", 0, {"t": {"0": 5}}, done=1.0)
     logged(tmp_path / "query0" / "checkpoint", 1, {"t": {"0": 9}})
