@@ -32,8 +32,8 @@ from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-JVM_HAS_ENDED = signal.SIGURG
-"""Interrupts the main thread, see _Block._watch. None that a user may send: two of one number may arrive as one."""
+INTERRUPT = signal.SIGURG
+"""Interrupts the main thread, see _Block._watch. Users send others: two signals of one number may arrive as one."""
 OF_A_JOB = "PYSPARK_GATEWAY_PORT"
 """Environment variable of a program that a JVM has started: spark-submit's. Otherwise Python starts the JVM."""
 IN_A_HURRY_S = 1.0
@@ -142,7 +142,7 @@ class _Block(contextlib.AbstractContextManager[None]):
         self._said = False  # that the JVM has ended
 
     def __enter__(self) -> None:
-        self._before = {number: signal.getsignal(number) for number in (*ENDING, JVM_HAS_ENDED)}
+        self._before = {number: signal.getsignal(number) for number in (*ENDING, INTERRUPT)}
         self._hook, sys.unraisablehook = sys.unraisablehook, self._swallowed
         _Block.current = self
         try:
@@ -157,7 +157,7 @@ class _Block(contextlib.AbstractContextManager[None]):
             return  # as in a notebook's thread: Python lets no other one have them
         for number in ENDING:
             signal.signal(number, self._came)
-        signal.signal(JVM_HAS_ENDED, self._noticed)
+        signal.signal(INTERRUPT, self._noticed)
         if OF_A_JOB in os.environ:
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
@@ -187,8 +187,8 @@ class _Block(contextlib.AbstractContextManager[None]):
         while _Block.current is self and not self.stopping and _jvm() is jvm:
             if SparkContext._gateway is not None:
                 SparkContext._gateway._gateway_client.is_connected = False  # or its finalizers wait there, too
-            if signal.getsignal(JVM_HAS_ENDED) == self._noticed:  # a program may have taken it
-                os.kill(os.getpid(), JVM_HAS_ENDED)
+            if signal.getsignal(INTERRUPT) == self._noticed:  # a program may have taken it
+                os.kill(os.getpid(), INTERRUPT)
             time.sleep(NOTICED_S)
 
     @property

@@ -48,13 +48,13 @@ def end_jvm(how):
         end("SIGTERM")
     elif how.startswith("jvm-killed-and-tried-again-until-"):
         jvm.kill()
-        until = threading.Timer(1, os.kill, (os.getpid(), getattr(signal, how.rpartition("-")[2])))
+        stop = threading.Timer(1, os.kill, (os.getpid(), getattr(signal, how.rpartition("-")[2])))
         for _ in range(40):
             try:
                 time.sleep(0.5)
             except Exception as error:
                 print(type(error).__name__, flush=True)
-                until.start()
+                stop.start()
     elif how == "jvm-killed-and-stopped-in-the-same-moment":
         threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGTERM)).start()
         jvm.kill()

@@ -74,21 +74,19 @@ def broker_only_kill(scene: Scene) -> None:
     killed(scene, scene.kafka.node(0), "only broker")
 
 
-@cell(BROKER, "SIGSTOP of a partition's leader for 20 s", nodes=3, at_once=15)
+@cell(BROKER, "SIGSTOP of a partition's leader for 20 s", nodes=3)
 def broker_leader_pause(scene: Scene) -> None:
     scene.pause()
     paused(scene, leader(scene), "leader")
 
 
-@cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, at_once=15, sources=(GROUPKAFKA,))
+@cell(BROKER, "SIGSTOP of the group's coordinator for 20 s", nodes=3, sources=(GROUPKAFKA,))
 def broker_coordinator_pause(scene: Scene) -> None:
     scene.pause()
     paused(scene, coordinator(scene), "coordinator")
 
 
-@cell(
-    BROKER, "a rolling restart: each broker is shut down in order and started again", nodes=3, count=MINUTES, at_once=15
-)
+@cell(BROKER, "a rolling restart: each broker is shut down in order and started again", nodes=3, count=MINUTES)
 def broker_rolling_restart(scene: Scene) -> None:
     with scene.fault("rolling restart of three brokers"):
         for node in scene.kafka.nodes:
@@ -102,7 +100,7 @@ def broker_all_away(scene: Scene) -> None:
     all_away(scene, 300)
 
 
-@cell(BROKER, "all brokers are killed, and away for 20 s", nodes=3, at_once=15)
+@cell(BROKER, "all brokers are killed, and away for 20 s", nodes=3)
 def broker_all_away_shortly(scene: Scene) -> None:
     all_away(scene, 20)
 

@@ -60,7 +60,7 @@ def driver_on(scene: Scene, host: str) -> None:
 
 def cluster_cell(name: str, what: str, happen: Callable[[Scene], None], settings: Mapping[str, str] = EMPTY) -> None:
     prepare = functools.partial(on_a_cluster, settings=settings) if settings else on_a_cluster
-    add(Cell(CLUSTER, name, what, happen, at_once=15, nodes=3, options=TASKS, brokers=ON_HOSTS, prepare=prepare))
+    add(Cell(CLUSTER, name, what, happen, nodes=3, options=TASKS, brokers=ON_HOSTS, prepare=prepare))
 
 
 def spark_of(scene: Scene) -> SparkHosts:

@@ -75,7 +75,6 @@ def brokers_on_a_small_disk() -> Iterator[KafkaCluster]:
 @cell(
     DISK,
     "the disk of one of three brokers is full for 5 s",
-    at_once=15,
     nodes=3,
     brokers=brokers_on_a_small_disk,
 )

@@ -124,7 +124,6 @@ def elected(name: str, what: str, grown: float, fails: bool) -> Cell:
         name,
         f"{what}; failOnDataLoss={'true, then false' if fails else 'false'}",
         happen,
-        at_once=15,
         sources=(GROUPKAFKA,) if fails else Cell.sources,
         options=STOPS if fails else GOES_ON,
         prepare=on_a_pair,
@@ -193,7 +192,6 @@ add(
         "an unclean election: the new leader lacks what was acknowledged while it was away; the query goes on reading; "
         "failOnDataLoss=false",
         election_under_load,
-        at_once=15,
         options=GOES_ON,
         prepare=on_a_pair,
         **BROKERS,

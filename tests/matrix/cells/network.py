@@ -221,7 +221,7 @@ def host_cell(
     hosts = functools.partial(on_hosts, EXECUTORS)
     add(
         Cell(
-            NETWORK, name, told, happen, at_once=15, sources=sources, nodes=3, brokers=hosts,
+            NETWORK, name, told, happen, sources=sources, nodes=3, brokers=hosts,
             prepare=workers_apart,
         )
     )  # fmt: skip
@@ -241,7 +241,7 @@ def parted_cell(name: str, what: str, host: str, lasts_s: float) -> None:
 
     told = f"a leader, which all others reach, is unreachable for {what}, without a word, for {lasts_s:.0f} s"
     hosts = functools.partial(on_hosts, EXECUTORS)
-    add(Cell(NETWORK, name, told, happen, at_once=15, nodes=3, brokers=hosts, prepare=workers_apart))
+    add(Cell(NETWORK, name, told, happen, nodes=3, brokers=hosts, prepare=workers_apart))
 
 
 def leading_host(scene: Scene) -> str:

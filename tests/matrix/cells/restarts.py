@@ -68,7 +68,6 @@ def restart_cell(name: str, what: str, on_cluster: bool = False, point: str | No
             name,
             what,
             happen,
-            at_once=15,
             nodes=3,
             sources=BOTH if point is None else (GROUPKAFKA,),
             options=TASKS if on_cluster else {},
