@@ -62,6 +62,12 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "The machine was busy with another cell. In all three storms the program had been killed late: Spark's start "
         "took up to 31 s, and its first batch, of 146 records, 20 s. The other 27 storms took 19.5 s at most."
     ),
+    ("everything", GROUPKAFKA, 271134): (
+        "The query ended when its sink had a batch and before the commit. Another member took the partitions over, "
+        "committed the offset where the batch began, and left. The query's next process went on there, as after any "
+        "commit of another program: its rows were in the sink twice. The guarantees say so now, and the judge knows "
+        "it. Where the process lives on, or runs the batch again, it goes on after the batch now."
+    ),
     ("election-longer-stops", GROUPKAFKA, 1490161171): (
         "Of the judge: SIGTERM had stopped the query when the sink had the batch and Spark had not logged it. Spark's "
         "file sink skips such a batch when it is repeated, so its progress has no rows. The judge knows that of kills, "

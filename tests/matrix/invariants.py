@@ -90,18 +90,31 @@ def nothing_missing(run: Observed) -> Iterator[Finding]:
 
 
 class HandedOver:
-    """Which batches were interrupted before their commit, so that another member may have read them again."""
+    """Which batches were interrupted before their commit, so that another member may have read them again.
+
+    If it committed an offset in the middle of one, the query's next process goes on from there.
+    """
 
     def __init__(self, run: Observed) -> None:
         self._batches = {(batch.query, batch.number): batch for batch in run.batches}
         self._committed = {(s.tp, s.offset, s.note["reader"]) for s in run.stored if s.note is not None}
         self._interrupted = set(interrupted(run.events))
+        self._set_back = set(set_back(run))
 
     def may(self, tp: TP | None, readings: Sequence[Reading]) -> bool:
         """Whether a record may have been read so often: by different members, of which one has committed it."""
-        return len({query for query, _ in readings}) == len(readings) and (
-            sum(reading == OF_A_NEIGHBOUR or not self._interrupted_before(tp, reading) for reading in readings) <= 1
+        last = [one for one in readings if not any(self._is_read_again(tp, one, other) for other in readings)]
+        return len({query for query, _ in last}) == len(last) and (
+            sum(reading == OF_A_NEIGHBOUR or not self._interrupted_before(tp, reading) for reading in last) <= 1
         )
+
+    def _is_read_again(self, tp: TP | None, reading: Reading, later: Reading) -> bool:
+        first, second = self._batches.get(reading), self._batches.get(later)
+        if first is None or second is None or not self._interrupted_before(tp, reading):
+            return False
+        begin, middle, end = first.starts.get(tp), second.starts.get(tp), first.ends.get(tp)
+        inside = begin is not None and middle is not None and end is not None and begin <= middle < end
+        return first.query == second.query and inside and (first.reader, tp, end, middle) in self._set_back
 
     def _interrupted_before(self, tp: TP | None, reading: Reading) -> bool:
         batch = self._batches.get(reading)
@@ -128,13 +141,36 @@ def interrupted(events: Iterable[Event]) -> Iterator[tuple[str, int | None]]:
     yield from running.values()
 
 
+def set_back(run: Observed) -> Iterator[tuple[str, TP, int, int]]:
+    """Where a process began at the commit of another program, before the checkpoint's position.
+
+    As its first act: a process that has run a batch knows what the sink has.
+
+    Yields
+    ------
+    tuple
+        The reader's id, the partition, the checkpoint's position and the other program's offset.
+    """
+    by_others = {(s.tp, s.offset): s.note for s in run.stored if s.tp is not None}
+    ran: set[str] = set()
+    for event in run.events:
+        process = event.where.rpartition(":")[0]
+        if event.kind == "planned":
+            ran.add(process)
+        elif process not in ran:
+            for tp, move in event.moves.items():
+                note = by_others.get((tp, move.to), {"reader": event.member})
+                if move.before is not None and (note is None or note["reader"] != event.member):
+                    yield event.member, tp, move.before, move.to
+
+
 def nothing_twice(run: Observed) -> Iterator[Finding]:
     """No record is twice in an exactly-once sink; in another one only records of batches that were interrupted.
 
     One that its producer sent twice is in the logs twice, and each of the two is read once. A RecordProcessor's record
     is in several batches, if it was tried again: one of them was interrupted then. (Not where it writes in
     transactions.) Another member may have one again of a batch that was interrupted before its commit, as it took its
-    partition over.
+    partition over. If it has committed a part of the batch, the query's next process has the rest again.
     """
     seen: dict[str, list[Reading]] = defaultdict(list)
     for row in run.rows:

@@ -44,9 +44,10 @@ partition, sequence number. [Reliability](docs/reliability.md) says how they are
 
 Spark's own `kafka` has no group: the offsets in its checkpoint count in place of committed ones.
 
-A row may be twice without a violation: another member read a batch again that was interrupted before its commit, into a
-sink of its own; or the sink only appends, as the list of records that a RecordProcessor has handled. Any other row that
-is twice breaks the invariant *nothing twice*.
+A row may be twice without a violation: 1. another member read a batch again that was interrupted before its commit,
+into a sink of its own, 2. it committed a part of such a batch, and the query read the rest again, 3. the sink only
+appends, as the list of records that a RecordProcessor has handled. Any other row that is twice breaks the invariant
+*nothing twice*.
 
 ```
 make faults                                        # all cells, until each has its count: hours

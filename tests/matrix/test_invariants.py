@@ -351,6 +351,37 @@ def test_another_member_may_have_the_rows_of_a_batch_again_that_was_killed_befor
     assert "nothing twice" not in invariants(replace(run, rows=GOOD.rows, delivered=[value(12)]))
 
 
+def test_the_next_process_may_go_on_from_what_another_member_has_committed_in_the_middle_of_a_batch():
+    """The last batch of a process has no commit, another program commits 15, and the next process reads from there."""
+
+    def findings(by=None, process="query0-2", **changed):
+        events = [
+            *GOOD.events[:-1],
+            event(70, "assigned", 4, process=process, partitions=frozenset([TP])),
+            event(70, "moved", 4, process=process, moves={TP: Move(20, 15)}),
+            planned(71, 4, 2, 15, 25, process=process),
+        ]
+        run = {
+            "rows": [*GOOD.rows, *(replace(row, batch=2) for row in GOOD.rows[15:])],
+            "batches": [*GOOD.batches, Batch(2, {TP: 15}, {TP: 25}, 90, 4, 2, "a")],
+            "events": events,
+            "stored": [
+                *GOOD.stored[:-1],
+                Stored(65, tp=TP, offset=15, note=by),
+                generation(69, 4),
+                commit(91, 25, 4, 2),
+            ],
+        }
+        return invariants(a_run(**(run | changed)))
+
+    assert "nothing twice" not in findings()
+    assert "nothing twice" not in findings(by=NOTE_OF_B)
+    assert "nothing twice" in findings(by={"reader": "a", "generation": 2, "batch": 1})
+    assert "nothing twice" in findings(process="query0-1")  # which has run the batch itself
+    assert "nothing twice" in findings(stored=GOOD.stored)
+    assert "nothing twice" in findings(rows=[*GOOD.rows, replace(GOOD.rows[15], batch=1)])
+
+
 def test_a_member_that_was_expelled_may_have_had_its_last_batch_for_nothing():
     run = in_two_queries()
     lost, next_one = event(60, "lost", 2, partitions=frozenset([TP])), planned(61, 3, 2, 20, 20)
