@@ -32,8 +32,9 @@ from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
 
 ENDING = (signal.SIGINT, signal.SIGTERM)
-INTERRUPT = signal.SIGURG
-"""Interrupts the main thread, see _Block._watch. Users send others: two signals of one number may arrive as one."""
+INTERRUPT = signal.SIGCONT
+"""Interrupts the main thread, see _Block._watch. Users end no program with it: two signals of one number may arrive as
+one. By default it ends no program either, if it comes late. Libraries written in Go keep SIGURG for themselves."""
 OF_A_JOB = "PYSPARK_GATEWAY_PORT"
 """Environment variable of a program that a JVM has started: spark-submit's. Otherwise Python starts the JVM."""
 IN_A_HURRY_S = 1.0
@@ -157,7 +158,8 @@ class _Block(contextlib.AbstractContextManager[None]):
             return  # as in a notebook's thread: Python lets no other one have them
         for number in ENDING:
             signal.signal(number, self._came)
-        signal.signal(INTERRUPT, self._noticed)
+        if self._before[INTERRUPT] is not None:  # a handler in C, from before Python
+            signal.signal(INTERRUPT, self._noticed)
         if OF_A_JOB in os.environ:
             SparkContext._ensure_initialized()
         if SparkContext._gateway is not None:
@@ -211,7 +213,10 @@ class _Block(contextlib.AbstractContextManager[None]):
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    def _noticed(self, _: int, frame: FrameType | None) -> None:
+    def _noticed(self, number: int, frame: FrameType | None) -> None:
+        before = self._before[number]
+        if callable(before):
+            before(number, frame)
         if self.stopping or not self._jvm_ended:
             return
         # What cleans up after an error of py4j's knows it already.
@@ -265,7 +270,8 @@ class _Block(contextlib.AbstractContextManager[None]):
             sys.unraisablehook = self._hook
             if threading.current_thread() is threading.main_thread():
                 for number, handler in self._before.items():
-                    signal.signal(number, handler)
+                    if handler is not None:
+                        signal.signal(number, handler)
         if code is not None:
             raise SystemExit(code) from None
 

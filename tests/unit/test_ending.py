@@ -95,11 +95,11 @@ def end_jvm(how):
     elif how.startswith("jvm-killed-and-taken-"):
         signal.signal(getattr(signal, how.rpartition("-")[2]), lambda *_: print("taken", flush=True))
         jvm.kill()
-    elif how == "jvm-killed-while-SIGURG-is-others":
-        before = signal.signal(signal.SIGURG, signal.SIG_IGN)
+    elif how == "jvm-killed-while-SIGCONT-is-others":
+        before = signal.signal(signal.SIGCONT, signal.SIG_IGN)
         jvm.kill()
         time.sleep(1)
-        signal.signal(signal.SIGURG, before)
+        signal.signal(signal.SIGCONT, before)
         time.sleep(20)
     elif how == "jvm-killed-twice":
         for _ in range(2):
@@ -124,6 +124,9 @@ def end(how):
         print("done")
     elif how.startswith("jvm"):
         end_jvm(how)
+    elif how.startswith("continued"):
+        os.kill(os.getpid(), signal.SIGCONT)
+        print("done")
     elif how == "error":
         raise BrokerError("connecting to nowhere: no answer")
     elif how == "lost":
@@ -144,6 +147,11 @@ def end(how):
         signal.pause()
 
 def program(how, *groups):
+    if how.startswith("continued"):
+        signal.signal(signal.SIGCONT, lambda *_: print("continued", flush=True))
+    if how == "continued-by-a-handler-in-C":
+        known = signal.getsignal
+        signal.getsignal = lambda number: None if number == signal.SIGCONT else known(number)  # as it says of one
     with submit.orderly(*groups):
         end(how)
     print("went on")
@@ -170,6 +178,8 @@ ENDS = {
     "SIGTERM": [143, [], ["stopped"]],
     "finalizer billing": [143, [], ["stopped; left group billing"]],
     "finalizer-at-the-end billing": [143, [], ["stopped; left group billing"]],
+    "continued billing": [0, ["continued", "done", "went on"], []],
+    "continued-by-a-handler-in-C billing": [0, ["continued", "done", "went on"], []],
     "error billing": [1, [], ["connecting to nowhere: no answer"]],
     "lost billing": [1, [], ["records are gone: move the group's offset. This query's group: billing"]],
     "lost billing tax": [1, [], ["records are gone: move the group's offset"]],
@@ -179,11 +189,11 @@ ENDS = {
     "jvm-killed-by-the-program billing": [0, ["went on"], []],
     "jvm-killed-and-caught billing": [0, ["Py4JNetworkError", "went on"], []],
     "jvm-killed-and-taken-SIGTERM billing": [1, [], [JVM_ENDED]],
-    "jvm-killed-and-taken-SIGURG billing": [0, ["went on"], []],
+    "jvm-killed-and-taken-SIGCONT billing": [0, ["went on"], []],
     "jvm-killed-and-cleaned-up-after billing": [1, ["cleaned up"], [JVM_ENDED]],
     "jvm-killed-and-stopped-at-once billing": [130, [], [STAYS]],
     "jvm-killed-and-stopped-in-the-same-moment billing": [143, [], [STAYS]],
-    "jvm-killed-while-SIGURG-is-others billing": [1, [], [JVM_ENDED]],
+    "jvm-killed-while-SIGCONT-is-others billing": [1, [], [JVM_ENDED]],
     "jvm-killed-twice billing": [0, ["Py4JNetworkError", "Py4JNetworkError", "went on"], []],
     "jvm-killed-and-started-again billing": [143, ["Py4JNetworkError"], ["stopped; left group billing"]],
     "jvm-killed-and-tried-again-until-SIGINT billing": [130, ["Py4JNetworkError"], [STAYS]],
