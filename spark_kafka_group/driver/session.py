@@ -158,20 +158,15 @@ class GroupSession:
     def succeeded(self, done: GroupOffset, timeout_ms: float | None = None) -> None:
         """Everything up to `done` has succeeded: commit it if that has not been done."""
         planned = self.committer.planned
-        if planned is None or planned.end != done:
-            return
-        if self._yielded.yielded:  # Spark had no need of its rows
-            planned = self._give_up()
-        self.standing.prove(done, self.member.owned)
-        self.standing.batch_is_logged()
-        if planned.ends:
-            self.member.check_may_commit()
-        is_committed = self.committer.succeeded(done, timeout_ms)
-        if not is_committed:
+        if planned is not None and planned.end == done:
+            if self._yielded.yielded:  # Spark had no need of its rows
+                planned = self._give_up()
+            self.standing.prove(done, self.member.owned)
+            self.standing.batch_is_logged()
+            if planned.ends:
+                self.member.check_may_commit()
+        if not self.committer.succeeded(done, timeout_ms):
             self.standing.positioned.clear()
-        if self._sink is None and planned.begun:
-            uncommitted = planned.elsewhere if is_committed else planned.reads_from.keys()
-            self.standing.in_sink |= {tp: at for tp, at in planned.reads_from.items() if tp in uncommitted}
 
     def settle_between_triggers(self, patience_ms: float) -> None:
         """Take part in a rebalance if no batch runs, so that the group need not wait."""

@@ -4,10 +4,9 @@ import json
 import threading
 import time
 
-import confluent_kafka
 import pytest
 from kafka import KafkaConsumer
-from support import commit_for, committed, numbered, produce, topic_with, wait_for_no_members
+from support import commit_for, committed, numbered, produce, topic_with
 
 from spark_kafka_group import DataLossError, OffsetConflictError
 from spark_kafka_group.commit_metadata import commit_note
@@ -188,11 +187,22 @@ class TestRunning:
         assert "other members have read on" in caplog.text
 
 
-class TestTakenOverMeanwhile:
-    """20 rows are in the sink and not committed; another member has taken the partition over, and has stopped at 5."""
+class TestTakenOver:
+    """A driver has read a batch, 0 to 20, whose commit is missing, and another member takes the partition over."""
+
+    @pytest.fixture
+    def batch(self, kafka, group, driver_of):
+        """The topic, the driver, and the end of the batch."""
+        topic = topic_with(kafka, numbered(20, 1), partitions=1)
+        driver = driver_of(kafka, topic, group, **BOTH, **{"kafka.max.poll.interval.ms": 1000})
+        start = driver.initial_offset()
+        end = driver.latest_offset(start, None)
+        driver.plan(start, end)
+        return topic, driver, end
 
     @staticmethod
-    def read_5_with_kafka_python(kafka, topic, group):
+    def read_5(kafka, topic, group):
+        """Read and commit five records as another member, and leave."""
         consumer = KafkaConsumer(
             topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group, auto_offset_reset="earliest",
             enable_auto_commit=False, max_poll_records=5, max_poll_interval_ms=1500,
@@ -204,124 +214,27 @@ class TestTakenOverMeanwhile:
             consumer.close(autocommit=False)
 
     @staticmethod
-    def read_5_with_librdkafka(kafka, topic, group):
-        consumer = confluent_kafka.Consumer(
-            {"bootstrap.servers": kafka.bootstrap_servers, "group.id": group, "auto.offset.reset": "earliest",
-             "enable.auto.commit": False, "session.timeout.ms": 6000, "max.poll.interval.ms": 6000}
-        )  # fmt: skip
-        consumer.subscribe([topic])
-        try:
-            for _ in range(5):
-                wait_until(lambda: consumer.poll(1), within=30)
-            consumer.commit(asynchronous=False)
-        finally:
-            consumer.close()
+    def begin(start, end):
+        return GroupOffset.from_json(end).ranges(GroupOffset.from_json(start))[0].start
 
-    @pytest.fixture(params=[read_5_with_kafka_python, read_5_with_librdkafka])
-    def read_5(self, request, kafka, group):
-        def read(topic):
-            request.param(kafka, topic, group)
-            assert committed(kafka, group) == {(topic, 0): 5}
+    def test_a_query_that_lost_its_membership_goes_on_at_the_commit_of_a_member_that_stopped_in_the_middle(
+        self, kafka, group, batch
+    ):
+        topic, driver, end = batch
+        self.read_5(kafka, topic, group)
+        assert committed(kafka, group) == {(topic, 0): 5}
+        assert self.begin(end, next_end(driver, end)) == 5
 
-        return read
-
-    @pytest.fixture
-    def without_members(self, kafka, group, neighbour_of):
-        """Have the group without members: another one comes, so that the driver is thrown out, and leaves."""
-
-        def throw_out(topic):
-            neighbour = neighbour_of(kafka, topic, group, max_poll_interval_ms=1500)
-            wait_until(lambda: len(neighbour.assignment()) == 1, within=30)
-            neighbour.close()
-            wait_for_no_members(kafka, group)
-
-        return throw_out
-
-    @pytest.fixture
-    def lost(self, kafka, group, driver_of):
-        """While a driver runs the batch, its membership ends, and something happens; then the batch is done."""
-        topic = topic_with(kafka, numbered(20, 1), partitions=1)
-        driver = driver_of(kafka, topic, group, **BOTH, **{"kafka.max.poll.interval.ms": 1000})
-        start = driver.initial_offset()
-        end = driver.latest_offset(start, None)
-        driver.plan(start, end)
-
-        def next_start(change):
-            change(topic)
-            produce(kafka, topic, numbered(5, 1))
-            following = next_end(driver, end)
-            return GroupOffset.from_json(following).ranges(GroupOffset.from_json(end))[0].start
-
-        return next_start
-
-    @pytest.fixture
-    def interrupted(self, kafka, group, driver_of):
-        """A driver is stopped while the batch runs, something happens, and the next driver runs it again."""
-        topic = topic_with(kafka, numbered(20, 1), partitions=1)
-        driver = driver_of(kafka, topic, group, **BOTH)
-        start = driver.initial_offset()
-        end = driver.latest_offset(start, None)
-        driver.plan(start, end)
+    @pytest.mark.parametrize(("policy", "position"), [("auto", 5), ("checkpoint", 20)])
+    def test_so_does_one_that_starts_again_or_after_the_batch_if_the_user_wants_that(
+        self, kafka, group, driver_of, batch, policy, position
+    ):
+        topic, driver, end = batch
         driver.stop()
-
-        def next_start(change, **more):
-            change(topic)
-            again = driver_of(kafka, topic, group, **BOTH, **more)
-            ((replayed,),) = again.plan(again.initial_offset(), end)
-            assert (replayed.start, replayed.end) == (0, 20)
-            produce(kafka, topic, numbered(5, 1))
-            following = next_end(again, end)
-            return GroupOffset.from_json(following).ranges(GroupOffset.from_json(end))[0].start
-
-        return next_start
-
-    def test_rows_in_the_sink_do_not_come_again_after_a_lost_membership(self, kafka, group, lost, read_5, caplog):
-        assert lost(read_5) == 20
-        assert list(committed(kafka, group).values()) == [20]
-        assert "the sink has the rows in between" in caplog.text
-
-    def test_nor_after_a_batch_that_was_run_again(self, kafka, group, interrupted, read_5):
-        assert interrupted(read_5) == 20
-        assert list(committed(kafka, group).values()) == [20]
-
-    @pytest.mark.parametrize("case", ["lost", "interrupted"])
-    def test_an_operators_offset_is_right(self, request, kafka, group, without_members, case):
-        def reset(topic):
-            without_members(topic)
-            kafka.consumer_groups(
-                "--reset-offsets", "--group", group, "--topic", topic, "--execute", "--to-offset", "5"
-            )
-
-        assert request.getfixturevalue(case)(reset) == 5
-
-    def test_so_is_one_that_another_query_goes_on_from(self, kafka, group, driver_of, lost, without_members):
-        def reset(topic):
-            without_members(topic)
-            commit_for(kafka, group, {(topic, 0): 5})
-            other = driver_of(kafka, topic, group, **BOTH, pausePartitions=json.dumps({topic: [0]}))
-            start = other.initial_offset()
-            assert other.latest_offset(start, None) == start
-            other.stop()
-            assert committed(kafka, group) == {(topic, 0): 5}
-
-        assert lost(reset) == 5
-
-    @pytest.mark.parametrize("policy", ["group", "fail"])
-    def test_a_user_may_say_otherwise(self, interrupted, read_5, policy):
-        if policy == "group":
-            assert interrupted(read_5, onOffsetConflict=policy) == 5
-        else:
-            with pytest.raises(OffsetConflictError, match=r"the checkpoint says 20 .* the group 5"):
-                interrupted(read_5, onOffsetConflict=policy)
-
-    def test_an_offset_after_the_rows_is_right(self, kafka, group, lost, neighbour_of):
-        def read_on(topic):
-            produce(kafka, topic, numbered(2, 1))
-            neighbour = neighbour_of(kafka, topic, group, max_poll_interval_ms=1500)
-            wait_until(lambda: committed(kafka, group) == {(topic, 0): 22}, within=30)
-            neighbour.close()
-
-        assert lost(read_on) == 22
+        self.read_5(kafka, topic, group)
+        produce(kafka, topic, numbered(5, 1))
+        again = driver_of(kafka, topic, group, **BOTH, onOffsetConflict=policy)
+        assert self.begin(end, next_end(again, end)) == position
 
 
 def test_committed_offsets_of_a_group_that_was_deleted_come_back_from_the_checkpoint(kafka, group, driver_of):

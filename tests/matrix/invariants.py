@@ -92,7 +92,7 @@ def nothing_missing(run: Observed) -> Iterator[Finding]:
 class HandedOver:
     """Which batches were interrupted before their commit, so that another member may have read them again.
 
-    If it committed an offset in the middle of one, the query's next process goes on from there.
+    If it committed an offset in the middle of one, the query goes on from there.
     """
 
     def __init__(self, run: Observed) -> None:
@@ -142,26 +142,21 @@ def interrupted(events: Iterable[Event]) -> Iterator[tuple[str, int | None]]:
 
 
 def set_back(run: Observed) -> Iterator[tuple[str, TP, int, int]]:
-    """Where a process began at the commit of another program, before the checkpoint's position.
-
-    As its first act: a process that has run a batch knows what the sink has.
+    """Where a query went on from the commit of another program, before its own position.
 
     Yields
     ------
     tuple
-        The reader's id, the partition, the checkpoint's position and the other program's offset.
+        The reader's id, the partition, the query's position and the other program's offset.
     """
-    by_others = {(s.tp, s.offset): s.note for s in run.stored if s.tp is not None}
-    ran: set[str] = set()
+    writers: dict[tuple[TP, int | None], set[str | None]] = defaultdict(set)
+    for stored in run.stored:
+        if stored.tp is not None:
+            writers[stored.tp, stored.offset].add(None if stored.note is None else stored.note["reader"])
     for event in run.events:
-        process = event.where.rpartition(":")[0]
-        if event.kind == "planned":
-            ran.add(process)
-        elif process not in ran:
-            for tp, move in event.moves.items():
-                note = by_others.get((tp, move.to), {"reader": event.member})
-                if move.before is not None and (note is None or note["reader"] != event.member):
-                    yield event.member, tp, move.before, move.to
+        for tp, move in event.moves.items():
+            if move.before is not None and writers[tp, move.to] - {event.member}:
+                yield event.member, tp, move.before, move.to
 
 
 def nothing_twice(run: Observed) -> Iterator[Finding]:
@@ -170,7 +165,7 @@ def nothing_twice(run: Observed) -> Iterator[Finding]:
     One that its producer sent twice is in the logs twice, and each of the two is read once. A RecordProcessor's record
     is in several batches, if it was tried again: one of them was interrupted then. (Not where it writes in
     transactions.) Another member may have one again of a batch that was interrupted before its commit, as it took its
-    partition over. If it has committed a part of the batch, the query's next process has the rest again.
+    partition over. If it has committed a part of the batch, the query has the rest again.
     """
     seen: dict[str, list[Reading]] = defaultdict(list)
     for row in run.rows:

@@ -122,31 +122,6 @@ def test_a_commit_is_that_of_a_batch_also_where_another_query_has_adopted_it():
     assert not is_of_batch("", "me", 7)
 
 
-@pytest.mark.parametrize(
-    ("group", "offset"),
-    [
-        (Committed(3, "", 1), 5),
-        (Committed(2, "", 1), 5),
-        (Committed(3, commit_note("other", 4, 1), 1), 5),
-        (Committed(3, "", -1), 3),  # an operator's
-        (Committed(3, adopting_note("other", 4, 1, ""), 1), 3),  # perhaps an operator's, from which a query went on
-        (Committed(1, "", 1), 1),  # before the range: somebody has moved it there
-        (Committed(6, "", 1), 6),
-    ],
-)
-def test_a_member_that_stopped_inside_a_range_that_the_sink_has_does_not_set_the_query_back(group, offset):
-    def start(checkpoint, policy="auto"):
-        return restarted(checkpoint, {A: group}, policy)[A]
-
-    in_sink = Checkpoint({A: 5}, "me", 4, 2, False, in_sink={A: 2})
-    assert start(in_sink).offset == offset
-    assert start(in_sink).commit == (offset == 5)
-    assert start(in_sink).conflict is not None
-    assert start(in_sink, "checkpoint").offset == 5
-    assert start(in_sink, "group").offset == group.offset
-    assert start(Checkpoint({A: 5}, "me", 4, 2, False, in_sink={B: 2})).offset == group.offset
-
-
 def test_where_the_sink_commits_offsets_with_rows_the_groups_offset_says_what_is_written():
     def starts(note, offset, policy="auto"):
         checkpoint = Checkpoint({A: 5}, "me", 4, 2, False, in_transaction=True)

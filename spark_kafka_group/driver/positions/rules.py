@@ -238,8 +238,6 @@ class Checkpoint:
     in_transaction
         Whether the sink of the last batch commits offsets together with rows: then this query has written no more than
         its own offset in the group says.
-    in_sink
-        Where ranges begin that end at `positions`, and whose rows are in the sink, as this process knows.
     """
 
     positions: Mapping[TopicPartition, int]
@@ -249,7 +247,6 @@ class Checkpoint:
     foreign: bool
     untouched: frozenset[TopicPartition] = frozenset()
     in_transaction: bool = False
-    in_sink: Mapping[TopicPartition, int] = field(default_factory=dict)
 
 
 def restarted(
@@ -269,10 +266,6 @@ def restarted(
         if group is None or group.offset == offset or tp in checkpoint.untouched:
             starts[tp] = Start(offset, BY_CHECKPOINT, commit=group is None or group.offset != offset)
             continue
-        if policy == "auto" and _stopped_inside(checkpoint, tp, group):
-            problem = _disagreement(checkpoint, tp, group)
-            starts[tp] = Start(offset, BY_CHECKPOINT, True, f"{problem}: the sink has the rows in between")
-            continue
         own = is_own(group.metadata, checkpoint.reader, checkpoint.batch, checkpoint.generation)
         if checkpoint.in_transaction and own and group.offset < offset and policy != "checkpoint":
             starts[tp] = Start(group.offset, NOT_WRITTEN)
@@ -286,18 +279,6 @@ def restarted(
             f"one of the two, or to auto to take the one that was written last"
         )
     return starts
-
-
-def _stopped_inside(checkpoint: Checkpoint, tp: TopicPartition, group: Committed) -> bool:
-    """Whether a member has committed how far it has read, in the middle of a range that the sink has.
-
-    Consumers commit the leader epoch of what they have read. An offset that an operator sets has none: Kafka's tools
-    and its Admin send none, nor do consumers after a seek. A query that has adopted such an offset may add one.
-    """
-    writer = writer_of(group.metadata)
-    by_member = group.leader_epoch >= 0 and (writer is None or writer.adopted is None)
-    begin = checkpoint.in_sink.get(tp)
-    return by_member and begin is not None and begin <= group.offset < checkpoint.positions[tp]
 
 
 def _resolved(checkpoint: Checkpoint, tp: TopicPartition, group: Committed, policy: str, own: bool) -> Start:

@@ -99,12 +99,6 @@ class Standing:
     """The group's offsets than which the checkpoint's positions are newer, of partitions that this process did not own
     when it took positions for the first time. Set then."""
 
-    in_sink: dict[TopicPartition, int] = field(default_factory=dict)
-    """Where ranges begin whose rows are in the sink, and whose commit the group lacks: their process had lost its
-    membership, or others had gone on. Another member may have taken such a partition over, and have stopped inside.
-
-    Set when the batch is proven. An entry goes when the partition is taken again."""
-
     is_unseen: bool = False
     """Whether the user had no right on the group as this process took its positions. Ends when the group has them."""
 
@@ -175,7 +169,6 @@ class Standing:
         self.recreated.update(topics)
         self.existing_at_start = {tp for tp in self.existing_at_start if tp.topic not in topics}
         self.known = {tp for tp in self.known if tp.topic not in topics}
-        self.in_sink = {tp: start for tp, start in self.in_sink.items() if tp.topic not in topics}
 
     def take(
         self,
@@ -192,7 +185,6 @@ class Standing:
         """
         self.moved = dict(moved)
         self.positioned |= offsets.keys() - newer
-        self.in_sink = {tp: start for tp, start in self.in_sink.items() if tp not in offsets or tp in newer}
         self.known |= offsets.keys()
         self.recreated_unowned -= offsets.keys()
 

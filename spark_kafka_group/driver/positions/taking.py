@@ -177,7 +177,6 @@ class Taking:
             foreign=standing.newer_than_group and standing.is_restart,
             untouched=frozenset(tp for tp, group in committed.items() if in_group.get(tp) == group.offset),
             in_transaction=proven.is_in_group,
-            in_sink=standing.in_sink,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
         starts = rules.restarted(checkpoint, committed, policy)
