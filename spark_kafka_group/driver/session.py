@@ -286,6 +286,8 @@ class GroupSession:
            offsets together with rows, it is not read then, unless its rows are written: they are somebody else's. So
            it waits longer: what Spark aggregates is right only if the batch reads all that it has read before.
         """
+        if self._sink is None:
+            replayed.refuse_without_transactional_id(end)
         self.standing.proven = start
         tps = [r.tp for r in ranges]
         decided = None if self._sink is None else self._sink.decided(end.batch)

@@ -13,7 +13,7 @@ from exactly_once_runs import Run, read, transaction_options
 from running import Counted
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
 
-from spark_kafka_group import CommitError, MembershipError, OffsetConflictError
+from spark_kafka_group import CommitError, MembershipError, OffsetConflictError, OptionError
 from spark_kafka_group.commit_metadata import commit_note, writer_of
 from spark_kafka_group.errors import BrokerTimeoutError, FencedError, TransactionError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
@@ -482,6 +482,25 @@ class TestReplays:
         query.drain(20)
         assert sorted(query.written()) == rows_of(left.topic, {0: 10, 1: 10})
         assert query.trigger() is None
+
+    def test_the_option_is_needed_until_an_interrupted_batch_is_done(self, kafka, group, without_one, driver_of):
+        query, kept, left, other = without_one()
+        query.add_offsets()
+        query.decide()
+        query.stop()  # before Spark's commit log has it
+        other.end()
+        other.driver.stop()
+        without = driver_of(kafka, left.topic, group, **BOTH)
+        (start,), (end,) = query.logged
+        with pytest.raises(OptionError, match="micro-batch 0 of this query was planned with kafka.transactional.id"):
+            without.plan(start, end)
+        without.stop()
+        query.start()
+        assert query.trigger() == [kept]
+        query.drain(20)
+        query.stop()
+        (end,) = query.logged[-1]
+        assert driver_of(kafka, left.topic, group, **BOTH).latest_offset(end, None) == end
 
     @pytest.mark.parametrize("moved", [(0,), (0, 1)], ids=["a partition", "all partitions"])
     def test_a_decided_batch_is_read_again_as_it_was_though_others_have_read_on(

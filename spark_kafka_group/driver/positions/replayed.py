@@ -69,6 +69,25 @@ def refuse_in_another_group(query: Query, end: GroupOffset) -> None:
         )
 
 
+def refuse_without_transactional_id(end: GroupOffset) -> None:
+    """See that a batch whose sink commits its offsets with its rows is not run again without that.
+
+    1. The sink decides the batch without a partition that another member owns, and the query is killed before Spark
+    logs that. 2. The batch is run again, reads that partition too, and would commit it. 3. The sink, which has decided
+    the batch, drops its rows.
+
+    Raises
+    ------
+    OptionError
+    """
+    if end.in_transaction:
+        raise OptionError(
+            f"micro-batch {end.batch} of this query was planned with kafka.transactional.id, and has not ended. Start "
+            f"the query with that option, and with its sink, until that micro-batch is done; then the option may be "
+            f"left out"
+        )
+
+
 def written_and_left(
     query: Query, ranges: Collection[OffsetRange], end: GroupOffset, joined: bool, decided: SourceBatch | None = None
 ) -> tuple[frozenset[TopicPartition], dict[TopicPartition, int]]:
