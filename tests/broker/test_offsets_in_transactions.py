@@ -92,6 +92,22 @@ def without_one(kafka, group, exactly_once, query_of):
     return make
 
 
+@pytest.fixture
+def decided_without_one(without_one):
+    """The same: the sink has decided the batch, Spark's commit log lacks it, and the neighbour is gone."""
+
+    def make(**more):
+        query, kept, left, other = without_one(**more)
+        query.add_offsets()
+        query.decide()
+        query.stop()
+        other.end()
+        other.driver.stop()
+        return query, kept, left
+
+    return make
+
+
 def span(topic, partition, start, end):
     return OffsetRange(TopicPartition(topic, partition), start, end)
 
@@ -469,27 +485,19 @@ class TestReplays:
         assert committed(kafka, group) == {left: 10, kept.tp: 10}
         assert query.trigger() is None
 
-    def test_one_crash_after_the_other_with_the_partition_back_in_between(self, without_one):
+    def test_one_crash_after_the_other_with_the_partition_back_in_between(self, decided_without_one):
         """The sink has decided the batch without the partition, so it writes none of its rows as that batch's."""
-        query, kept, left, other = without_one()
-        query.add_offsets()
-        query.decide()
-        query.stop()  # before Spark's commit log has it
-        other.end()
-        other.driver.stop()
+        query, kept, left = decided_without_one()
         query.start()
         assert query.trigger() == [kept]
         query.drain(20)
         assert sorted(query.written()) == rows_of(left.topic, {0: 10, 1: 10})
         assert query.trigger() is None
 
-    def test_the_option_is_needed_until_an_interrupted_batch_is_done(self, kafka, group, without_one, driver_of):
-        query, kept, left, other = without_one()
-        query.add_offsets()
-        query.decide()
-        query.stop()  # before Spark's commit log has it
-        other.end()
-        other.driver.stop()
+    def test_the_option_is_needed_until_an_interrupted_batch_is_done(
+        self, kafka, group, decided_without_one, driver_of
+    ):
+        query, kept, left = decided_without_one()
         without = driver_of(kafka, left.topic, group, **BOTH)
         (start,), (end,) = query.logged
         with pytest.raises(OptionError, match="micro-batch 0 of this query was planned with kafka.transactional.id"):
@@ -524,15 +532,12 @@ class TestReplays:
         assert len(query.written()) == 20 - len(theirs)
 
     @pytest.mark.parametrize("tells", [True, False], ids=["", "decisions of an earlier version"])
-    def test_what_was_decided_without_a_partition_is_read_again_without_it(self, kafka, group, without_one, tells):
+    def test_what_was_decided_without_a_partition_is_read_again_without_it(
+        self, kafka, group, decided_without_one, tells
+    ):
         """Others have written its rows, so Spark must not aggregate them. A decision that does not name partitions
         cannot tell."""
-        query, _, left, other = without_one(tells_sources=tells)
-        query.add_offsets()
-        query.decide()
-        query.stop()
-        other.end()
-        other.driver.stop()
+        query, _, left = decided_without_one(tells_sources=tells)
         commit_for(kafka, group, {left: 10})
         query.start()
         assert len(query.trigger()) == (1 if tells else 2)
