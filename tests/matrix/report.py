@@ -139,7 +139,9 @@ def not_run(found: Sequence[Tally]) -> list[str]:
             count = counted.get((name, source), 0)
             if count < cell.count:
                 lines.append(f"| {name} | `{source}` | {count} of {cell.count} | {cell.what} |")
-    return ["| cell | source | faults | fault |", "|---|---|---|---|", *lines] if lines else ["None."]
+    if not lines:
+        return ["None."]
+    return ["`make faults` goes on with these.", "", "| cell | source | faults | fault |", "|---|---|---|---|", *lines]
 
 
 def findings(found: Iterable[Tally], source: str) -> list[str]:
@@ -186,9 +188,7 @@ def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
             + "\n".join(findings(found, source))
             + "\n"
         )
-    parts.append(
-        "## Not run, or not often enough\n\n`make faults` goes on with these.\n\n" + "\n".join(not_run(found)) + "\n"
-    )
+    parts.append("## Not run, or not often enough\n\n" + "\n".join(not_run(found)) + "\n")
     versions = sorted({line["code"] for tally in found for line in tally.lines})
     parts.append(f"Versions of the package (git's names of its tree): {', '.join(versions) or 'none'}.\n")
     return "\n".join(parts)
