@@ -29,6 +29,11 @@ def next_end(driver, end):
     return wait_until(lambda: (following := driver.latest_offset(end, None)) != end and following, within=30)
 
 
+def begin(start, end):
+    """Where the batch from `start` to `end` begins, in its first partition."""
+    return GroupOffset.from_json(end).ranges(GroupOffset.from_json(start))[0].start
+
+
 def moved(end, topic, start):
     """Where the batch from `start` to `end` began, of partitions that did not go on at `start`."""
     before = start.get(topic, {})
@@ -50,8 +55,7 @@ class TestRestart:
             produce(kafka, topic, numbered(5, 1))
             restarted = driver_of(kafka, topic, group, **more)
             following = restarted.latest_offset(end, None)
-            position = GroupOffset.from_json(following).ranges(GroupOffset.from_json(end))[0].start
-            return position, restarted
+            return begin(end, following), restarted
 
         return again
 
@@ -213,17 +217,13 @@ class TestTakenOver:
         finally:
             consumer.close(autocommit=False)
 
-    @staticmethod
-    def begin(start, end):
-        return GroupOffset.from_json(end).ranges(GroupOffset.from_json(start))[0].start
-
     def test_a_query_that_lost_its_membership_goes_on_at_the_commit_of_a_member_that_stopped_in_the_middle(
         self, kafka, group, batch
     ):
         topic, driver, end = batch
         self.read_5(kafka, topic, group)
         assert committed(kafka, group) == {(topic, 0): 5}
-        assert self.begin(end, next_end(driver, end)) == 5
+        assert begin(end, next_end(driver, end)) == 5
 
     @pytest.mark.parametrize(("policy", "position"), [("auto", 5), ("checkpoint", 20)])
     def test_so_does_one_that_starts_again_or_after_the_batch_if_the_user_wants_that(
@@ -234,7 +234,7 @@ class TestTakenOver:
         self.read_5(kafka, topic, group)
         produce(kafka, topic, numbered(5, 1))
         again = driver_of(kafka, topic, group, **BOTH, onOffsetConflict=policy)
-        assert self.begin(end, next_end(again, end)) == position
+        assert begin(end, next_end(again, end)) == position
 
 
 def test_committed_offsets_of_a_group_that_was_deleted_come_back_from_the_checkpoint(kafka, group, driver_of):
