@@ -63,6 +63,7 @@ class Load:
         self._configs = {
             "bootstrap_servers": servers, "acks": "all", "linger_ms": 5, "delivery_timeout_ms": 900_000,
             "request_timeout_ms": 5_000, "max_block_ms": 600_000, "retry_backoff_ms": 100,
+            "metadata_max_age_ms": 1_000,  # added partitions get records soon
         } | configs  # fmt: skip
         self._topics = dict(topics)
         self._per_second = per_second

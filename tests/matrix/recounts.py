@@ -21,7 +21,7 @@ def recounted(run: Observed, latest: Mapping[str, Any]) -> Iterator[Recount]:
     lags = [max(0, run.ends[tp] - run.ended.get(tp, 0)) for tp in owned if tp in run.ends]
     for tp in owned:
         shown = metrics.partitions.get(tp, {})  # type: ignore[call-overload]
-        yield f"position of {tp}", shown.get("position"), run.ended.get(tp)
+        yield f"position of {tp}", shown.get("position"), run.ended.get(tp, 0)  # without a record yet it is in no batch
         yield f"log-end-offset of {tp}", shown.get("log-end-offset"), run.ends.get(tp)
         yield f"records-lag of {tp}", shown.get("records-lag"), run.ends.get(tp, 0) - run.ended.get(tp, 0)
     yield "partitions", sorted(map(tuple, metrics.partitions)), sorted(owned)

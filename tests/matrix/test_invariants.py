@@ -442,6 +442,19 @@ def test_numbers_are_recounted_only_where_a_query_has_shown_them_at_rest():
     assert invariants(a_run(shown=Shown())) == set()
 
 
+def test_a_partition_that_was_added_and_has_no_record_yet_is_in_no_batch_and_its_position_is_where_it_begins():
+    added = TopicPartition("t", 1)
+
+    def run_with(position):
+        of_both = {"t": {"0": 20, "1": 0}}
+        numbers = {"positions": {"t": {"0": 20, "1": position}}, "generation": 3, "assignedPartitions": 2}
+        stored = [*GOOD.stored, generation(70, 3, **{"a-id": [TP, added]})]
+        return a_run(stored=stored, ends={TP: 20, added: 0}, **shown(LATEST | of_both, **numbers))
+
+    assert "numbers recounted" not in invariants(run_with(0))
+    assert "numbers recounted" in invariants(run_with(1))
+
+
 def test_a_repeated_commit_is_stored_more_than_once():
     assert invariants(shown_commits(1)) == set()
 

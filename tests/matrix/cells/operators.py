@@ -127,8 +127,9 @@ def operator_topic_made_again(scene: Scene) -> None:
 @cell(OPERATOR, "a partition is added, while the query runs", at_once=10)
 def operator_more_partitions(scene: Scene) -> None:
     assert scene.load is not None
+    load, added = scene.load, scene.topics[scene.topic]
     with scene.fault("a partition added"):
-        partitions = scene.topics[scene.topic] + 1
-        scene.kafka.add_partitions(scene.topic, partitions)
-        scene.topics[scene.topic] = partitions
-        scene.load.spread(scene.topic, partitions)
+        scene.kafka.add_partitions(scene.topic, added + 1)
+        scene.topics[scene.topic] = added + 1
+        load.spread(scene.topic, added + 1)
+        scene.wait(lambda: any(a.partition == added for a in load.acknowledged))
