@@ -176,6 +176,7 @@ def test_a_commit_that_no_broker_takes_is_a_warning_and_made_when_they_are_back(
         driver.stop()
 
 
+@pytest.mark.soak
 def test_a_coordinator_that_is_away_for_a_while_delays_a_commit_and_nothing_else(group, driver_of):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(30, 3))

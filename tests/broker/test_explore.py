@@ -274,9 +274,13 @@ class TestErrors:
         ("step", "look"),
         [
             ("partitions", lambda options, topic: explore.look(options, topic)),
-            ("partitions", lambda options, topic: explore.rate(options, topic)),
-            ("partitions", lambda options, topic: explore.topics(options | {"subscribe": topic})),
-            ("lookups", lambda options, topic: explore.look(options, topic)),
+            pytest.param("partitions", lambda options, topic: explore.rate(options, topic), marks=pytest.mark.soak),
+            pytest.param(
+                "partitions",
+                lambda options, topic: explore.topics(options | {"subscribe": topic}),
+                marks=pytest.mark.soak,
+            ),
+            pytest.param("lookups", lambda options, topic: explore.look(options, topic), marks=pytest.mark.soak),
             ("lookups", lambda options, topic: looking.newest_rows(options, topic, 5)),
         ],
     )

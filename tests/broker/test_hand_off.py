@@ -173,6 +173,7 @@ def test_a_compressed_record_that_unpacks_beyond_the_limit_of_the_dead_letters_g
     assert [record.value for record in everything_in(kafka, f"{topic}-dlt")] == [value]
 
 
+@pytest.mark.soak
 def test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile(kafka3):
     topic = name("orders")
     dead = f"{topic}-dlt"

@@ -34,6 +34,7 @@ def leaders(kafka, topic):
     return {p["partition_index"]: p["leader_id"] for p in partitions}
 
 
+@pytest.mark.soak
 def test_lookups_wait_for_a_leader_and_name_the_partition_that_has_none(kafka3):
     topic = name("leaderless")
     kafka3.create_topic(topic, partitions=2, replication=1, configs={"min.insync.replicas": "1"})
@@ -192,7 +193,10 @@ def test_a_query_none_of_whose_partitions_has_a_leader_waits_without_holding_up_
     stream.wait_for(5)
 
 
-@pytest.mark.parametrize("ending", [{"endingTimestamp": "9999999999999"}, {"endingOffsets": "latest"}])
+@pytest.mark.parametrize(
+    "ending",
+    [pytest.param({"endingTimestamp": "9999999999999"}, marks=pytest.mark.soak), {"endingOffsets": "latest"}],
+)
 def test_a_stream_that_ends_somewhere_goes_on_with_the_partitions_that_have_leaders(kafka3, one_led, stream_of, ending):
     topic, node = one_led
     stream = stream_of(kafka3, {"subscribe": topic, "startingOffsets": "earliest"}, **IMPATIENT)
@@ -208,6 +212,7 @@ def test_a_stream_that_ends_somewhere_goes_on_with_the_partitions_that_have_lead
     stream.wait_for(101)
 
 
+@pytest.mark.soak
 def test_the_lag_of_a_partition_without_a_leader_is_known_after_a_rebalance(kafka3, one_led, stream_of):
     topic, node = one_led
     stream = stream_of(
@@ -231,6 +236,7 @@ def test_the_lag_of_a_partition_without_a_leader_is_known_after_a_rebalance(kafk
     assert shown() == (2, ["1"])
 
 
+@pytest.mark.soak
 def test_a_query_that_ends_at_the_ends_of_logs_waits_for_a_leader(kafka3, one_led, stream_of, caplog, monkeypatch):
     monkeypatch.setattr(backlog, "ENDS_HOLD_S", 0.0)
     topic, node = one_led

@@ -120,6 +120,7 @@ def test_a_strategy_of_the_users_own_lets_newer_members_in_and_assigns_again_whe
     assert query.driver._session.member.generation.strategy == "to-the-first"
 
 
+@pytest.mark.soak
 def test_a_rebalance_in_a_group_of_the_newer_protocol_is_not_held_up_by_a_batch_that_was_committed_from_outside(
     kafka, group, driver_of, newer_neighbour_of
 ):

@@ -271,6 +271,7 @@ def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(group
         assert {(r.tp.partition, r.start, r.end) for r in ranges} == {(p, 3, 4) for p in range(3)}
 
 
+@pytest.mark.soak
 def test_offsets_are_set_back_also_where_brokers_are_away_as_the_first_batch_begins(group):
     """With `assign`, where no new generation hands positions over."""
     with KafkaCluster() as kafka:

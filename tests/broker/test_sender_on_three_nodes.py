@@ -103,6 +103,7 @@ def test_leaders_that_are_killed_one_after_the_other_cost_no_record(nodes):
         load.check(nodes)
 
 
+@pytest.mark.soak
 def test_a_leader_that_hangs_is_left_for_the_next_one_while_others_go_on(nodes):
     tps = led_by_each(nodes)
     with sender(nodes.bootstrap_servers, **QUICK) as sending:

@@ -122,6 +122,7 @@ def test_what_brokers_do_not_list_is_not_aborted_but_named(query, monkeypatch):
     assert [prefix for prefix, _ in planned_writes(query.run.shared)] == [query.run.options.prefix]
 
 
+@pytest.mark.soak
 def test_brokers_that_are_away_do_not_hold_up_the_end(driver_of, tmp_path, caplog):
     with KafkaCluster() as kafka:
         query = Query(kafka, driver_of, tmp_path)

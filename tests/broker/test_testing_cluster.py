@@ -24,6 +24,7 @@ from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, run
 from spark_kafka_group.testing.download import java
 
 
+@pytest.mark.soak
 def test_data_survive_kill_and_restart_of_a_node():
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(10, 1), partitions=1)

@@ -346,6 +346,7 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("planned", [False, True], ids=["is behind", "is set back while the batch runs"])
 def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     output = output_of(impatient)
@@ -360,7 +361,7 @@ def test_so_is_one_of_a_driver_whose_clock(impatient, monkeypatch, planned):
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
 
-@pytest.mark.parametrize("off_s", [0, -3600, 3600])
+@pytest.mark.parametrize("off_s", [-3600, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 3600))])
 def test_a_batch_whose_time_is_almost_over_is_not_decided_whatever_the_drivers_clock_says(
     impatient, monkeypatch, off_s
 ):

@@ -85,6 +85,7 @@ def test_a_row_for_a_partition_that_was_added_is_written_and_one_for_none_is_ref
         write([to(3)], options(kafka, topic), columns)
 
 
+@pytest.mark.soak
 def test_a_task_that_begins_while_brokers_are_away_waits_for_kafka_max_block_ms():
     with KafkaCluster() as cluster:
         topic = cluster.create_topic(name("topic"), partitions=1)

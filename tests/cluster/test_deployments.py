@@ -36,6 +36,7 @@ def test_tasks_take_the_package_from_the_wheel_on_two_executors(application, req
         assert not [path for path in worker["path"] if os.path.exists(os.path.join(worker["directory"], path, "tests"))]
 
 
+@pytest.mark.soak
 def test_a_query_writes_every_row_once_and_is_seen_in_its_group(application, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(3000, 6), partitions=6)
     query = application.start(

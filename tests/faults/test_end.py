@@ -52,6 +52,7 @@ def test_available_now_leaves_when_it_ends(spark, kafka, group, tmp_path):
     wait_until(gone(kafka, group), within=SOON_S)
 
 
+@pytest.mark.soak
 def test_stop_leaves(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(30, 3))
     query = stream(spark, kafka, topic, group, tmp_path, processingTime="100 milliseconds")
@@ -161,6 +162,7 @@ def test_a_signal_in_spark_submit_leaves_and_is_one_line(kafka, group, tmp_path,
     assert re.sub("(?m)^batch .*\n", "", program.log.read_text()[len(before) :]) == f"stopped; left group {group}\n"
 
 
+@pytest.mark.soak
 def test_the_jvm_killed_alone_leaves(kafka, group, running):
     os.kill(running.jvm(), signal.SIGKILL)
     wait_until(gone(kafka, group), within=SOON_S)

@@ -69,6 +69,7 @@ def test_a_query_killed_at_any_point_loses_nothing_and_repeats_nothing(
     assert values(spark, tmp_path) == list(range(150))
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("point", POINTS)
 def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_nothing(kafka, group, tmp_path, start_query, point):
     topic = topic_with(kafka, numbered(120, 3))

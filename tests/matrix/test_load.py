@@ -1,8 +1,9 @@
 """Producers of the fault matrix."""
 
+from support import name
+
 from matrix.load import Load
 from spark_kafka_group.testing import wait_until
-from support import name
 
 
 def test_partitions_that_are_added_get_records_soon(kafka):

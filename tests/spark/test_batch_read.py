@@ -38,8 +38,13 @@ def assert_rows(spark, df, topic, records, include_headers=False):
     )
 
 
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("decoder", ["c", "python"])
+@pytest.mark.parametrize(
+    ("decoder", "codec"),
+    [
+        *(("c", codec) for codec in CODECS),
+        *(pytest.param("python", codec, marks=() if codec == "gzip" else pytest.mark.soak) for codec in CODECS),
+    ],
+)
 def test_rows_equal_what_was_produced_with_every_codec(spark, kafka, codec, decoder):
     records = [
         Record(0, b"key", b"value"),

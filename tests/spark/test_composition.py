@@ -69,6 +69,7 @@ def test_one_dataframe_used_twice(spark, kafka, group, files, tmp_path):
     assert spark.read.parquet(f"{tmp_path}/joined/out").distinct().count() == 20
 
 
+@pytest.mark.soak
 def test_streams_joined_with_a_stream_and_with_a_batch_read(spark, kafka, group, files):
     orders, payments, names = (topic_with(kafka, at(0, *range(n)), partitions=2) for n in (10, 6, 4))
     static = spark.read.format("groupkafka").options(**options(kafka, names)).load()
@@ -97,6 +98,7 @@ def test_streams_joined_with_a_stream_and_with_a_batch_read(spark, kafka, group,
     assert set(committed(kafka, group).values()) == {6, 4}
 
 
+@pytest.mark.soak
 def test_state_over_a_restart(spark, kafka, group, files, tmp_path):
     topic = topic_with(kafka, at(0, 1, 2, 3, 4) + at(3, 1, 2), partitions=2)
 

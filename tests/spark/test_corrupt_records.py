@@ -128,6 +128,7 @@ def test_each_kind_of_damage_fails_where_it_is_or_is_left_out_alone(broken, task
         assert (after.rows, after.left_out) == ([] if passed_over else [SIZE * BAD + SIZE], []), damage
 
 
+@pytest.mark.soak
 def test_what_a_broker_with_few_index_entries_cannot_find_is_read_unless_responses_are_too_small(task):
     for start in (0, SIZE * BAD):
         assert task(SPARSE, start=start, onCorruptRecord="skip").left_out == [(SIZE * BAD, SIZE * BAD + SIZE - 1)]

@@ -85,7 +85,10 @@ with submit.orderly():
 @pytest.mark.parametrize(
     ("columns", "option", "said"),
     [
-        ("'x' value", ("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms"),
+        pytest.param(
+            "'x' value", ("kafka.linger", "5"), "option kafka.linger is not known; the nearest is kafka.linger.ms",
+            marks=pytest.mark.soak,
+        ),
         ("'x' value;1 city", ("includeHeaders", "true"), "column city is no part of a record: leave it out, or put it"),
         pytest.param(
             "'x' value", ("topic", "absent-topic"), "topic absent-topic does not exist: create it, or correct its name",

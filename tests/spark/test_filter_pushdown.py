@@ -112,6 +112,7 @@ def summary(*more):
     ]
 
 
+@pytest.mark.soak
 def test_random_conditions_give_the_rows_of_a_read_that_is_not_narrowed(spark, kafka, topics, pushdown):
     settings = options(kafka, topics) | {"subscribePattern": f"{topics}.*", "includeHeaders": "true"}
     del settings["subscribe"]

@@ -27,7 +27,7 @@ def values(df):
     return sorted(int(row.value) for row in df.selectExpr("cast(value as string) value").collect())
 
 
-@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+@pytest.mark.parametrize("level", ["read_committed", pytest.param("read_uncommitted", marks=pytest.mark.soak)])
 def test_a_stream_shows_what_its_level_says_and_commits_batches_without_rows(
     spark, kafka, group, topic, writer, tmp_path, level
 ):

@@ -89,7 +89,11 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     assert values(spark, tmp_path / "out") == list(range(330))
 
 
-@pytest.mark.parametrize("guarantee", [[], ["--exactly-once"]], ids=["at least once", "exactly once"])
+@pytest.mark.parametrize(
+    "guarantee",
+    [pytest.param([], marks=pytest.mark.soak), ["--exactly-once"]],
+    ids=["at least once", "exactly once"],
+)
 def test_kafka_to_kafka_available_now(spark, kafka, group, tmp_path, run, guarantee):
     topic, output = topic_with(kafka, numbered(300, 3)), kafka.create_topic(name("out"), partitions=2)
     arguments = [

@@ -74,6 +74,7 @@ def together(spark):
     spark.dataSource.register(Together)
 
 
+@pytest.mark.soak
 def test_offsets_become_visible_with_rows_and_a_batch_that_failed_is_read_again(
     spark, kafka, group, together, tmp_path
 ):

@@ -35,7 +35,7 @@ def test_windows_over_the_records_timestamps_with_a_watermark(kafka, load, run):
     assert sorted(batches[-1]) == [(NOW, 2), (NOW + 5000, 1)]
 
 
-@pytest.mark.parametrize(("reuse", "read"), [("false", 8), ("true", 4)])
+@pytest.mark.parametrize(("reuse", "read"), [pytest.param("false", 8, marks=pytest.mark.soak), ("true", 4)])
 def test_a_stream_joined_with_itself_is_one_source_read_once_where_spark_may_reuse_it(
     spark, kafka, load, run, reuse, read
 ):
@@ -59,6 +59,7 @@ def test_a_stream_joined_with_itself_is_one_source_read_once_where_spark_may_reu
     assert {len(p.sources) for p in query.recentProgress} == {1}
 
 
+@pytest.mark.soak
 def test_a_limit_is_for_each_source_of_a_query_also_when_one_has_no_more_and_after_a_restart(kafka, load, run):
     small, large = (topic_with(kafka, numbers(values), partitions=1) for values in (range(10), range(100, 200)))
     limit, often = {"maxOffsetsPerTrigger": 5}, {"processingTime": "50 milliseconds"}

@@ -86,7 +86,9 @@ def stream(spark, kafka, group, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("poison_per_mille", [0, 1, 50, 1000])
+@pytest.mark.parametrize(
+    "poison_per_mille", [50, *(pytest.param(each, marks=pytest.mark.soak) for each in (0, 1, 1000))]
+)
 def test_every_record_is_done_or_a_dead_letter_and_then_committed(kafka, group, stream, tmp_path, poison_per_mille):
     topic = topic_with(kafka, numbered(2000, 4), partitions=4)
     kafka.create_topic(f"{topic}-dlt", partitions=2)
@@ -403,6 +405,7 @@ def rows_at_a_time(spark):
     spark.conf.set(setting, before)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
 def test_what_goes_to_topics_is_published_with_the_batch_though_a_worker_is_killed(
     kafka, group, stream, tmp_path, rows_at_a_time, guarantee
@@ -464,6 +467,7 @@ def test_what_goes_to_topics_is_published_with_the_batch_though_a_worker_is_kill
     assert values_of(kafka, going_to, "read_uncommitted").total() > 3000
 
 
+@pytest.mark.soak
 def test_what_handlers_return_or_refuse_when_a_published_batch_runs_again_is_dropped(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, numbered(30, 3))
     out, retry = kafka.create_topic(name("out")), kafka.create_topic(f"{topic}-retry-3600000")

@@ -201,6 +201,7 @@ def test_a_stream_writes_to_a_table_with_options(spark, kafka, read, numbers, tm
     assert sorted(read(topic, NUMBER)) == [(1,), (2,)]
 
 
+@pytest.mark.soak
 def test_a_stream_with_the_whole_result_writes_it_again_with_each_micro_batch_and_updates_are_sparks_to_refuse(
     kafka, read, numbers, tmp_path
 ):

@@ -72,6 +72,7 @@ def failing_once(file):
     return apply
 
 
+@pytest.mark.soak
 def test_a_query_that_fails_within_a_batch_publishes_each_row_once(spark, kafka, output, written_to, tmp_path):
     source = kafka.create_topic(name("input"), partitions=2)
     kafka.produce(source, [b"%d" % number for number in range(40)])
@@ -102,6 +103,7 @@ def waiting_within(file):
     return apply
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("own_source", [False, True], ids=["", "with offsets of the source"])
 def test_a_query_that_is_stopped_within_a_batch_leaves_nothing_open(
     spark, kafka, group, output, written_to, tmp_path, own_source
@@ -135,7 +137,8 @@ exec {python} "$@"
 """
 
 
-@pytest.mark.parametrize("how", ["", "by-itself", pytest.param("held", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("how", ["", "by-itself", "held"])
 def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_says_so(
     kafka, output, written_to, tmp_path, how
 ):
@@ -162,7 +165,7 @@ def test_a_program_that_is_stopped_just_before_a_commit_leaves_nothing_open_or_s
     assert code == 130
 
 
-@pytest.mark.parametrize("guarantee", ["exactly-once", "at-least-once"])
+@pytest.mark.parametrize("guarantee", ["exactly-once", pytest.param("at-least-once", marks=pytest.mark.soak)])
 def test_a_sink_without_the_id_of_its_source_is_refused_before_it_writes(
     spark, kafka, group, output, written_to, tmp_path, guarantee
 ):

@@ -160,6 +160,7 @@ def test_a_query_that_runs_once_from_somebody_elses_offset_does_not_read_its_bat
     assert committed(kafka, group) == {(topic, 0): 20}
 
 
+@pytest.mark.soak
 def test_a_topic_that_is_left_and_subscribed_again_after_a_batch_cut_short_comes_once(kafka, group, sink):
     kept, left = (topic_with(kafka, numbered(10, 1, first), partitions=1) for first in (0, 10))
     both = options(kafka, f"{kept},{left}", group)

@@ -148,7 +148,9 @@ def test_maxbrokeroutage_ends_the_query_with_brokers_times_and_the_last_attempt(
     assert "ECONNREFUSED" in text or "NodeNotReadyError" in text or "looking for brokers" in text
 
 
-@pytest.mark.parametrize("slow", [{"OffsetCommit": 1.2}, {"Metadata": 0.8, "FindCoordinator": 0.8}])
+@pytest.mark.parametrize(
+    "slow", [{"OffsetCommit": 1.2}, pytest.param({"Metadata": 0.8, "FindCoordinator": 0.8}, marks=pytest.mark.soak)]
+)
 def test_brokers_that_are_slow_are_not_given_up_again_and_again(broker, running, monkeypatch, slow):
     monkeypatch.setattr(request_timeouts, "ANY_BROKER_MS", 500)
     monkeypatch.setattr(request_timeouts, "ONE_BROKER_MS", 900)

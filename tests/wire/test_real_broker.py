@@ -216,7 +216,7 @@ def test_a_query_outlives_the_request_of_a_killed_process_that_comes_late(
     assert f"group {group}: another process has joined as one in the same moment" in caplog.text
 
 
-@pytest.mark.parametrize("known", ["", "the id that it had"])
+@pytest.mark.parametrize("known", ["", pytest.param("the id that it had", marks=pytest.mark.soak)])
 def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
     kafka, topic, group, client_of, held_up, known, caplog
 ):
@@ -234,6 +234,7 @@ def test_also_where_the_query_joins_anew_after_it_has_lost_its_membership(
     assert f"group {group}: another process has joined as one in the same moment" in caplog.text
 
 
+@pytest.mark.soak
 def test_also_where_it_comes_between_the_two_joins_of_a_member_that_returns(kafka, topic, group, client_of):
     before, killed = (new_client(kafka, topic, group, "one", **SHORT) for _ in range(2))
     live = client_of(kafka, topic, group, "one", **SHORT)
