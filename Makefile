@@ -92,7 +92,8 @@ setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder i
 
 .PHONY: prepare
 prepare: $(VENV)/.installed $(VENV)/spark.jsa $(NEWEST)/.installed  ## make everything that make test and make test-newest need
-	@$(BIN)/pytest --collect-only -q > /dev/null  # pytest keeps the tests compiled: else each of its workers compiles all of them
+	@# pytest keeps the tests compiled: else each of its workers compiles all of them.
+	@said=$$($(BIN)/pytest --collect-only -q) || { tail -n 20 <<< "$$said"; exit 1; }
 
 .PHONY: wheel
 wheel: $(VENV)/.dependencies  ## build the wheel for a cluster into dist/

@@ -181,7 +181,9 @@ def test_a_static_member_of_the_newer_protocol_comes_back(newer_kafka, admin, tm
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("seed", "strategy"), enumerate(["range", "cooperative-sticky", "sticky", "roundrobin"]))
+@pytest.mark.parametrize(
+    ("seed", "strategy"), [(0, "range"), (1, "cooperative-sticky"), (2, "sticky"), (3, "roundrobin")]
+)
 def test_kills_among_members_of_both_protocols_repeat_nothing_but_the_batches_they_hit(
     newer_kafka, tmp_path, seed, strategy
 ):
