@@ -69,6 +69,7 @@ def planned(kafka, stream_of, mixed, sizes):
     return all_of
 
 
+@pytest.mark.soak
 def test_batches_have_about_the_bytes_of_the_limit_and_miss_nothing(planned, sizes):
     batches = list(planned(maxBytesPerTrigger="4m"))
     shares = [size / LIMIT for _, size in batches[:-1]]

@@ -348,7 +348,8 @@ def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_en
     assert committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}
 
 
-@pytest.mark.parametrize("first", [0, pytest.param(4, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("first", [0, 4])
 def test_a_partition_that_was_added_while_the_query_was_away_is_new_when_others_give_it_back(
     kafka, group, started, neighbour_of, first
 ):

@@ -198,6 +198,7 @@ def test_a_topic_deleted_before_it_was_read_is_skipped_however_short_the_stall_l
     assert f"{topic}-0: the cluster does not have this partition any more; skipping 0 to 9" in caplog.text
 
 
+@pytest.mark.soak
 def test_a_topic_deleted_between_a_refused_offset_and_its_lookup_is_as_gone(kafka, skipping, caplog):
     class DeletedMeanwhile(Brokers):
         def log_bounds(self, tp):

@@ -93,6 +93,7 @@ def test_a_lookup_follows_a_leader_that_has_moved_without_a_connection_being_los
             assert time.monotonic() - asked < FOLLOWED_WITHIN_S
 
 
+@pytest.mark.soak
 def test_a_batch_read_goes_on_with_the_partitions_that_have_leaders(kafka3, disconnected):
     topic = name("leaderless")
     kafka3.create_topic(topic, partitions=2, replication=1, configs={"min.insync.replicas": "1"})

@@ -52,6 +52,7 @@ def read_by(*members):
     return sorted(found)
 
 
+@pytest.mark.soak
 def test_a_query_has_its_partitions_back_when_a_newer_member_has_gone(
     kafka, policy, group, seen, query_of, librdkafka_of, caplog
 ):

@@ -147,6 +147,7 @@ class TestTriggers:
         wait_until(lambda: spread([one, other], 4) and len(one.owned()) == len(other.owned()) == 2, within=30)
         wait_until(all_committed(kafka, group, topic, 4, 10), within=30)
 
+    @pytest.mark.soak
     def test_a_topic_that_is_deleted_is_given_up_and_the_others_go_on(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         doomed = topic_with(kafka, numbered(10, 1), partitions=1)

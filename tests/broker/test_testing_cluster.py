@@ -170,6 +170,7 @@ def test_the_groups_own_records_are_read_back(kafka, group):
     assert events[-1].members == ()
 
 
+@pytest.mark.soak
 def test_describe_is_parsed_with_and_without_members(kafka, group):
     topic = topic_with(kafka, numbered(30, 3))
     driver = StreamDriver(Options.parse(options(kafka, topic, group)))

@@ -348,6 +348,7 @@ def test_describe_shows_the_position_of_a_query_besides_what_it_has_committed(
     assert "is not the checkpoint of a query" in error
 
 
+@pytest.mark.soak
 def test_describe_has_kafkas_numbers_for_a_group_of_others(kafka, group, consumer_of, admin):
     topic = topic_with(kafka, numbered(20, 2), partitions=3)
     consumer = consumer_of(kafka, topic, group, client_id="somebody")
@@ -712,6 +713,7 @@ def test_what_a_neighbour_without_an_event_log_reads_is_no_violation(
     assert main(["verify", "--all-members", str(log)]) == 3
 
 
+@pytest.mark.soak
 def test_a_group_with_a_member_whose_assignment_cannot_be_read_is_shown_without_its_partitions(kafka, group, capsys):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     odd = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, group_id=group)

@@ -392,6 +392,7 @@ def test_a_batch_write_long_after_the_last_one_needs_nothing_of_it(forgetful):
     assert read(forgetful, run.topic) == all_rows(1)
 
 
+@pytest.mark.soak
 def test_a_topic_that_was_deleted_is_no_reason_to_wait(forgetful, soon):
     output = output_of(forgetful)
     run = Run(transaction_options(forgetful.bootstrap_servers, name("w"), limit_ms=600_000), output)
@@ -405,6 +406,7 @@ def test_a_topic_that_was_deleted_is_no_reason_to_wait(forgetful, soon):
     assert read(forgetful, run.topic) == sorted(set(all_rows(2)) - set(all_rows(1)))
 
 
+@pytest.mark.soak
 def test_a_broker_that_is_slow_to_begin_a_transaction_makes_it_no_older(impatient, monkeypatch):
     """It was begun at the last of several attempts."""
     output = output_of(impatient)

@@ -54,6 +54,7 @@ def test_a_union_of_sources_in_one_group_and_in_another(spark, kafka, group, fil
     assert committed(kafka, group)[topics[1], 0] == 20
 
 
+@pytest.mark.soak
 def test_one_dataframe_used_twice(spark, kafka, group, files, tmp_path):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     frame = stream(spark, kafka, topic, group).select("key")
@@ -123,6 +124,7 @@ def test_state_over_a_restart(spark, kafka, group, files, tmp_path):
     assert sorted(keys) == [b"1", b"2", b"3", b"4", b"5", b"6", b"7"]
 
 
+@pytest.mark.soak
 def test_foreach_batch_reads_its_rows_twice_and_a_batch_cut_short_is_written_once(spark, kafka, group, tmp_path):
     topic = topic_with(kafka, numbered(60, 2), partitions=2)
     cut = [2]  # the batch that fails once, when half of its work is done

@@ -62,6 +62,7 @@ with submit.orderly():
 """
 
 
+@pytest.mark.soak
 def test_the_last_line_of_an_error_of_the_jvm_s_is_its_message():
     done = subprocess.run([sys.executable, "-c", UNKNOWN_SOURCE], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1

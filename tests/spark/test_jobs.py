@@ -312,6 +312,7 @@ def replay(kafka, run):
     return replay
 
 
+@pytest.mark.soak
 def test_letters_of_a_topic_and_a_time_are_sent_back_and_no_others(spark, kafka, replay):
     orders, bills = with_dead_letters(kafka, "orders"), with_dead_letters(kafka, "bills")
     dead = f"{orders}-dlt,{bills}-dlt"

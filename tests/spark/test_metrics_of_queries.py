@@ -134,6 +134,7 @@ def test_the_numbers_are_those_of_kafkas_tool_in_python_on_a_port_and_in_a_file(
     GroupKafkaListener(spark, prometheus_port=port).attach().close()  # it is free again
 
 
+@pytest.mark.soak
 def test_several_queries_a_restart_and_a_query_without_data(spark, kafka, group, start):
     topic, other = topic_with(kafka, numbered(30, 3)), topic_with(kafka, [], partitions=2)
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 200)

@@ -27,6 +27,7 @@ def rows_read(query):
     return [p.numInputRows for p in query.recentProgress if p.numInputRows]
 
 
+@pytest.mark.soak
 def test_windows_over_the_records_timestamps_with_a_watermark(kafka, load, run):
     topic = topic_with(kafka, numbers([1, 2]) + numbers([3], timestamp_ms=NOW + 7000), partitions=1)
     counted = load(topic).withWatermark("timestamp", "10 seconds").groupBy(window("timestamp", "5 seconds")).count()
@@ -199,6 +200,7 @@ def test_a_batch_read_is_planned_once_for_each_load_and_may_be_used_twice(spark,
     assert loaded.count() == 23  # it is planned at the first action
 
 
+@pytest.mark.soak
 def test_a_query_whose_progress_spark_logs_late_over_a_restart(kafka, load, tmp_path):
     topic = topic_with(kafka, numbers(range(15)), partitions=1)
     late = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
@@ -301,6 +303,7 @@ def test_real_time_mode_is_refused_by_spark_which_has_it_for_no_source_in_python
         query.awaitTermination()
 
 
+@pytest.mark.soak
 def test_a_limit_of_bytes_holds_in_running_queries_and_once_ignores_it(kafka, load, run):
     records = [Record(0, bytes(20_000), b"%d" % n) for n in range(40)]
     df = load(topic_with(kafka, records, partitions=1), maxBytesPerTrigger="100k").select("value")

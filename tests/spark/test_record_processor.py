@@ -368,6 +368,7 @@ def test_records_that_a_handler_returns_are_in_their_topics_when_the_batch_is_co
     assert sum(committed(kafka, group).values()) == 300
 
 
+@pytest.mark.soak
 def test_a_topic_that_is_missing_or_a_result_that_cannot_be_written_stops_the_query(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, numbered(3, 1), partitions=1)
     missing = name("missing")

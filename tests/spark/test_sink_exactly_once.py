@@ -345,6 +345,7 @@ def test_without_pinned_threads_a_function_for_foreach_batch_publishes_nothing_w
     assert set(committed(kafka, group).values()) == {0}
 
 
+@pytest.mark.soak
 def test_a_write_outside_of_the_micro_batch_commits_no_offsets_of_its_source(
     spark, kafka, group, output, written_to, tmp_path
 ):

@@ -270,6 +270,7 @@ def test_a_query_has_the_columns_that_it_names_in_their_order(spark, kafka, grou
     assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
 
 
+@pytest.mark.soak
 def test_a_limit_is_shared_so_that_small_partitions_do_not_starve(kafka, group, sink):
     from support import Record
 
@@ -342,6 +343,7 @@ class TestPositions:
         assert ends(progress)[0]["@group"]["from"] == {topic: {"0": 15}}
         assert committed(kafka, group) == {(topic, 0): 25}
 
+    @pytest.mark.soak
     def test_an_older_checkpoint_restored_on_purpose_is_right(self, kafka, group, sink, tmp_path):
         import shutil
 
