@@ -86,17 +86,11 @@ def test_a_run_with_findings_is_made_again_once_the_package_changes_and_stays_in
     assert [line["faults"] for line in lines_of("played", KAFKA, results)] == [5, 3]
 
 
-def unhurried(cell, **changed):
-    """A cell whose query has a batch each second, in place of one after the other, as several run at a time."""
-    arguments = ("--trigger", "1 second", *cell.arguments)
-    return replace(cell, per_second=min(cell.per_second, 400), arguments=arguments, **changed)
-
-
 @pytest.mark.faults
 @pytest.mark.parametrize("name", PLAYED)
 def test_a_fault_loses_nothing_and_repeats_nothing(request, tmp_path, name):
     cells = [CELLS[each] for each in (name, *IN_THE_RUN_OF.get(name, ()))]
-    cell = unhurried(cells[0], happen=lambda scene: [each.happen(scene) for each in cells])
+    cell = replace(cells[0], happen=lambda scene: [each.happen(scene) for each in cells])
     shared = None
     if cell.brokers is None and not cell.properties and cell.family != "log":  # its broker loses records of all topics
         shared = request.getfixturevalue("kafka" if cell.nodes == 1 else "kafka3")
