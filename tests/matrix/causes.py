@@ -95,6 +95,10 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
     ("everything", KAFKA, 1481662125): (
         "Of the harness: it looked for the coordinator of a group, which Spark's source does not have."
     ),
+    ("operator-more-partitions", KAFKA, None): (
+        "No leak: Spark's source keeps a consumer for each partition, each with two sockets and one or two more "
+        "descriptors. A run adds ten partitions."
+    ),
     ("operator-topic-made-again", KAFKA, None): "Spark's source does not notice that the topic is another one.",
     **{(f"{cell}-{log}", KAFKA, None): BECOMES_OTHER for cell in ("log", "election") for log in LOGS},
     ("election-under-load", KAFKA, None): BECOMES_OTHER,
