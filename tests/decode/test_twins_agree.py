@@ -16,8 +16,8 @@ from spark_kafka_group.schema import EVERY, USUAL
 
 PYTHON, C = load("python"), load("c")
 LIMIT = 100_000
-SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-MANY = settings(SETTINGS, max_examples=200)
+SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+MANY = settings(SETTINGS, max_examples=500)
 
 targets = st.sampled_from([1, 100, 300, 1000])
 """For bytes of an Arrow batch: it ends after each row, or after some."""
