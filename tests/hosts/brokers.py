@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import socket
 import struct
 import subprocess
-import uuid
 from pathlib import Path
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from network import Network
 
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing import KafkaCluster, first_start, wait_until
 from spark_kafka_group.testing.download import VERSION, jars, java, logging_jars
 from spark_kafka_group.testing.node import LOG4J
 
@@ -33,6 +31,7 @@ offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=3
 auto.create.topics.enable=false
 group.initial.rebalance.delay.ms=0
+metadata.max.idle.interval.ms=0
 """
 VERSION_ASKED = 9
 
@@ -56,7 +55,8 @@ class Brokers:
 
     def _start(self) -> None:
         voters = ",".join(f"{n}@{self._network.addresses[host]}:9093" for n, host in enumerate(HOSTS, start=1))
-        cluster_id = base64.urlsafe_b64encode(b"k" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+        started = KafkaCluster(directory=self._directory).started()
+        cluster_id = first_start.new_id()
         for number, host in enumerate(HOSTS, start=1):
             directory = self._directory / host
             directory.mkdir()
@@ -64,8 +64,8 @@ class Brokers:
             given = {"number": number, "address": address, "voters": voters, "directory": directory}
             (directory / "server.properties").write_text(SETTINGS.format(**given))
             (directory / "log4j2.properties").write_text(LOG4J)
-            self._java(host, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", "server.properties").wait(90)
-            self._processes.append(self._java(host, "kafka.Kafka", "server.properties"))
+            first_start.copy_data(started, directory / "data", cluster_id, number)
+            self._processes.append(self._broker(host, first_start.options(started)))
         wait_until(lambda: all(self.says(host) is not None for host in HOSTS), within=90)
 
     def __exit__(self, *_: object) -> None:
@@ -89,12 +89,13 @@ class Brokers:
         response = MetadataResponse.decode(frame, version=VERSION_ASKED, header=True)
         return {(t.name, p.partition_index): p.leader_id for t in response.topics for p in t.partitions}
 
-    def _java(self, host: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _broker(self, host: str, options: list[str]) -> subprocess.Popen[bytes]:
         classpath = ":".join(map(str, [*logging_jars(), jars("kafka_2.13", VERSION) / "*"]))
-        options = ["-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+        memory = ["-Xmx400m", "-XX:+UseSerialGC", "-Xshare:auto", "-XX:TieredStopAtLevel=1"]
         logging = "-Dlog4j2.configurationFile=log4j2.properties"
+        command = [java(), *memory, *options, logging, "-cp", classpath, "kafka.Kafka", "server.properties"]
         with (self._directory / host / "log").open("ab") as log:
             return subprocess.Popen(
-                [*self._network.within(host), java(), *options, logging, "-cp", classpath, *arguments],
+                [*self._network.within(host), *command],
                 cwd=self._directory / host, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip

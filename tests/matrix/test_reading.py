@@ -17,9 +17,9 @@ from matrix.cells.neighbours import Neighbour
 from matrix.cells.network import Rules, passed
 from matrix.cells.restarts import says_why
 from matrix.checkpoint import Batch, Checkpoint
-from matrix.gather import calls_in, shown_by
+from matrix.gather import calls_in, plans_in, shown_by
 from matrix.handling import Handler, HopelessError, RefusedError, outcome_of
-from matrix.observed import Call, Row
+from matrix.observed import Call, Plan, Row
 from matrix.running import Holding, Query, held_by, said_last
 from matrix.scene import leaks
 from matrix.sink import rows_in
@@ -241,6 +241,14 @@ def test_a_handlers_records_all_end_in_the_last_topic_at_most():
     for earlier, later in ((0, 1), (1, 2)):
         done = {name for name in names if outcome_of(name, earlier, True) == "done"}
         assert done < {name for name in names if outcome_of(name, later, True) == "done"}
+
+
+def test_a_plan_that_a_full_disk_cut_off_was_not_planned(tmp_path):
+    tasks = tmp_path / "query0" / "tasks"
+    tasks.mkdir(parents=True)
+    plans = [json.dumps({"reader": "r", "batch": batch, "tasks": [[["t", 0, 0, 5]]]}) for batch in (0, 1)]
+    (tasks / "query0-1.jsonl").write_text(f"{plans[0]}\n{plans[1][:30]}")
+    assert plans_in(tmp_path) == [Plan("query0-1", "r", 0, [[["t", 0, 0, 5]]])]
 
 
 def test_progress_is_of_the_batches_that_ran_and_of_the_last_trigger(tmp_path):
