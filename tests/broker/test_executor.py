@@ -96,6 +96,7 @@ def test_every_connection_is_ended_by_the_kernel_ten_seconds_after_its_broker_ha
             assert (idle + often * signs, unacknowledged_ms) == (10, 10_000)
 
 
+@pytest.mark.soak
 def test_a_broken_connection_is_replaced(disconnected):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(10, 1), partitions=1)

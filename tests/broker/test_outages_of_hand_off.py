@@ -144,6 +144,7 @@ def outage():
         yield SimpleNamespace(said=said.lines, tasks=tasks, letters=letters, **came)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["threads", "coroutines"])
 def test_records_of_a_stream_wait_for_brokers_and_are_there_once(outage, kind):
     counts = getattr(outage, kind)

@@ -74,6 +74,7 @@ class Load:
             assert differences(numbers(log_of(kafka3, tp)), range(self.sent)) == ""
 
 
+@pytest.mark.soak
 def test_a_leader_that_is_killed_holds_up_no_other_and_costs_no_record(nodes):
     tps = led_by_each(nodes)
     with sender(nodes.bootstrap_servers, **QUICK) as sending:

@@ -73,24 +73,10 @@ class Scene:
         return verdict.summary
 
 
-@pytest.mark.parametrize(
-    ("kind", "newer_first", "ending"),
-    [
-        (NewerConsumer, False, CLEANLY),
-        *[
-            pytest.param(*one, marks=pytest.mark.soak)
-            for one in [
-                (NewerConsumer, False, KILLED),
-                (NewerConsumer, True, CLEANLY),
-                (NewerConsumer, True, KILLED),
-                (NewerJavaConsumer, False, CLEANLY),
-                (NewerJavaConsumer, False, KILLED),
-                (NewerJavaConsumer, True, CLEANLY),
-                (NewerJavaConsumer, True, KILLED),
-            ]
-        ],
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("ending", [CLEANLY, KILLED])
+@pytest.mark.parametrize("newer_first", [False, True])
+@pytest.mark.parametrize("kind", [NewerConsumer, NewerJavaConsumer])
 def test_a_newer_member_comes_and_goes(newer_kafka, admin, tmp_path, kind, newer_first, ending):
     scene = Scene(newer_kafka, admin, tmp_path, batch_seconds=0.3)
     query = scene.has(BareQuery, "query0")

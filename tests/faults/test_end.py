@@ -212,6 +212,7 @@ def test_stopping_with_a_dead_broker_is_bounded_by_the_request_timeout_and_twice
         assert time.monotonic() - began < 20
 
 
+@pytest.mark.soak
 def test_a_query_stops_with_a_dead_broker(spark, group, tmp_path):
     with KafkaCluster() as cluster:
         topic = topic_with(cluster, numbered(30, 3))

@@ -184,9 +184,10 @@ with submit.orderly("billing"):
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "held",
-    [contextlib.nullcontext, pytest.param(sockets_of, marks=pytest.mark.soak)],
+    [contextlib.nullcontext, sockets_of],
     ids=["", "its sockets outlive it"],
 )
 def test_a_jvm_that_is_killed_is_the_last_line(held):

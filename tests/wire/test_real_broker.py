@@ -266,6 +266,7 @@ def test_a_query_is_fenced_in_its_first_join_by_a_process_that_lives(kafka, topi
     assert later.current().assignment
 
 
+@pytest.mark.soak
 def test_a_fenced_query_does_not_fence_the_other_process_because_the_broker_does_not_say_whether_that_lives(
     kafka, topic, group, client_of, held_up
 ):
@@ -445,6 +446,7 @@ def node_id(coordinator_id):
     return int(str(coordinator_id).removeprefix("coordinator-"))
 
 
+@pytest.mark.soak
 def test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_on(kafka3, group, client_of):
     topic = topic_with(kafka3, [], partitions=1)
     commit_for(kafka3, group, {(topic, 0): 4})
@@ -471,6 +473,7 @@ def test_a_broker_that_takes_a_group_over_has_its_offsets_from_the_first_answer_
         kafka3.wait_until_ready()
 
 
+@pytest.mark.soak
 def test_a_coordinator_that_dies_takes_neither_member_nor_generation_with_it(kafka3, group, client_of):
     topic = kafka3.create_topic(name("topic"), partitions=3)
     client = client_of(kafka3, topic, group, **{"kafka.request.timeout.ms": 60_000})

@@ -443,6 +443,7 @@ def test_attempts_that_failed_leave_no_sockets_to_the_garbage_collector(caplog, 
         assert after - before == set()
 
 
+@pytest.mark.soak
 def test_a_write_whose_application_has_reached_brokers_waits_for_them_and_its_first_plan_does_not():
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
