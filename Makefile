@@ -51,12 +51,12 @@ help:  ## this help
 
 # The package is installed as its users get it, so that Spark finds the source by itself. The compiled decoder is in the source
 # tree too, because Python takes the tree before the installed package whenever Spark starts a worker in this directory. Here
-# the package brings its requirements alone; below it is installed again, compiled.
+# the package brings its requirements alone; below it is installed again, compiled. Of the rest Python compiles what it imports.
 $(VENV)/.dependencies: pyproject.toml
 	@echo 'making $(VENV) with pyspark and all tools: one to five minutes'
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --upgrade pip
-	@rm -rf build && SPARK_KAFKA_GROUP_NO_EXTENSION=1 $(BIN)/pip $(QUIETLY) install '.[test,dev]' 'pyspark==$(PYSPARK)'
+	@rm -rf build && SPARK_KAFKA_GROUP_NO_EXTENSION=1 $(BIN)/pip $(QUIETLY) install --no-compile '.[test,dev]' 'pyspark==$(PYSPARK)'
 	@cp conf/python-unzipped $(BIN)
 	@touch $@
 

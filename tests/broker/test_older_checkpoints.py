@@ -254,7 +254,7 @@ def test_an_adopted_offset_whose_note_was_written_anew_while_a_batch_yielded_sta
     }
 
 
-@pytest.mark.parametrize("begun", [False, True])
+@pytest.mark.parametrize("begun", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_a_checkpoint_from_before_the_transactional_id_may_be_an_older_one(group, driver_of, tmp_path, begun):
     with KafkaCluster() as kafka:  # it gets the topic of decisions
         topic = topic_with(kafka, numbered(30, 3))

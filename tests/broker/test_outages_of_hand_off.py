@@ -32,6 +32,8 @@ from spark_kafka_group.processing.workers import workers_for
 from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.wire.long_wait import LongWait
 
+pytestmark = pytest.mark.soak
+
 COUNT = 2400
 BEFORE = COUNT // 2
 MEMORY = 20_000
@@ -144,7 +146,6 @@ def outage():
         yield SimpleNamespace(said=said.lines, tasks=tasks, letters=letters, **came)
 
 
-@pytest.mark.soak
 @pytest.mark.parametrize("kind", ["threads", "coroutines"])
 def test_records_of_a_stream_wait_for_brokers_and_are_there_once(outage, kind):
     counts = getattr(outage, kind)

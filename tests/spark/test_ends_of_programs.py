@@ -122,12 +122,12 @@ with submit.orderly("billing"):
 SAID = "stopped; left group billing. The program ended while a query ran: query.awaitTermination() waits for a query"
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("end", "interval", "said"),
     [
         ("", "0 seconds", [SAID]),
-        # Between two batches: Hadoop logs that a batch of its files was interrupted.
-        pytest.param("query.stop()", "1 hour", [], marks=pytest.mark.soak),
+        ("query.stop()", "1 hour", []),  # between two batches: Hadoop logs that a batch of its files was interrupted
     ],
 )
 def test_a_program_that_ends_while_a_query_runs_stops_it_and_says_so(end, interval, said):

@@ -282,7 +282,8 @@ def test_a_function_for_foreach_batch_writes_to_two_topics_once_each_with_an_id_
     assert sum(committed(kafka, group).values()) == 20
 
 
-@pytest.mark.parametrize("mode", ["update", pytest.param("complete", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("mode", ["update", "complete"])
 def test_a_function_for_foreach_batch_writes_what_an_aggregation_updates(
     spark, kafka, output, written_to, tmp_path, mode
 ):
