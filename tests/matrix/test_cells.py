@@ -25,6 +25,7 @@ PLAYED = (
 two, another one the next two."""
 READ_BY_OTHERS, AGAIN, ABORTED = "second-query-killed", "processor-worker-kill", "transaction-hangs"
 """Rows are not the records, one each: others of the group read, too; a handler gets one again; or some are aborted."""
+PLAIN = Cell("none", "plain", "nothing", lambda scene: None)
 OF_A_CELL = {"family", "name", "what", "happen", "count", "at_once", "sources"}
 
 
@@ -33,11 +34,10 @@ def together(names: Sequence[str]) -> Cell:
     cells = [CELLS[name] for name in names]
     needs: dict[str, Any] = {}
     for field in fields(Cell):
-        values = [getattr(cell, field.name) for cell in cells]
-        default = getattr(CELLS["driver-kill"], field.name)
         if field.name not in OF_A_CELL:
-            needed = [value for value in values if value != default]
-            assert needed.count(needed[0]) == len(needed) if needed else True, f"{names} differ in {field.name}"
+            default = getattr(PLAIN, field.name)
+            needed = [value for cell in cells if (value := getattr(cell, field.name)) != default]
+            assert all(value == needed[0] for value in needed), f"{names} differ in {field.name}"
             needs[field.name] = needed[0] if needed else default
     return replace(cells[0], happen=lambda scene: [cell.happen(scene) for cell in cells], **needs)
 
