@@ -156,7 +156,7 @@ test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## the tests that depend o
 
 .PHONY: test-faults
 test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`
-	$(BIN)/pytest -m faults -n 3 tests/matrix $(ARGS)
+	$(BIN)/pytest -m faults -n 2 tests/matrix $(ARGS)
 
 .PHONY: soak
 soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, go and die, with every assignment strategy

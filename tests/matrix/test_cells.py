@@ -14,15 +14,14 @@ from matrix.run import lines_of, play, run_cell
 SEED = 7
 PLAYED = (
     ("restart-elsewhere-cluster", "executor-kill"),
-    ("password-changed", "broker-only-kill"),
     ("disk-full", "driver-kill-before-commit", "worker-kill", "transaction-hangs"),
-    ("processor-worker-kill",),
     ("clock-jumps-ahead", "second-query-killed", "kafka-python-kill", "operator-more-partitions"),
+    ("processor-worker-kill",),
+    ("password-changed", "broker-only-kill"),
     ("token-endpoint-away", "log-longer"),
     ("proxy-cuts", "sink-leader-kill-once"),
 )
-"""A cell of each family, by the runs that they share, as brokers and Spark start slowly. A worker takes the first
-two, another one the next two."""
+"""A cell of each family, by the runs that they share, as brokers and Spark start slowly. The longest ones are first."""
 READ_BY_OTHERS, AGAIN, ABORTED = "second-query-killed", "processor-worker-kill", "transaction-hangs"
 """Rows are not the records, one each: others of the group read, too; a handler gets one again; or some are aborted."""
 PLAIN = Cell("none", "plain", "nothing", lambda scene: None)
