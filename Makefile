@@ -78,11 +78,12 @@ $(VENV)/.bench: $(VENV)/.dependencies
 	rm -rf build && $(BIN)/pip install -q '.[bench]'
 	touch $@
 
-# The newest pyspark alone; everything else, the package included, comes from .venv.
-$(NEWEST)/.installed: $(VENV)/.dependencies
+# The newest pyspark alone; everything else, the package included, comes from .venv, which may be made meanwhile.
+$(NEWEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/pip install -q --no-compile 'pyspark>=4.2,<5'
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("platlib"))' \
+	$(NEWEST)/bin/python -c 'import sys, sysconfig; base = dict.fromkeys(("base", "platbase"), sys.argv[1]); \
+	  print("import site; site.addsitedir(%r)" % sysconfig.get_path("platlib", "venv", base))' $(abspath $(VENV)) \
 	  > "$$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/others.pth"
 	cp conf/python-unzipped $(NEWEST)/bin
 	touch $@
