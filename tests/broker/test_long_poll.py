@@ -55,6 +55,22 @@ def test_a_record_that_came_after_a_poll_had_ended_is_heard_of_at_once(kafka, to
     assert not watch.nothing_new(5.0)
 
 
+def test_a_poll_is_sent_again_over_another_connection_where_the_broker_is_about_to_close_the_first(
+    kafka, topic, watch_of
+):
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of()
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
+    polls = [watch._brokers.connection(node_id) for node_id in watch._asked]
+    polls[0]._stale_at = time.monotonic()  # as by connections.max.reauth.ms
+    wait_until(lambda: readable(polls), within=30)
+    assert watch.nothing_new()
+    others = [watch._brokers.connection(node_id) for node_id in watch._asked]
+    assert others != polls
+    kafka.produce(topic, [b"new"], partition=0)
+    wait_until(lambda: not watch.nothing_new(), within=30)
+
+
 def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):
     kafka.produce(topic, [b"a", b"b"], partition=0)
     watch = watch_of()

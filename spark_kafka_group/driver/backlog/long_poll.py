@@ -119,14 +119,18 @@ class LongPoll:
     def _hears(self, patience_s: float) -> bool:
         """Take answers that come; a poll that ended without anything is sent again, and may be answered at once."""
         deadline = self._clock() + patience_s
-        nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
-        while answered := readable(nodes, max(0.0, deadline - self._clock())):
-            if any(self._is_news(nodes[connection], connection) for connection in answered):
+        while answered := self._answered(max(0.0, deadline - self._clock())):
+            if any(self._is_news(node_id, connection) for node_id, connection in answered):
                 return True
         overdue = [node_id for node_id, (when, _) in self._asked.items() if self._clock() >= when]
         if overdue:
             raise ConnectionError(f"node {overdue[0]} does not answer")
         return False
+
+    def _answered(self, timeout_s: float) -> list[tuple[int, FetchConnection]]:
+        """Nodes whose answers have come, and their connections: a poll that is sent again may have made another one."""
+        nodes = {self._brokers.connection(node_id): node_id for node_id in self._asked}
+        return [(nodes[connection], connection) for connection in readable(nodes, timeout_s)]
 
     def _is_news(self, node_id: int, connection: FetchConnection) -> bool:
         """Take a node's answer; without anything in it, its poll is sent again."""
