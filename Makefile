@@ -82,9 +82,8 @@ $(VENV)/.bench: $(VENV)/.dependencies
 $(NEWEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(NEWEST)
 	$(NEWEST)/bin/pip install -q --no-compile 'pyspark>=4.2,<5'
-	$(NEWEST)/bin/python -c 'import sys, sysconfig; base = dict.fromkeys(("base", "platbase"), sys.argv[1]); \
-	  print("import site; site.addsitedir(%r)" % sysconfig.get_path("platlib", "venv", base))' $(abspath $(VENV)) \
-	  > "$$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/others.pth"
+	packages=$$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') && \
+	  echo "import site; site.addsitedir('$${packages/$(NEWEST)/$(VENV)}')" > "$$packages/others.pth"
 	cp conf/python-unzipped $(NEWEST)/bin
 	touch $@
 

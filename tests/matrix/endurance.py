@@ -43,6 +43,7 @@ from matrix.run import RESULTS, RUNS, code_version
 from matrix.running import held_by
 from matrix.scene import SESSION_S, Scene
 from matrix.storm import without
+from matrix.written import whole_lines
 from spark_kafka_group.testing import KafkaCluster
 from spark_kafka_group.testing.processes import session
 
@@ -99,8 +100,7 @@ class Kept:
         scene.neighbours += [Said(path) for path in neighbours]
 
     def _lines(self, name: str) -> list[Any]:
-        path = self.folder / f"{name}.jsonl"
-        return [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()] if path.exists() else []
+        return [json.loads(line) for line in whole_lines(self.folder / f"{name}.jsonl")]
 
     def note(self, scene: Scene, sample: dict[str, Any]) -> None:
         """Add a sample, and the records that were acknowledged since the last one."""

@@ -19,6 +19,7 @@ from matrix.observed import IN_TRANSACTIONS, PROCESSOR, TOPIC, Call, Dead, Obser
 from matrix.running import Query
 from matrix.scene import Range, Scene
 from matrix.sink import row_of, rows_in
+from matrix.written import whole_lines
 from spark_kafka_group import consumer_protocol, offsets_topic
 from spark_kafka_group.error_headers import ATTEMPTS
 from spark_kafka_group.json_text import parsed
@@ -94,7 +95,7 @@ def calls_in(folder: Path, batches: Sequence[Batch]) -> list[Call]:
     """Calls of a handler, each with the batch whose ranges have its record; -1 if none has."""
     found = []
     for path in sorted(folder.glob("*.tsv")):
-        for line in path.read_text().rpartition("\n")[0].splitlines():
+        for line in whole_lines(path):
             at_ms, outcome, timestamp, topic, partition, offset, value = line.split("\t")
             batch = batch_of(batches, (topic, int(partition)), int(offset))
             row = Row(batch, topic, int(partition), int(offset), value)
@@ -200,9 +201,9 @@ def group_records(kafka: KafkaCluster, group: str) -> list[Stored]:
 
 
 def plans_in(directory: Path) -> list[Plan]:
-    """What each process has planned, in its order. A full disk may cut off the last one, which Spark did not get."""
+    """What each process has planned, in its order, without a plan that was cut off: Spark did not get it."""
     found = []
     for path in sorted(directory.glob("*/tasks/*.jsonl")):
-        for line in map(json.loads, path.read_text().rpartition("\n")[0].splitlines()):
+        for line in map(json.loads, whole_lines(path)):
             found.append(Plan(path.stem, line["reader"], line["batch"], line["tasks"]))
     return found

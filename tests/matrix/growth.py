@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matrix.written import whole_lines
+
 MEASURES = ("memory", "threads", "descriptors")
 UNITS = {"memory": "MB", "threads": "", "descriptors": ""}
 LEAST = {"memory": 20.0, "threads": 3.0, "descriptors": 5.0}
@@ -71,10 +73,8 @@ class Growth:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Samples of a file; the last line of one that is being written may be cut off."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().rpartition("\n")[0].splitlines()]
+    """Samples of a file, which may be being written."""
+    return [json.loads(line) for line in whole_lines(path)]
 
 
 def roles(samples: Iterable[Mapping[str, Any]]) -> list[str]:

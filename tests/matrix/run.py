@@ -97,6 +97,7 @@ def summary(cell: Cell, source: str, seed: int, run: Observed, findings: list[Fi
         "seed": seed,
         "faults": len(run.faults),
         "records": len(run.acknowledged),
+        "aborted": sum(acknowledged.identity in run.aborted for acknowledged in run.acknowledged),
         "rows": len(run.rows) + len(run.dead),
         "lost": sum(found.records for found in findings if found.invariant == "nothing missing"),
         "twice": sum(count - 1 for value, count in values.items() if value not in run.again),

@@ -21,6 +21,7 @@ from processes import Program, command
 from matrix.checkpoint import TP, Checkpoint
 from matrix.observed import Ending
 from matrix.spark_program import environment
+from matrix.written import whole_lines
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.processes import session
 
@@ -226,9 +227,7 @@ class Query:
                 yield json.loads(line)
 
     def _progress(self, number: int) -> list[str]:
-        path = self.directory / "progress" / f"{self.directory.name}-{number}.jsonl"
-        text = path.read_text() if path.exists() else ""
-        return text.rpartition("\n")[0].splitlines()  # the last line may be cut off
+        return whole_lines(self.directory / "progress" / f"{self.directory.name}-{number}.jsonl")
 
     def shown(self) -> list[dict[str, Any]]:
         """``latestOffset`` in the last progress of its process, of each source that has it."""

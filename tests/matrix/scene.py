@@ -28,7 +28,7 @@ PROGRESS = 1_000
 GIVEN_UP_AFTER = 6
 """Times the bound."""
 AT_REST_WITHIN_S = 180.0
-TOLD_WITHIN_S = 30.0
+TOLD_WITHIN_S = 15.0
 """So soon a query without data says its progress again."""
 LEAKED = 6
 """So many more threads, descriptors or sockets at rest than at the beginning, and after the first fault, are a leak: a

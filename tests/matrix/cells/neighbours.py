@@ -13,6 +13,7 @@ from typing import Any
 from matrix.cells.registry import GROUPKAFKA, Cell, add
 from matrix.running import HERE
 from matrix.scene import Scene
+from matrix.written import whole_lines
 from spark_kafka_group.testing.download import jars, java
 
 NEIGHBOUR = "neighbour"
@@ -41,7 +42,7 @@ class Said:
     def _polls(self) -> Iterator[tuple[list[str], bool]]:
         """The values of each poll, and whether they are committed."""
         read: list[str] = []
-        for line in self.output.read_text(errors="replace").rpartition("\n")[0].splitlines():
+        for line in whole_lines(self.output):
             said = _parsed(line)
             if "read" in said:
                 yield read, False

@@ -11,6 +11,7 @@ from typing import Any
 
 from matrix.checkpoint import TP
 from matrix.once.shapes import Place
+from matrix.written import whole_lines
 from spark_kafka_group.testing.download import jars, java
 
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"
@@ -89,7 +90,7 @@ class JavaNeighbour:
 
     def _readings(self) -> Any:
         readings = Readings()
-        for line in self._output.read_text(errors="replace").rpartition("\n")[0].splitlines():
+        for line in whole_lines(self._output):
             readings.said(line)
         readings.give_up()
         return readings
