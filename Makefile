@@ -23,7 +23,7 @@ TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
-TESTS ?= tests/spark/test_{stream,batch_read,group_batch,metrics_of_queries}.py
+TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
 # second run only rooms that wait more than they compute.
 WORKERS ?= 4
@@ -167,7 +167,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	  done; \
 	done
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
-	ASSIGNOR_EXAMPLES=2000 $(BIN)/pytest tests/assignors/test_like_java.py
+	$(BIN)/pytest --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
 	$(BIN)/pytest -m 'soak or faults'
 
 .PHONY: fuzz

@@ -9,8 +9,10 @@ import hypothesis
 import pytest
 from support import QUICK_CHECKPOINTS, WORKERS_PYTHON
 
-# A busy machine takes as long as it takes.
-hypothesis.settings.register_profile("any machine", deadline=None)
+# A busy machine takes as long as it takes. `make soak` has more examples.
+ANY_MACHINE = hypothesis.settings(deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("any machine", ANY_MACHINE)
+hypothesis.settings.register_profile("many examples", ANY_MACHINE, max_examples=2000)
 hypothesis.settings.load_profile("any machine")
 
 WHOLE = {"cluster", "security"}

@@ -1,6 +1,4 @@
-"""Our strategies against Kafka's own, on random groups. ASSIGNOR_EXAMPLES says how many of them, for longer runs."""
-
-import os
+"""Our strategies against Kafka's own, on random groups."""
 
 from groups import as_sets, groups, holders, is_allowed, is_complete, moves, partitions_of, unevenness
 from hypothesis import HealthCheck, assume, given, settings
@@ -9,15 +7,9 @@ from java_assignors import JavaError
 
 from spark_kafka_group.assignors import BUILT_IN
 
-EXAMPLES = int(os.environ.get("ASSIGNOR_EXAMPLES", "100"))
 LONGEST_REBALANCE = 8  # rounds, the last of which changes nothing; six is the most that long runs have seen
 
-random_groups = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    database=None,
-)
+random_groups = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 def ours(strategy, group):

@@ -6,13 +6,12 @@ import random
 import time
 
 from groups import Group, as_sets, groups, is_allowed, is_complete, moves, subscribed_partitions, unevenness
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spark_kafka_group.assignors import BUILT_IN, GroupMember
 from spark_kafka_group.offsets import TopicPartition
 
-many_groups = settings(max_examples=200, deadline=None, database=None)
 STICKY = BUILT_IN["sticky"].assign
 STRATEGIES = st.sampled_from(sorted(BUILT_IN))
 
@@ -44,7 +43,6 @@ def settled_groups(draw):
 
 
 @given(settled_groups() | groups(max_members=4, max_topics=3, max_partitions=3))
-@many_groups
 def test_nothing_is_more_even_and_nothing_as_even_moves_less(group):
     assume(len(group.members) ** len(subscribed_partitions(group)) <= 20_000)
     found = STICKY(group.members, group.partitions)
@@ -53,7 +51,6 @@ def test_nothing_is_more_even_and_nothing_as_even_moves_less(group):
 
 
 @given(groups(), STRATEGIES, st.randoms(use_true_random=False))
-@many_groups
 def test_an_assignment_does_not_depend_on_the_order_in_which_members_and_topics_come(group, strategy, shuffled):
     members, topics = list(group.members), list(group.partitions)
     first = BUILT_IN[strategy].assign(members, group.partitions)
@@ -64,7 +61,6 @@ def test_an_assignment_does_not_depend_on_the_order_in_which_members_and_topics_
 
 
 @given(groups(), STRATEGIES)
-@many_groups
 def test_claims_of_partitions_that_are_gone_and_of_topics_without_subscribers_do_no_harm(group, strategy):
     gone = frozenset({TopicPartition("t0", 99), TopicPartition("x0", 0), TopicPartition("nobody", 0)})
     members = [dataclasses.replace(member, owned=member.owned | gone) for member in group.members]

@@ -1,7 +1,7 @@
 """Members' subscriptions: Java reads ours, we read Java's, and unreadable bytes claim nothing."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment, ConsumerProtocolSubscription
@@ -80,7 +80,6 @@ def test_unreadable_user_data_claims_nothing(user_data):
 
 
 @given(st.binary(max_size=60), st.integers(0, 25), st.sampled_from(CLAIMING))
-@settings(max_examples=300, deadline=None, database=None)
 def test_no_user_data_makes_a_leader_fail(noise, cut, strategy):
     good = encode("sticky", TOPICS, CLAIM).user_data
     for user_data in (noise, good[:cut] + noise, noise + good[cut:]):

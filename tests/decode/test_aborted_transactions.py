@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from decoding import ALL, Outcome, builder, decode, decode_in_steps, rows_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import CODECS, CONTROL, TRANSACTIONAL, Rec, batch, batch_of, marker, record_v2, with_right_crcs
 
@@ -17,7 +17,6 @@ from spark_kafka_group.executor.decode import Decoder, load
 from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 
 ABORT, COMMIT = 0, 1
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 
 @dataclass
@@ -245,7 +244,6 @@ def played(drawn: list[tuple[str, int, int, int]]) -> Log:
     return log
 
 
-@SETTINGS
 @given(steps, st.integers(0, 60), st.integers(0, 60), st.integers(1, 12))
 def test_any_interleaving_fetched_in_any_parts_shows_what_was_committed(
     drawn: list[tuple[str, int, int, int]], start: int, size: int, per_fetch: int
@@ -263,7 +261,6 @@ offset = st.one_of(st.integers(-2, 60), st.integers(-(2**63), 2**63 - 1))
 lies = st.lists(st.tuples(st.one_of(st.integers(-1, 5), st.integers(-(2**63), 2**63 - 1)), offset), max_size=6)
 
 
-@settings(SETTINGS, max_examples=500)
 @given(
     steps,
     lies,

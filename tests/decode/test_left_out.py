@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from damage import DAMAGES, PARTLY_READ, batches, damaged
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from kafka.errors import UnknownError
 from record_bytes import CODECS, TRANSACTIONAL, Rec, batch, marker, message, with_right_crcs
@@ -24,7 +24,6 @@ from spark_kafka_group.wire import FetchedPartition, FetchError
 from spark_kafka_group.wire.task_outage import Client, Outage
 
 TWINS = ["python", "c"]
-SETTINGS = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 SMALL = {"kafka.max.partition.fetch.bytes": 1}
 """One record batch a fetch."""
 IMPATIENT = {"kafkaConsumer.pollTimeoutMs": 5}
@@ -510,7 +509,6 @@ def both(served: Served, **more: object) -> Result:
     return results[0]
 
 
-@SETTINGS
 @given(mutated(), st.sampled_from([1, 100, 1 << 20]), st.booleans(), st.integers(0, 5))
 def test_both_leave_out_the_same_of_mutated_bytes_and_come_to_an_end(
     made: tuple[bytes, int, dict[int, int]], most: int, crcs: bool, start: int
@@ -532,7 +530,6 @@ def test_both_leave_out_the_same_of_mutated_bytes_and_come_to_an_end(
         assert found.rows[: len(failed.rows)] == failed.rows
 
 
-@SETTINGS
 @given(
     st.integers(0, 2),
     st.lists(st.sampled_from([None, *DAMAGES]), min_size=4, max_size=4),
@@ -715,7 +712,6 @@ def test_a_leader_that_says_all_the_time_that_its_log_ends_is_believed() -> None
     assert len(ended.asked) == 10
 
 
-@SETTINGS
 @given(
     st.integers(0, 2),
     st.lists(st.sampled_from([None, *DAMAGES]), min_size=4, max_size=4),

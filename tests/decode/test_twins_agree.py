@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from decoding import Outcome, decode, decode_in_steps
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from record_bytes import CODECS, CONTROL, GZIP, LOG_APPEND, LZ4, SNAPPY, Rec, batch, message, with_right_crcs, wrapper
 
@@ -16,8 +16,6 @@ from spark_kafka_group.schema import EVERY, USUAL
 
 PYTHON, C = load("python"), load("c")
 LIMIT = 100_000
-SETTINGS = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
-MANY = settings(SETTINGS, max_examples=500)
 
 targets = st.sampled_from([1, 100, 300, 1000])
 """For bytes of an Arrow batch: it ends after each row, or after some."""
@@ -110,7 +108,6 @@ def scanned(twin: Decoder, data: bytes, position: int) -> object:
         return str(error)
 
 
-@SETTINGS
 @given(batches(), st.integers(0, 30), st.integers(0, 40), st.booleans(), targets, twins)
 def test_what_is_written_is_read_back(
     made: list[tuple[bytes, list[tuple[int, Rec, int, int]]]],
@@ -165,7 +162,6 @@ def mutated(draw: st.DrawFn) -> bytes:
     return with_right_crcs(bytes(data)) if draw(st.booleans()) else bytes(data)
 
 
-@MANY
 @given(mutated(), st.integers(0, 5), st.booleans(), st.booleans(), targets, twins)
 def test_mutated_bytes_give_the_same_rows_and_the_same_error(
     data: bytes, start: int, headers: bool, crcs: bool, target: int, twin: Decoder
@@ -176,7 +172,6 @@ def test_mutated_bytes_give_the_same_rows_and_the_same_error(
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
 
 
-@MANY
 @given(mutated(), st.integers(0, 5), some_columns, targets, twins)
 def test_rows_of_some_columns_are_those_of_all_without_the_other_columns(
     data: bytes, start: int, columns: tuple[str, ...], target: int, twin: Decoder
@@ -189,7 +184,6 @@ def test_rows_of_some_columns_are_those_of_all_without_the_other_columns(
     assert decode_in_steps(twin, data, target, start, 2**63 - 1, columns=columns, unpacked_limit=LIMIT) == some
 
 
-@SETTINGS
 @given(st.binary(max_size=200), st.booleans())
 def test_any_bytes_give_the_same_rows_and_the_same_error(data: bytes, headers: bool) -> None:
     framed = struct.pack(">qiib", 5, 9 + 40 + len(data), 0, 2) + bytes(44) + data

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from encoded import NOW_MS, Row, as_read, encode, read_back, rows_of
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_kafka_group.errors import WriteError
@@ -16,7 +16,6 @@ from spark_kafka_group.executor.encode import CODECS, Compression, Encoder, load
 from spark_kafka_group.executor.encode.encoder_contract import BinaryColumn, HeadersColumn
 
 PYTHON, C = load("python"), load("c")
-SETTINGS = settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 
 small = st.binary(max_size=20)
 blob = st.one_of(st.none(), small, st.builds(bytes, st.integers(0, 9000)))
@@ -93,7 +92,6 @@ def written_columns(draw: st.DrawFn) -> tuple[tuple[Any, ...], list[int]]:
     st.lists(st.integers(0, 2**45), min_size=1, max_size=3),
     limits,
 )
-@SETTINGS
 def test_twins_give_the_same_batches_which_are_read_back(
     given_rows: list[Row], places: list[int], compression: Compression, times: list[int], sizes: dict[str, int]
 ) -> None:
@@ -113,7 +111,6 @@ def test_twins_give_the_same_batches_which_are_read_back(
 
 
 @given(written_columns(), limits)
-@settings(SETTINGS, max_examples=600)
 def test_twins_refuse_the_same_columns_with_the_same_words(given_columns: Any, sizes: Any) -> None:
     columns_of_rows, places = given_columns
 
@@ -125,14 +122,12 @@ def test_twins_refuse_the_same_columns_with_the_same_words(given_columns: Any, s
 
 
 @given(st.lists(blob, max_size=20), st.integers(1, 2**31 - 1))
-@SETTINGS
 def test_twins_choose_the_same_partitions(keys: list[bytes | None], count: int) -> None:
     chosen = [twin.partitions_of_keys(rows_of(twin, [Row(key) for key in keys]), None, count) for twin in (PYTHON, C)]
     assert chosen[0] == chosen[1]
 
 
 @given(st.lists(st.one_of(st.integers(-1, 7), odd_int), max_size=40), st.sampled_from([1, 8, 1000]))
-@SETTINGS
 def test_twins_find_the_same_rows_of_each_partition(partitions: list[int], count: int) -> None:
     def found(twin: Encoder) -> Any:
         try:
@@ -145,7 +140,6 @@ def test_twins_find_the_same_rows_of_each_partition(partitions: list[int], count
 
 
 @given(st.lists(rows, min_size=1, max_size=12), compressions)
-@SETTINGS
 def test_halves_of_halves_have_the_rows_of_the_whole(given_rows: list[Row], compression: Compression) -> None:
     (batch,) = encode(C, rows_of(C, given_rows), batch_size=1 << 20, compression=compression)
     parts = [quarter for half in C.split(batch) for quarter in C.split(half)]

@@ -55,7 +55,7 @@ def build() -> Path:
     library, sources = BUILD / "lib", [*SOURCES, ROOT / "setup.py"]
     built = next(library.rglob("_encode_c.*.so"), None)
     if built is None or built.stat().st_mtime < max(source.stat().st_mtime for source in sources):
-        command = [sys.executable, "setup.py", "-q", "build_ext", "--force", "--build-lib", library]
+        command = [sys.executable, "setup.py", "-q", "build_ext", "--force", "--parallel", "2", "--build-lib", library]
         environment = os.environ | {"CFLAGS": SANITIZED, "SPARK_KAFKA_GROUP_WERROR": "0"}
         subprocess.run([*command, "--build-temp", BUILD / "temp"], cwd=ROOT, env=environment, check=True)
     return library

@@ -1,6 +1,7 @@
 """Queries that tests of several files run."""
 
 import pytest
+from into_parquet import Sink
 from support import options
 
 
@@ -36,3 +37,16 @@ def run(tmp_path):
     yield start
     for query in started:
         query.stop()
+
+
+@pytest.fixture
+def sink(spark, tmp_path):
+    return Sink(spark, tmp_path)
+
+
+@pytest.fixture
+def progress_often(spark):
+    """Progress also of triggers without data, soon: Spark has it every 10 s."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 100)
+    yield
+    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")

@@ -135,33 +135,29 @@ def test_the_numbers_are_those_of_kafkas_tool_in_python_on_a_port_and_in_a_file(
 
 
 @pytest.mark.soak
-def test_several_queries_a_restart_and_a_query_without_data(spark, kafka, group, start):
+def test_several_queries_a_restart_and_a_query_without_data(spark, kafka, group, start, progress_often):
     topic, other = topic_with(kafka, numbered(30, 3)), topic_with(kafka, [], partitions=2)
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 200)
-    try:
-        with GroupKafkaListener(spark, prometheus_port=0) as listener:
-            first = start(options(kafka, topic, group), OFTEN, "orders", "again")
-            idle = start(options(kafka, other, name("group")), OFTEN)
-            # Without data Spark tells of progress only in the query, and that it is idle.
-            wait_until(lambda: {"orders", idle.id} <= listener.metrics().keys(), within=60)
-            wait_until(lambda: listener.metrics()["orders"][0]["commit-total"] == 1, within=30)
-            (empty,) = listener.metrics()[idle.id]
-            assert (empty["assigned-partitions"], empty["maxOffsetsBehindLatest"], empty["commit-total"]) == (2, 0, 0)
-            assert len({dict(key[1:])["group"] for key in scraped(listener) if "generation" in key[0]}) == 2
-            first.stop()
-            wait_until(lambda: listener.metrics().keys() == {idle.id}, within=30)
-            produce(kafka, topic, numbered(30, 3))
-            start(options(kafka, topic, group), OFTEN, "orders", "again")
-            wait_until(lambda: "orders" in listener.metrics(), within=60)
-            # Counted from 0 again, and the batch before the restart is not one of this run.
-            wait_until(lambda: listener.metrics()["orders"][0]["commit-total"] == 1, within=30)
-            (again,) = listener.metrics()["orders"]
-            assert again["records-consumed-total"] == 30
-            assert {values["position"] for values in again.partitions.values()} == {20}
-            keys = [key for key in scraped(listener) if key[0] == "kafka_consumer_records_lag"]
-            assert len(keys) == 5
-    finally:
-        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+    with GroupKafkaListener(spark, prometheus_port=0) as listener:
+        first = start(options(kafka, topic, group), OFTEN, "orders", "again")
+        idle = start(options(kafka, other, name("group")), OFTEN)
+        # Without data Spark tells of progress only in the query, and that it is idle.
+        wait_until(lambda: {"orders", idle.id} <= listener.metrics().keys(), within=60)
+        wait_until(lambda: listener.metrics()["orders"][0]["commit-total"] == 1, within=30)
+        (empty,) = listener.metrics()[idle.id]
+        assert (empty["assigned-partitions"], empty["maxOffsetsBehindLatest"], empty["commit-total"]) == (2, 0, 0)
+        assert len({dict(key[1:])["group"] for key in scraped(listener) if "generation" in key[0]}) == 2
+        first.stop()
+        wait_until(lambda: listener.metrics().keys() == {idle.id}, within=30)
+        produce(kafka, topic, numbered(30, 3))
+        start(options(kafka, topic, group), OFTEN, "orders", "again")
+        wait_until(lambda: "orders" in listener.metrics(), within=60)
+        # Counted from 0 again, and the batch before the restart is not one of this run.
+        wait_until(lambda: listener.metrics()["orders"][0]["commit-total"] == 1, within=30)
+        (again,) = listener.metrics()["orders"]
+        assert again["records-consumed-total"] == 30
+        assert {values["position"] for values in again.partitions.values()} == {20}
+        keys = [key for key in scraped(listener) if key[0] == "kafka_consumer_records_lag"]
+        assert len(keys) == 5
 
 
 def test_what_prometheus_needs_is_said_before_the_query_starts(spark, tmp_path, monkeypatch):

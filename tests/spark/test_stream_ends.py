@@ -11,14 +11,7 @@ from spark_kafka_group.testing import wait_until
 FIRST = 1_700_000_000_000
 SECOND = FIRST + 1000
 OFTEN = {"processingTime": "50 milliseconds"}
-
-
-@pytest.fixture(autouse=True)
-def looks(spark):
-    """Progress also of triggers without data, soon."""
-    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", 100)
-    yield
-    spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+pytestmark = pytest.mark.usefixtures("progress_often")
 
 
 @pytest.fixture
