@@ -16,13 +16,13 @@ PLAYED = (
     ("restart-elsewhere-cluster", "executor-kill"),
     ("disk-full", "driver-kill-before-commit", "worker-kill", "transaction-hangs"),
     ("clock-jumps-ahead", "second-query-killed", "kafka-python-kill", "operator-more-partitions"),
-    ("processor-worker-kill",),
     ("password-changed", "broker-only-kill"),
+    ("processor-leader-kill",),
     ("token-endpoint-away", "log-longer"),
     ("proxy-cuts", "sink-leader-kill-once"),
 )
 """A cell of each family, by the runs that they share, as brokers and Spark start slowly. The longest ones are first."""
-NOT_ALONE = {"second-query-killed", "processor-worker-kill"}
+NOT_ALONE = {"second-query-killed", "processor-leader-kill"}
 """Others of the group read, too, or a handler gets a record again: rows are not the records, one each."""
 PLAIN = Cell("none", "plain", "nothing", lambda scene: None)
 OF_A_CELL = {"family", "name", "what", "happen", "count", "at_once", "sources"}
