@@ -225,10 +225,14 @@ class Leaders(Generic[C]):
         for node_id in [node_id for node_id, connection in self._connections.items() if not connection.idle]:
             self.drop(node_id)
 
-    def close(self) -> None:
-        """Close everything."""
+    def drop_all(self) -> None:
+        """Close the connections to all nodes; the nodes and their leaders stay known."""
         for node_id in list(self._connections):
             self.drop(node_id)
+
+    def close(self) -> None:
+        """Close everything."""
+        self.drop_all()
         if self._client is not None:
             self._client.close()
             self._client = None
@@ -264,14 +268,18 @@ class Leaders(Generic[C]):
 
         It may be that of lookups: a response may be due, or it is authenticated again.
         """
-        client = self._bootstrapped()
-        manager, net = client._manager, client._net
-        conn = await manager.get_connection(node_id)
-        while not conn.closed and (conn.in_flight_requests or conn._reauth.is_reauthenticating):
-            await net.sleep(LOOK_EVERY_S)
+        conn = await self._quiet(node_id)
         if conn.transport is not None and _ends_soon(conn):
             conn.transport.abort()
-        return conn if conn.connected else await manager.get_connection(node_id)
+        return conn if conn.connected else await self._quiet(node_id)
+
+    async def _quiet(self, node_id: int) -> Any:
+        """The same, once it has every response, or is closed."""
+        client = self._bootstrapped()
+        conn = await client._manager.get_connection(node_id)
+        while not conn.closed and (conn.in_flight_requests or conn._reauth.is_reauthenticating):
+            await client._net.sleep(LOOK_EVERY_S)
+        return conn
 
     def _taken_over(self, node_id: int, conn: Any) -> C:
         """A connection over the socket of kafka-python's, whose loop forgets it, as its own close does, but leaves it

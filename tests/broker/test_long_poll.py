@@ -1,8 +1,11 @@
 """A query that has read everything hears of records instead of asking for them."""
 
+import socket
+import socketserver
 import time
 
 import pytest
+from relay import Relay
 from running import Counted
 from support import options
 
@@ -18,8 +21,9 @@ def watch_of(kafka, topic):
     """Makes watches of the topic, whose polls are short, and closes them. Their clock stands, so that they last."""
     made = []
 
-    def make():
-        made.append(LongPoll(Options.parse(options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"}), lambda: NOW))
+    def make(clock=lambda: NOW, **more):
+        given = options(kafka, topic) | {"kafka.fetch.max.wait.ms": "100"} | more
+        made.append(LongPoll(Options.parse(given), clock))
         return made[-1]
 
     yield make
@@ -69,6 +73,47 @@ def test_a_poll_is_sent_again_over_another_connection_where_the_broker_is_about_
     assert others != polls
     kafka.produce(topic, [b"new"], partition=0)
     wait_until(lambda: not watch.nothing_new(), within=30)
+
+
+class Bootstrap(socketserver.BaseRequestHandler):
+    """Leads to the first broker of kafka.bootstrap.servers, as an address that is only good to begin with."""
+
+    def handle(self):
+        host, port = self.server.first.rsplit(":", 1)
+        self.server.relay(self.request, socket.create_connection((host, int(port))))
+
+
+def test_polls_go_on_after_a_broken_connection_although_no_bootstrap_server_is_left(
+    kafka, topic, watch_of, monkeypatch
+):
+    monkeypatch.setattr("spark_kafka_group.driver.backlog.long_poll.AGAIN_AFTER_ERROR_S", 0.0)
+    kafka.produce(topic, [b"before"], partition=0)
+    with Relay(Bootstrap) as relay:
+        relay.first = kafka.bootstrap_servers.split(",")[0]
+        watch = watch_of(**{
+            "kafka.bootstrap.servers": f"127.0.0.1:{relay.server_address[1]}", "kafka.request.timeout.ms": "2000",
+        })  # fmt: skip
+        watch.start({TopicPartition(topic, 0): 1}, NOW)
+        assert watch.nothing_new()
+    for node_id in watch._asked:
+        watch._brokers.connection(node_id)._sock.shutdown(socket.SHUT_RDWR)
+    assert not watch.nothing_new()
+    watch.start({TopicPartition(topic, 0): 1}, NOW)
+    assert watch.nothing_new()
+    kafka.produce(topic, [b"new"], partition=0)
+    wait_until(lambda: not watch.nothing_new(), within=30)
+
+
+def test_a_broker_is_asked_some_times_a_second_also_where_fetches_do_not_wait(kafka, topic, watch_of):
+    kafka.produce(topic, [b"before"], partition=0)
+    watch = watch_of(time.monotonic, **{"kafka.fetch.max.wait.ms": "0"})
+    began = time.monotonic()
+    watch.start({TopicPartition(topic, 0): 1}, began)
+    (node_id,) = watch._asked
+    sent = Counted(watch._brokers.connection(node_id), "send")
+    while time.monotonic() - began < LOOK_AGAIN_S / 2:
+        assert watch.nothing_new()
+    assert 1 <= sent.calls <= 5
 
 
 def test_an_end_that_is_out_of_date_is_news(kafka, topic, watch_of):

@@ -38,18 +38,25 @@ takes as long."""
 OVERDUE_S = 1.0
 """How late an answer may be; after that it is not waited for."""
 
+SHORTEST_POLL_MS = 100
+"""How long a poll waits in the broker at least, also where fetches of tasks do not wait at all."""
+
 
 class LongPoll:
     """Long polls, one to each broker that leads a watched partition. For one thread."""
 
     def __init__(self, options: ClientOptions, clock: Callable[[], float] = time.monotonic) -> None:
         # The least that answers: of the first partition with a record, one record batch.
-        self._fetching = replace(options.fetching, min_bytes=1, max_bytes=1, partition_max_bytes=1)
+        max_wait_ms = max(options.fetching.max_wait_ms, SHORTEST_POLL_MS)
+        self._fetching = replace(
+            options.fetching, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1, partition_max_bytes=1
+        )
         self._clock = clock
         self._brokers = Brokers(replace(options, fetching=self._fetching), "driver")
         self._asked: dict[
             int, tuple[float, dict[TopicPartition, int]]
         ] = {}  # by node: when its answer is overdue, and positions asked for
+        self._refresh = False  # whether leaders that are known may have moved
         self._until = float("-inf")
         self._not_before = float("-inf")
         self._answered_at = float("-inf")
@@ -98,9 +105,11 @@ class LongPoll:
     def _ask(self, ends: Mapping[TopicPartition, int]) -> None:
         """Send a fetch to every leader that has none to answer for just these ends."""
         wanted: dict[int, dict[TopicPartition, int]] = {}
-        for tp, node_id in self._brokers.leaders(ends.keys(), refresh=False).items():
+        leaders = self._brokers.leaders(ends.keys(), self._refresh)
+        self._refresh = False
+        for tp, node_id in leaders.items():
             wanted.setdefault(node_id, {})[tp] = ends[tp]
-        if sum(map(len, wanted.values())) < len(ends):
+        if len(leaders) < len(ends):
             raise BrokerError("a partition has no leader")
         for node_id, (_, positions) in list(self._asked.items()):
             if positions != wanted.get(node_id):
@@ -122,9 +131,13 @@ class LongPoll:
         while answered := self._answered(max(0.0, deadline - self._clock())):
             if any(self._is_news(node_id, connection) for node_id, connection in answered):
                 return True
+            if self._clock() >= deadline:  # brokers may answer as fast as they are asked
+                break
         overdue = [node_id for node_id, (when, _) in self._asked.items() if self._clock() >= when]
+        for node_id in overdue:
+            self._brokers.give_up(node_id, TimeoutError())  # others are asked who leads
         if overdue:
-            raise ConnectionError(f"node {overdue[0]} does not answer")
+            raise TimeoutError(f"node {overdue[0]} does not answer")
         return False
 
     def _answered(self, timeout_s: float) -> list[tuple[int, FetchConnection]]:
@@ -159,6 +172,10 @@ class LongPoll:
             self._brokers.drop(node_id)
 
     def _give_up(self, error: Exception) -> None:
+        """Poll no more for a while. The brokers stay known: those of kafka.bootstrap.servers may all be away."""
         log.info("waiting for new records is not possible for now: %s", error)
         self._not_before = self._clock() + AGAIN_AFTER_ERROR_S
-        self.close()
+        self._until = float("-inf")
+        self._refresh = True
+        self._asked.clear()
+        self._brokers.drop_all()
