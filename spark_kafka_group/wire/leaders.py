@@ -120,6 +120,8 @@ class Leaders(Generic[C]):
                 ask_any = refresh or topics <= set(cluster._topics)
                 cluster.set_topics(set(cluster._topics) | topics)
                 self._run(lambda: cluster.refresh_metadata(manager.any_node() if ask_any else None))
+                # Those of earlier calls that are gone, or denied since, are asked for no more.
+                cluster._topics = topics | (set(cluster._topics) & cluster.topics(exclude_internal_topics=False))
                 denied = topics & set(cluster.unauthorized_topics)
                 if denied:
                     raise kafka_errors.TopicAuthorizationFailedError(denied)

@@ -7,7 +7,7 @@ import time
 import pytest
 from relay import Relay
 from running import Counted
-from support import options
+from support import name, options
 
 from spark_kafka_group.driver.backlog.long_poll import LOOK_AGAIN_S, LongPoll
 from spark_kafka_group.offsets import TopicPartition
@@ -132,6 +132,19 @@ def test_a_topic_that_is_deleted_is_news_and_is_not_watched_again_at_once(kafka,
     wait_until(lambda: not watch.nothing_new(), within=30)
     watch.start({TopicPartition(topic, 0): 1}, NOW)
     assert not watch.nothing_new()
+
+
+def test_a_topic_that_is_deleted_is_asked_for_no_more(kafka, topic, watch_of, monkeypatch):
+    monkeypatch.setattr("spark_kafka_group.driver.backlog.long_poll.AGAIN_AFTER_ERROR_S", 0.0)
+    other = kafka.create_topic(name("other"))
+    watch = watch_of()
+    watch.start({TopicPartition(topic, 0): 0, TopicPartition(other, 0): 0}, NOW)
+    assert watch.nothing_new()
+    kafka.delete_topic(other)
+    wait_until(lambda: not watch.nothing_new(), within=30)
+    watch.start({TopicPartition(topic, 0): 0}, NOW)
+    assert watch.nothing_new()
+    assert watch._brokers._bootstrapped().cluster._topics == {topic}
 
 
 def test_ends_looked_up_long_ago_are_looked_up_again_however_often_it_begins(kafka, topic, watch_of):

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 import time
 import urllib.parse
@@ -11,9 +12,21 @@ from pathlib import Path
 import pytest
 from certificates import KEY_PASSWORD, STORE_PASSWORD
 from kafka.protocol.consumer import JoinGroupRequest, OffsetCommitRequest
-from secured import PLAIN, REAUTHENTICATE_MS, SCRAM_USER, UNSECURED, in_properties, jaas, options, scram, works
+from secured import (
+    PLAIN,
+    REAUTHENTICATE_MS,
+    SCRAM_USER,
+    UNSECURED,
+    add_user,
+    in_properties,
+    jaas,
+    options,
+    scram,
+    works,
+)
 from support import committed
 
+from spark_kafka_group.driver.backlog.long_poll import LongPoll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
@@ -304,3 +317,24 @@ def test_a_request_that_waits_for_an_authentication_which_is_refused_goes_over_a
         assert after[topic] == {"0": 2}
     finally:
         driver.stop()
+
+
+def test_logs_are_watched_again_once_a_login_that_was_refused_is_right(kafka, records, monkeypatch):
+    monkeypatch.setattr("spark_kafka_group.driver.backlog.long_poll.AGAIN_AFTER_ERROR_S", 0.0)
+    ends = {TopicPartition(records, partition): 10 for partition in range(3)}
+    watch = LongPoll(Options.parse(options(kafka, "SASL", records, **scram())), lambda: 0.0)
+    try:
+        watch.start(ends, 0.0)
+        assert watch.nothing_new()
+        add_user(kafka, SCRAM_USER, "another")
+        (node_id,) = watch._asked
+        watch._brokers.connection(node_id)._sock.shutdown(socket.SHUT_RDWR)
+        assert not watch.nothing_new()
+        watch.start(ends, 0.0)
+        assert not watch.nothing_new(), "it is refused"
+        add_user(kafka, SCRAM_USER)
+        watch.start(ends, 0.0)
+        assert watch.nothing_new()
+    finally:
+        add_user(kafka, SCRAM_USER)
+        watch.close()

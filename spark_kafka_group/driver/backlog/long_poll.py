@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from spark_kafka_group.errors import BrokerError, GroupKafkaError
+from spark_kafka_group.errors import LASTING, BrokerError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire import Brokers, FetchConnection, readable
@@ -178,4 +178,7 @@ class LongPoll:
         self._until = float("-inf")
         self._refresh = True
         self._asked.clear()
-        self._brokers.drop_all()
+        if isinstance(error, LASTING):  # the client would not log in again where it was refused
+            self._brokers.close()
+        else:
+            self._brokers.drop_all()
