@@ -49,3 +49,23 @@ class Relay(socketserver.ThreadingTCPServer):
                     if ready is upstream:
                         self.received += data
                     (client if ready is upstream else upstream).sendall(data)
+
+
+class Bootstrap(Relay):
+    """An address that stays, for one broker after another; a context manager."""
+
+    target = ("127.0.0.1", 0)
+
+    def __init__(self) -> None:
+        super().__init__(Forwarder)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class Forwarder(socketserver.BaseRequestHandler):
+    server: Bootstrap
+
+    def handle(self) -> None:
+        self.server.relay(self.request, socket.create_connection(self.server.target))

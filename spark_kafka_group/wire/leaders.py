@@ -266,17 +266,17 @@ class Leaders(Generic[C]):
         return self._taken_over(node_id, conn)
 
     async def _connected(self, node_id: int) -> Any:
-        """kafka-python's connection to a node.
-
-        It may be that of lookups: a response may be due, or it is authenticated again.
-        """
+        """kafka-python's connection to a node, which the broker is not about to close."""
         conn = await self._quiet(node_id)
         if conn.transport is not None and _ends_soon(conn):
             conn.transport.abort()
         return conn if conn.connected else await self._quiet(node_id)
 
     async def _quiet(self, node_id: int) -> Any:
-        """The same, once it has every response, or is closed."""
+        """kafka-python's connection to a node, once no response is due on it, or it is closed.
+
+        It may be that of lookups: a response may be due, or it is authenticated again.
+        """
         client = self._bootstrapped()
         conn = await client._manager.get_connection(node_id)
         while not conn.closed and (conn.in_flight_requests or conn._reauth.is_reauthenticating):

@@ -1,11 +1,10 @@
 """A query that has read everything hears of records instead of asking for them."""
 
 import socket
-import socketserver
 import time
 
 import pytest
-from relay import Relay
+from relay import Bootstrap
 from running import Counted
 from support import name, options
 
@@ -75,23 +74,15 @@ def test_a_poll_is_sent_again_over_another_connection_where_the_broker_is_about_
     wait_until(lambda: not watch.nothing_new(), within=30)
 
 
-class Bootstrap(socketserver.BaseRequestHandler):
-    """Leads to the first broker of kafka.bootstrap.servers, as an address that is only good to begin with."""
-
-    def handle(self):
-        host, port = self.server.first.rsplit(":", 1)
-        self.server.relay(self.request, socket.create_connection((host, int(port))))
-
-
 def test_polls_go_on_after_a_broken_connection_although_no_bootstrap_server_is_left(
     kafka, topic, watch_of, monkeypatch
 ):
     monkeypatch.setattr("spark_kafka_group.driver.backlog.long_poll.AGAIN_AFTER_ERROR_S", 0.0)
     kafka.produce(topic, [b"before"], partition=0)
-    with Relay(Bootstrap) as relay:
-        relay.first = kafka.bootstrap_servers.split(",")[0]
+    with Bootstrap() as bootstrap:
+        bootstrap.target = ("127.0.0.1", kafka.ports[0])
         watch = watch_of(**{
-            "kafka.bootstrap.servers": f"127.0.0.1:{relay.server_address[1]}", "kafka.request.timeout.ms": "2000",
+            "kafka.bootstrap.servers": bootstrap.address, "kafka.request.timeout.ms": "2000",
         })  # fmt: skip
         watch.start({TopicPartition(topic, 0): 1}, NOW)
         assert watch.nothing_new()

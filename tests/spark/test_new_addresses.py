@@ -1,33 +1,13 @@
 """All brokers come back at other addresses, behind the name of kafka.bootstrap.servers: running queries go on."""
 
-import socket
-import socketserver
 import threading
 
 import pytest
-from relay import Relay
+from relay import Bootstrap
 from support import committed, numbered, options, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.testing import KafkaCluster, wait_until
-
-
-class Bootstrap(Relay):
-    """An address that stays, for one broker after another; a context manager."""
-
-    target = ("127.0.0.1", 0)
-
-    def __init__(self):
-        super().__init__(Forwarder)
-
-    @property
-    def address(self):
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class Forwarder(socketserver.BaseRequestHandler):
-    def handle(self):
-        self.server.relay(self.request, socket.create_connection(self.server.target))
 
 
 @pytest.fixture

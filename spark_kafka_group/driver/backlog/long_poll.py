@@ -98,8 +98,7 @@ class LongPoll:
 
     def close(self) -> None:
         """Close connections. Harmless when repeated."""
-        self._until = float("-inf")
-        self._asked.clear()
+        self._end_polls()
         self._brokers.close()
 
     def _ask(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -175,10 +174,12 @@ class LongPoll:
         """Poll no more for a while. The brokers stay known: those of kafka.bootstrap.servers may all be away."""
         log.info("waiting for new records is not possible for now: %s", error)
         self._not_before = self._clock() + AGAIN_AFTER_ERROR_S
-        self._until = float("-inf")
         self._refresh = True
-        self._asked.clear()
+        self._end_polls()
         if isinstance(error, LASTING):  # the client would not log in again where it was refused
             self._brokers.close()
-        else:
-            self._brokers.drop_all()
+
+    def _end_polls(self) -> None:
+        self._until = float("-inf")
+        self._asked.clear()
+        self._brokers.drop_all()
