@@ -310,6 +310,7 @@ def main() -> None:
     directory = Path(tempfile.mkdtemp(prefix="groupkafka-"))
     with KafkaCluster() as cluster:
         cluster.create_topic(TOPIC, partitions=PARTITIONS)
+        cluster.consumer_groups("--list")  # downloads Kafka's tools: now, and not in the middle of the story
         demo = Demo(cluster, directory, records)
         try:
             demo.send()

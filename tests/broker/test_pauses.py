@@ -25,6 +25,21 @@ def connection(brokers):
         return brokers.connected(1)
 
 
+def test_a_connection_that_is_made_and_not_used_keeps_nobody_awake(kafka, group):
+    brokers = ReceivingBrokers(Options.parse(options(kafka, "any", group)).client)
+    with contextlib.closing(brokers):
+        brokers.reach()
+        assert brokers.connected(1) is None
+        assert brokers.busy
+
+        def made():
+            brokers.work()
+            return not brokers.busy
+
+        wait_until(made, within=30)
+        assert brokers.connected(1) is not None
+
+
 def test_a_connection_that_was_under_way_in_a_pause_is_made_anew_without_a_warning(kafka, group, caplog):
     brokers = ReceivingBrokers(Options.parse(options(kafka, "any", group) | IMPATIENT).client)
     with contextlib.closing(brokers), caplog.at_level(logging.WARNING):

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import logging
 import socket
 import threading
 import time
@@ -26,11 +27,12 @@ from secured import (
 )
 from support import committed
 
+from spark_kafka_group.driver.backlog.log_samples import LogSamples
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import AuthenticationError
 from spark_kafka_group.executor.connections import brokers_for
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.testing import wait_until
 
@@ -317,6 +319,29 @@ def test_a_request_that_waits_for_an_authentication_which_is_refused_goes_over_a
         assert after[topic] == {"0": 2}
     finally:
         driver.stop()
+
+
+def test_logs_are_sampled_again_once_a_login_that_was_refused_is_right(kafka, records, caplog):
+    backlog = [OffsetRange(TopicPartition(records, partition), 0, 10) for partition in range(3)]
+    samples = LogSamples(Options.parse(options(kafka, "SASL", records, **scram())))
+
+    def sampled():
+        caplog.clear()
+        samples._samples.clear()
+        samples._brokers.drop_all()
+        samples.share(backlog, 100, 0)
+        return "logs cannot be sampled" not in caplog.text
+
+    try:
+        with caplog.at_level(logging.INFO, "spark_kafka_group"):
+            assert sampled()
+            add_user(kafka, SCRAM_USER, "another")
+            assert not sampled(), "it is refused"
+            add_user(kafka, SCRAM_USER)
+            assert sampled()
+    finally:
+        add_user(kafka, SCRAM_USER)
+        samples.close()
 
 
 def test_logs_are_watched_again_once_a_login_that_was_refused_is_right(kafka, records, monkeypatch):

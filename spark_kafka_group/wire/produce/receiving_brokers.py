@@ -53,7 +53,8 @@ class ReceivingBrokers(Leaders[ProduceConnection[T]]):
     @property
     def busy(self) -> bool:
         """Whether leaders are being looked up, or a connection is being made."""
-        return self._look_up is not None or bool(self._attempts)
+        # One that is made may stay here unused: its node leads no more.
+        return self._look_up is not None or not all(attempt.is_done for attempt in self._attempts.values())
 
     @property
     def looked_up_s(self) -> float:
