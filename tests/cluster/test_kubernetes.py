@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_files_that_the_settings_and_the_image_name_are_there():
 
 def test_the_entrypoint_runs_any_other_command():
     done = subprocess.run(
-        [FOLDER / "entrypoint", "python", "-c", "print(1)"], capture_output=True, text=True, check=True
+        [FOLDER / "entrypoint", sys.executable, "-c", "print(1)"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "1\n"
 
