@@ -167,7 +167,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	  done; \
 	done
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
-	$(BIN)/pytest --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
+	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
 	$(BIN)/pytest -m 'soak or faults'
 
 .PHONY: fuzz
