@@ -18,7 +18,7 @@ from kafka.net.compat import KafkaNetClient
 from kafka.protocol.metadata import MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
-from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.errors import LASTING, BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.broker_connection import USED_OF_LIFETIME, BrokerConnection
@@ -231,6 +231,11 @@ class Leaders(Generic[C]):
         """Close the connections to all nodes; the nodes and their leaders stay known."""
         for node_id in list(self._connections):
             self.drop(node_id)
+
+    def log_in_again_after(self, error: Exception) -> None:
+        """Have the next call make a new client, if this one was refused: it would not log in again."""
+        if isinstance(error, LASTING):
+            self.close()
 
     def close(self) -> None:
         """Close everything."""

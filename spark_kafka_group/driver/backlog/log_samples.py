@@ -19,7 +19,7 @@ from itertools import chain, islice, zip_longest
 from struct import Struct
 
 from spark_kafka_group.driver.byte_shares import Sample, SizedRange, places, share_bytes
-from spark_kafka_group.errors import LASTING, GroupKafkaError
+from spark_kafka_group.errors import GroupKafkaError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
@@ -129,7 +129,7 @@ class LogSamples:
             leaders = self._brokers.leaders(wanted.keys(), self._refresh)
         except (OSError, GroupKafkaError) as error:
             log.info("logs cannot be sampled for now: %s", error)
-            self._log_in_again_after(error)
+            self._brokers.log_in_again_after(error)
             return False
         self._refresh = len(leaders) < len(wanted)
         for node_id in sorted(set(leaders.values())):
@@ -153,7 +153,7 @@ class LogSamples:
         except (OSError, GroupKafkaError) as error:
             log.info("logs cannot be sampled for now: node %s: %s", node_id, error)
             self._brokers.drop(node_id)
-            self._log_in_again_after(error)
+            self._brokers.log_in_again_after(error)
             self._failed.add(node_id)
             self._refresh = True
             return []
@@ -170,11 +170,6 @@ class LogSamples:
             elif not answer.records:
                 too_large.append(answer.tp)
         return too_large if len(positions) > 1 else []
-
-    def _log_in_again_after(self, error: Exception) -> None:
-        """Have the next sample make a new client, if this one was refused: it would not log in again."""
-        if isinstance(error, LASTING):
-            self._brokers.close()
 
     def _add(self, tp: TopicPartition, sample: Sample) -> None:
         self._rates[tp] = sample.rate

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from spark_kafka_group.errors import LASTING, BrokerError, GroupKafkaError
+from spark_kafka_group.errors import BrokerError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire import Brokers, FetchConnection, readable
@@ -176,8 +176,7 @@ class LongPoll:
         self._not_before = self._clock() + AGAIN_AFTER_ERROR_S
         self._refresh = True
         self._end_polls()
-        if isinstance(error, LASTING):  # the client would not log in again where it was refused
-            self._brokers.close()
+        self._brokers.log_in_again_after(error)
 
     def _end_polls(self) -> None:
         self._until = float("-inf")
