@@ -42,7 +42,8 @@ class Brokers:
     def __init__(self, network: Network, directory: Path) -> None:
         self._network = network
         self._directory = directory
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._options: list[str] = []
         self.bootstrap_servers = ",".join(f"{network.addresses[host]}:9092" for host in HOSTS)
 
     def __enter__(self) -> Brokers:
@@ -65,14 +66,30 @@ class Brokers:
             (directory / "server.properties").write_text(SETTINGS.format(**given))
             (directory / "log4j2.properties").write_text(LOG4J)
             first_start.copy_data(started, directory / "data", cluster_id, number)
-            self._processes.append(self._broker(host, first_start.options(started)))
-        wait_until(lambda: all(self.says(host) is not None for host in HOSTS), within=90)
+        self._options = first_start.options(started)
+        for host in HOSTS:
+            self.start(host)
+        wait_until(self.all_serve, within=90)
 
     def __exit__(self, *_: object) -> None:
-        for process in self._processes:
+        for process in self._processes.values():
             process.kill()
-        for process in self._processes:
+        for process in self._processes.values():
             process.wait()
+
+    def kill(self, host: str) -> None:
+        """kill -9 of a broker."""
+        process = self._processes.pop(host)
+        process.kill()
+        process.wait()
+
+    def start(self, host: str) -> None:
+        """Start a broker; does not wait until it serves."""
+        self._processes[host] = self._broker(host, self._options)
+
+    def all_serve(self) -> bool:
+        """Whether each of them answers."""
+        return all(self.says(host) is not None for host in HOSTS)
 
     def says(self, host: str, *topics: str) -> dict[tuple[str, int], int] | None:
         """Leaders of the partitions of `topics`, as this broker knows them; None when it does not answer."""

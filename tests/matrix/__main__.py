@@ -47,6 +47,6 @@ def main() -> int:
     return 1 if failed else 0
 
 
-assert cells.FAMILIES
+assert cells.FILES
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,7 +13,7 @@ from typing import Any
 
 from matrix import growth, pictures
 from matrix.causes import ENDURANCE, cause
-from matrix.cells import FAMILIES
+from matrix.cells import FILES
 from matrix.cells.registry import BOTH, CELLS, GROUPKAFKA, Cell
 from matrix.line import counts
 
@@ -110,8 +110,10 @@ def tallies(results: Path) -> list[Tally]:
 
 def ordered() -> list[str]:
     """Names of the cells, family by family."""
-    families = [family.__name__ for family in FAMILIES]
-    return sorted(CELLS, key=lambda name: families.index(CELLS[name].happen.__module__))
+    files = [file.__name__ for file in FILES]
+    by_file = sorted(CELLS, key=lambda name: files.index(CELLS[name].happen.__module__))
+    families = list(dict.fromkeys(CELLS[name].family for name in by_file))
+    return sorted(by_file, key=lambda name: families.index(CELLS[name].family))
 
 
 def table(found: Iterable[Tally]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A cheap cell of each family, on real brokers and in real Spark: `make test-faults`, `make faults` in short."""
+"""Cells on real brokers and in real Spark: a cheap one of each family for `make test-faults`, more for `make soak`."""
 
 import json
 from collections.abc import Sequence
@@ -7,25 +7,34 @@ from typing import Any
 
 import pytest
 
-from matrix import cells as families
+from matrix.cells import FILES
 from matrix.cells.registry import CELLS, GROUPKAFKA, KAFKA, Cell
 from matrix.run import lines_of, play, run_cell
 
 SEED = 7
-PLAYED = (
+SHORT = (
+    ("restart-elsewhere", "sink-leader-kill-once"),
+    ("driver-kill-before-commit", "worker-kill", "transaction-hangs"),
+    ("proxy-cuts", "processor-leader-kill"),
+    ("broker-only-kill", "clock-jumps-ahead", "operator-delete-records-read", "two-sources-driver-kill",
+     "kafka-python-kill"),
+)  # fmt: skip
+"""A cell of each family, by the runs that they share, as brokers and Spark start slowly. A worker plays two of them."""
+LONGER = (
     ("restart-elsewhere-cluster", "executor-kill"),
-    ("disk-full", "driver-kill-before-commit", "worker-kill", "transaction-hangs"),
-    ("clock-jumps-ahead", "second-query-killed", "kafka-python-kill", "operator-more-partitions"),
-    ("password-changed", "broker-only-kill"),
-    ("processor-leader-kill",),
+    ("disk-full", "operator-more-partitions", "second-query-killed"),
     ("token-endpoint-away", "log-longer"),
-    ("proxy-cuts", "sink-leader-kill-once"),
+    ("password-changed",),
 )
-"""A cell of each family, by the runs that they share, as brokers and Spark start slowly. The longest ones are first."""
-NOT_ALONE = {"second-query-killed", "processor-leader-kill"}
+"""More cells of families that have many: for `make soak`."""
+RUNS = [
+    *(pytest.param(names, marks=pytest.mark.faults, id=" ".join(names)) for names in SHORT),
+    *(pytest.param(names, marks=pytest.mark.soak, id=" ".join(names)) for names in LONGER),
+]
+NOT_ALONE = {"kafka-python-kill", "second-query-killed", "processor-leader-kill"}
 """Others of the group read, too, or a handler gets a record again: rows are not the records, one each."""
 PLAIN = Cell("none", "plain", "nothing", lambda scene: None)
-OF_A_CELL = {"family", "name", "what", "happen", "count", "at_once", "sources"}
+OF_A_CELL = {"family", "name", "what", "happen", "prepare", "count", "at_once", "sources"}
 
 
 def together(names: Sequence[str]) -> Cell:
@@ -38,23 +47,29 @@ def together(names: Sequence[str]) -> Cell:
             needed = [value for cell in cells if (value := getattr(cell, field.name)) != default]
             assert all(value == needed[0] for value in needed), f"{names} differ in {field.name}"
             needs[field.name] = needed[0] if needed else default
-    return replace(cells[0], happen=lambda scene: [cell.happen(scene) for cell in cells], **needs)
+    prepared = dict.fromkeys(cell.prepare for cell in cells if cell.prepare is not None)
+    return replace(
+        cells[0],
+        happen=lambda scene: [cell.happen(scene) for cell in cells],
+        prepare=lambda scene: [prepare(scene) for prepare in prepared],
+        **needs,
+    )
 
 
 def test_a_cell_of_each_family_is_played():
-    played = [CELLS[name].family for names in PLAYED for name in names]
+    played = [CELLS[name].family for names in SHORT for name in names]
     assert sorted([*played, "everything"]) == sorted({cell.family for cell in CELLS.values()})
 
 
 def test_cells_of_a_run_differ_in_nothing_that_two_of_them_need():
-    for names in PLAYED:
+    for names in (*SHORT, *LONGER):
         together(names)
-    with pytest.raises(AssertionError, match="differ in prepare"):
-        together(["disk-full", "clock-jumps-ahead"])
+    with pytest.raises(AssertionError, match="differ in sink"):
+        together(["sink-leader-kill-once", "processor-leader-kill"])
 
 
 def test_the_report_has_each_file_of_cells():
-    assert {cell.happen.__module__ for cell in CELLS.values()} == {family.__name__ for family in families.FAMILIES}
+    assert {cell.happen.__module__ for cell in CELLS.values()} == {file.__name__ for file in FILES}
 
 
 def test_brokers_that_do_not_start_are_a_finding_of_the_run(tmp_path):
@@ -86,14 +101,10 @@ def test_a_run_with_findings_is_made_again_once_the_package_changes_and_stays_in
     assert [line["faults"] for line in lines_of("played", KAFKA, results)] == [5, 3]
 
 
-@pytest.mark.faults
-@pytest.mark.parametrize("names", PLAYED, ids=" ".join)
-def test_faults_lose_nothing_and_repeat_nothing(request, tmp_path, names):
+@pytest.mark.parametrize("names", RUNS)
+def test_faults_lose_nothing_and_repeat_nothing(tmp_path, names):
     cell = together(names)
-    shared = None
-    if cell.brokers is None and not cell.properties and "log-longer" not in names:  # it takes records of all topics
-        shared = request.getfixturevalue("kafka" if cell.nodes == 1 else "kafka3")
-    line = play(cell, GROUPKAFKA, SEED, 1, tmp_path, shared)
+    line = play(cell, GROUPKAFKA, SEED, 1, tmp_path)
     assert line["findings"] == [], f"the run is in {tmp_path}"
     assert line["faults"] == len(names)
     assert line["lost"] == 0

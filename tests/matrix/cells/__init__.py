@@ -1,4 +1,4 @@
-"""The cells of the matrix, a family a file; importing this package registers them all."""
+"""The cells of the matrix, in a file for each kind of fault; importing this package registers them all."""
 
 from matrix.cells import (
     brokers,
@@ -26,9 +26,9 @@ from matrix.cells import (
     workers,
 )
 
-FAMILIES = (
-    drivers, restarts, workers, clusters, brokers, logs, elections, retention, disks, network, neighbours, operators,
+FILES = (
+    drivers, restarts, workers, clusters, brokers, logs, elections, disks, network, neighbours, operators, retention,
     rights, credentials, transactions, queries, sinks, sink_steps, sink_held, sink_storms, processors, clocks,
     everything,
 )  # fmt: skip
-"""In the order of the report; the family of logs has three files."""
+"""In the order of the report."""

@@ -15,10 +15,9 @@ from processes import command
 from spark_hosts import SparkHosts
 
 from matrix.cells.network import Hosts, on_hosts
-from matrix.cells.registry import Cell, add
+from matrix.cells.registry import EXECUTOR, Cell, add
 from matrix.scene import Scene
 
-CLUSTER = "cluster"
 MASTER, DRIVER, SPARE = "master", "driver", "spare"
 WORKERS = ("worker1", "worker2")
 ON_HOSTS = functools.partial(on_hosts, MASTER, DRIVER, SPARE, *WORKERS)
@@ -60,7 +59,7 @@ def driver_on(scene: Scene, host: str) -> None:
 
 def cluster_cell(name: str, what: str, happen: Callable[[Scene], None], settings: Mapping[str, str] = EMPTY) -> None:
     prepare = functools.partial(on_a_cluster, settings=settings) if settings else on_a_cluster
-    add(Cell(CLUSTER, name, what, happen, nodes=3, options=TASKS, brokers=ON_HOSTS, prepare=prepare))
+    add(Cell(EXECUTOR, name, what, happen, nodes=3, options=TASKS, brokers=ON_HOSTS, prepare=prepare))
 
 
 def spark_of(scene: Scene) -> SparkHosts:

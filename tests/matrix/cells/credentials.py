@@ -15,11 +15,10 @@ from typing import Any, cast
 
 from certificates import STORE_PASSWORD, Authority
 
-from matrix.cells.registry import GROUPKAFKA, KAFKA, MINUTES, Cell, add, cell
+from matrix.cells.registry import GROUPKAFKA, KAFKA, MINUTES, OPERATOR, Cell, add, cell
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
-CREDENTIAL = "credential"
 USER = "query"
 LASTS_S = 10.0
 
@@ -138,7 +137,7 @@ def with_tokens(scene: Scene) -> None:
 
 
 @cell(
-    CREDENTIAL, "tokens of 4 s expire, and are fetched anew, while the broker checks them every 3 s",
+    OPERATOR, "tokens of 4 s expire, and are fetched anew, while the broker checks them every 3 s",
     brokers=of_tokens, prepare=with_tokens,
 )  # fmt: skip
 def tokens_expire(scene: Scene) -> None:
@@ -185,7 +184,7 @@ def endpoint_cell(
             time.sleep(LASTS_S)  # the fault itself
 
     lasting = f"{what} for {LASTS_S:.0f} s"
-    add(Cell(CREDENTIAL, name, lasting, happen, sources=(GROUPKAFKA,), brokers=of_tokens, prepare=with_tokens))
+    add(Cell(OPERATOR, name, lasting, happen, sources=(GROUPKAFKA,), brokers=of_tokens, prepare=with_tokens))
 
 
 endpoint_cell("token-endpoint-away", "the token endpoint refuses connections, and tokens expire,", away)
@@ -261,7 +260,7 @@ def brief(scene: Scene) -> None:
 
 
 @cell(
-    CREDENTIAL, "the query's certificate expires; it had been replaced before, at the same path", count=MINUTES,
+    OPERATOR, "the query's certificate expires; it had been replaced before, at the same path", count=MINUTES,
     at_once=5, brokers=of_certificates, prepare=with_a_certificate,
 )  # fmt: skip
 def certificate_replaced_before(scene: Scene) -> None:
@@ -272,7 +271,7 @@ def certificate_replaced_before(scene: Scene) -> None:
 
 
 @cell(
-    CREDENTIAL, "the query's certificate expires, the query ends, and then it is replaced", count=MINUTES,
+    OPERATOR, "the query's certificate expires, the query ends, and then it is replaced", count=MINUTES,
     at_once=5, brokers=of_certificates, prepare=with_a_certificate,
 )  # fmt: skip
 def certificate_replaced_after(scene: Scene) -> None:

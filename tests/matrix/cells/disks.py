@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from matrix.cells.registry import cell
+from matrix.cells.registry import BROKER, EXECUTOR, cell
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
-DISK = "disk"
 FULL_S = 5.0
 
 
@@ -56,7 +55,7 @@ def on_a_small_disk(scene: Scene) -> None:
     scene.room["disk"] = scene.closing.enter_context(small_disk(scene.directory / "query0", 300))
 
 
-@cell(DISK, "the disk of checkpoint and sink is full for 5 s", count=20, prepare=on_a_small_disk)
+@cell(EXECUTOR, "the disk of checkpoint and sink is full for 5 s", count=20, prepare=on_a_small_disk)
 def disk_full(scene: Scene) -> None:
     scene.pause()
     with scene.fault("the disk of checkpoint and sink is full for 5 s", may_end=True), full(scene.room["disk"]):
@@ -73,7 +72,7 @@ def brokers_on_a_small_disk() -> Iterator[KafkaCluster]:
 
 
 @cell(
-    DISK,
+    BROKER,
     "the disk of one of three brokers is full for 5 s",
     nodes=3,
     brokers=brokers_on_a_small_disk,

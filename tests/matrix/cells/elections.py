@@ -9,8 +9,8 @@ from typing import Any
 from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
 
-from matrix.cells.logs import GOES_ON, LOG, LOST, configure, losses_said, quiet, write
-from matrix.cells.registry import GROUPKAFKA, Cell, add
+from matrix.cells.logs import GOES_ON, LOST, configure, losses_said, quiet, write
+from matrix.cells.registry import BROKER, GROUPKAFKA, Cell, add
 from matrix.checkpoint import TP
 from matrix.gather import records
 from matrix.scene import Scene
@@ -120,7 +120,7 @@ def elected(name: str, what: str, grown: float, fails: bool) -> Cell:
             scene.kafka.wait_until_ready()
 
     return Cell(
-        LOG,
+        BROKER,
         name,
         f"{what}; failOnDataLoss={'true, then false' if fails else 'false'}",
         happen,
@@ -187,7 +187,7 @@ def election_under_load(scene: Scene) -> None:
 
 add(
     Cell(
-        LOG,
+        BROKER,
         "election-under-load",
         "an unclean election: the new leader lacks what was acknowledged while it was away; the query goes on reading; "
         "failOnDataLoss=false",

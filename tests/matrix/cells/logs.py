@@ -9,13 +9,12 @@ from damage import cut_off
 from kafka import KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType
 
-from matrix.cells.registry import Cell, add
+from matrix.cells.registry import BROKER, Cell, add
 from matrix.checkpoint import TP
 from matrix.load import Acknowledged, identity
 from matrix.running import Query
 from matrix.scene import Scene
 
-LOG = "log"
 GOES_ON = {"failOnDataLoss": "false"}
 LOST = 60
 """Records that each partition loses, about: logs are cut between two record batches."""
@@ -90,7 +89,7 @@ def loses(name: str, what: str, grown: float) -> Cell:
                 scene.pause(3)
             scene.load.spread(scene.topic, partitions)
 
-    return Cell(LOG, name, f"each log loses its end, and {what}", happen, options=GOES_ON, at_once=5)
+    return Cell(BROKER, name, f"each log loses its end, and {what}", happen, options=GOES_ON, at_once=5)
 
 
 add(loses("log-shorter", "is shorter than the query's position when it looks next", 0))

@@ -12,6 +12,7 @@ import socketserver
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from support import WORKERS_PYTHON
 from matrix.cells.registry import BOTH, GROUPKAFKA, Cell, add
 from matrix.scene import Scene
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
-from spark_kafka_group.testing import KafkaCluster
+from spark_kafka_group.testing import KafkaCluster, Node, wait_until
 
 NETWORK = "network"
 LASTS_S = 10.0
@@ -150,6 +151,14 @@ proxy_cell("proxy-silent-beyond-the-session", "all proxies pass nothing, and say
 # Hosts
 
 
+@dataclass(frozen=True)
+class NodeOfAHost:
+    """The broker of a host, which is killed and started as a node of this machine is."""
+
+    kill: Callable[[], None]
+    start: Callable[[], None]
+
+
 class Hosts(KafkaCluster):
     """Brokers on hosts of their own, asked as those of a cluster on this machine."""
 
@@ -164,6 +173,14 @@ class Hosts(KafkaCluster):
 
     def start(self) -> Hosts:
         return self
+
+    def node(self, index: int) -> Node:
+        host = HOSTS[index]
+        return cast(Node, NodeOfAHost(lambda: self.hosts.kill(host), lambda: self.hosts.start(host)))
+
+    def wait_until_ready(self) -> None:
+        self._close()  # its client would wait out its backoff for a node that was down
+        wait_until(lambda: self.hosts.all_serve() and self._registered() >= {1, 2, 3}, within=90)
 
     def stop(self) -> None:
         self._close()

@@ -7,10 +7,9 @@ import sys
 
 from kafka.structs import TopicPartition
 
-from matrix.cells.registry import GROUPKAFKA, cell
+from matrix.cells.registry import GROUPKAFKA, OPERATOR, cell
 from matrix.scene import Scene
 
-OPERATOR = "operator"
 SHIFT = 300
 GOES_ON = {"failOnDataLoss": "false"}
 

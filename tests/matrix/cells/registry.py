@@ -12,6 +12,8 @@ GROUPKAFKA, KAFKA = "groupkafka", "kafka"
 BOTH = (GROUPKAFKA, KAFKA)
 SECONDS, MINUTES = 20, 5
 """How often a fault is repeated that is over, and healed, within a minute; and one that takes longer."""
+EXECUTOR, BROKER, OPERATOR = "executor", "broker", "operator"
+"""Families that have several files."""
 CELLS: dict[str, Cell] = {}
 
 

@@ -16,7 +16,7 @@ from matrix.scene import PROGRESS, Scene, now_ms
 RESTART = "restart"
 HOSTS = (DRIVER, SPARE)
 ZOMBIE_ENDS_WITHIN_S = 120.0
-SENTENCES = re.compile(r"another process|CONCURRENT_STREAM_LOG_UPDATE|Race while writing batch|no broker")
+SENTENCES = re.compile(r"another (process|driver)|CONCURRENT_STREAM_LOG_UPDATE|Race while writing batch|no broker")
 
 
 def on_a_host(scene: Scene) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition
 
-from matrix.cells.logs import GOES_ON, LOG, configure, losses_said
-from matrix.cells.registry import GROUPKAFKA, Cell, add
+from matrix.cells.logs import GOES_ON, configure, losses_said
+from matrix.cells.registry import GROUPKAFKA, OPERATOR, Cell, add
 from matrix.checkpoint import TP
 from matrix.running import Query
 from matrix.scene import Scene
@@ -91,7 +91,7 @@ def expires_meanwhile(name: str, what: str, **retention: str) -> Cell:
             if said != set(range(at, first[tp])):
                 scene.problems.append(f"{tp}: {at} to {first[tp] - 1} were deleted, it said {list(as_runs(said))}")
 
-    return Cell(LOG, name, what, happen, properties=OFTEN, prepare=in_small_segments, options=GOES_ON)
+    return Cell(OPERATOR, name, what, happen, properties=OFTEN, prepare=in_small_segments, options=GOES_ON)
 
 
 add(
@@ -134,7 +134,7 @@ def retention_overtakes(scene: Scene) -> None:
 
 add(
     Cell(
-        LOG,
+        OPERATOR,
         "retention-overtakes",
         "the program is paused and falls behind; it reads on while retention deletes what it has not read; "
         "failOnDataLoss=false",

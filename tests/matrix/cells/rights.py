@@ -18,11 +18,10 @@ from kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from matrix.cells.registry import Cell, add
+from matrix.cells.registry import OPERATOR, Cell, add
 from matrix.scene import Scene
 from spark_kafka_group.testing import KafkaCluster
 
-RIGHT = "right"
 USER, PASSWORD = "query", "a-password"
 LISTENER = "SASL"
 MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -97,7 +96,7 @@ def changed(name: str, what: str, change: object) -> Cell:
         with scene.fault(f"{what} for {LASTS_S:.0f} s", may_end=True), change(scene):  # type: ignore[operator]
             time.sleep(LASTS_S)  # the fault itself
 
-    return Cell(RIGHT, name, f"{what} for {LASTS_S:.0f} s", happen, brokers=secured, prepare=as_a_user)
+    return Cell(OPERATOR, name, f"{what} for {LASTS_S:.0f} s", happen, brokers=secured, prepare=as_a_user)
 
 
 add(changed("topic-right-taken", "the right to read the topic is taken away", lambda scene: without(scene, 0)))

@@ -6,13 +6,11 @@ import os
 import signal
 import time
 
-from matrix.cells.registry import GROUPKAFKA, cell
+from matrix.cells.registry import EXECUTOR, GROUPKAFKA, cell
 from matrix.scene import Scene
 
-WORKER = "worker"
 
-
-@cell(WORKER, "SIGKILL of all Python workers, at a random moment", sources=(GROUPKAFKA,))
+@cell(EXECUTOR, "SIGKILL of all Python workers, at a random moment", sources=(GROUPKAFKA,))
 def worker_kill(scene: Scene) -> None:
     scene.pause(2)
     with scene.fault("SIGKILL of the Python workers"):
@@ -25,7 +23,7 @@ def kill_all(scene: Scene) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-@cell(WORKER, "SIGSTOP of all Python workers for 5 s, at a random moment", sources=(GROUPKAFKA,), session_s=3.0)
+@cell(EXECUTOR, "SIGSTOP of all Python workers for 5 s, at a random moment", sources=(GROUPKAFKA,), session_s=3.0)
 def worker_pause(scene: Scene) -> None:
     scene.pause(2)
     stopped = scene.query.workers()
