@@ -40,7 +40,7 @@ from kafka.protocol.metadata import (
     MetadataRequest,
     MetadataResponse,
 )
-from kafka.protocol.producer import InitProducerIdRequest, ProduceRequest, ProduceResponse
+from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest, ProduceRequest, ProduceResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
 from spark_kafka_group.offsets import TopicPartition
@@ -52,7 +52,7 @@ CODES = {error.message: code for code, error in kafka_errors.kafka_errors.items(
 VERSIONS = {
     ListOffsetsRequest: 10, MetadataRequest: 12, OffsetCommitRequest: 8, OffsetFetchRequest: 8,
     FindCoordinatorRequest: 4, JoinGroupRequest: 9, HeartbeatRequest: 4, LeaveGroupRequest: 5, SyncGroupRequest: 5,
-    ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9,
+    ApiVersionsRequest: 4, InitProducerIdRequest: 4, ProduceRequest: 9, EndTxnRequest: 3,
     SaslHandshakeRequest: 1, SaslAuthenticateRequest: 2, DescribeGroupsRequest: 5,
     ConsumerGroupDescribeRequest: 1, DescribeProducersRequest: 0,
 }  # fmt: skip
@@ -298,6 +298,10 @@ class ScriptedBroker:
 
     def _InitProducerId(self, message: Any) -> dict[str, Any]:
         return {"producer_id": 1, "producer_epoch": 0}
+
+    def _EndTxn(self, message: Any) -> dict[str, Any]:
+        script = self._script["EndTxn"]
+        return {"error_code": CODES[script.popleft()] if script else 0}
 
     def _Produce(self, message: Any) -> dict[str, Any]:
         code, topic = CODES[self.refuses] if self.refuses else 0, ProduceResponse.TopicProduceResponse

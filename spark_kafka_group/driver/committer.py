@@ -7,7 +7,14 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
 
-from spark_kafka_group.commit_metadata import adopting_note, commit_note, correcting_note, is_of_batch, is_signed
+from spark_kafka_group.commit_metadata import (
+    adopting_note,
+    commit_note,
+    correcting_note,
+    is_of_batch,
+    is_of_later_batch,
+    is_signed,
+)
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.planned_batch import Batch
 from spark_kafka_group.driver.positions.truncation import LeaderEpochs
@@ -295,8 +302,8 @@ class Committer:
         if done:
             self._note_committed(batch, {tp: batch.ends[tp] for tp in done})
         lacking = batch.ends.keys() - done
-        # Others may have gone on since the sink's commit, where the member was lost in between.
-        not_written = {tp for tp in lacking if self._as_before(tp, committed.get(tp))}
+        # Others may have gone on since the sink's commit, where the member was lost, or replaced, in between.
+        not_written = {tp for tp in lacking if self._as_before(tp, batch, committed.get(tp))}
         if not_written and not batch.replayed and (existing := self._client.existing(not_written) & not_written):
             raise CommitError(self._not_by_sink(batch, existing))
         if lacking:
@@ -307,9 +314,12 @@ class Committer:
             )  # fmt: skip
         return not lacking
 
-    def _as_before(self, tp: TopicPartition, group: Committed | None) -> bool:
+    def _as_before(self, tp: TopicPartition, batch: Batch, group: Committed | None) -> bool:
         """Whether the group's offset is that from before the batch."""
-        return group is None or group.offset == self.in_group.get(tp) or is_signed(group.metadata, self._reader)
+        if group is None or group.offset == self.in_group.get(tp):
+            return True
+        later = is_of_later_batch(group.metadata, self._reader, batch.end.batch)
+        return is_signed(group.metadata, self._reader) and not later
 
     def _not_by_sink(self, batch: Batch, tps: Collection[TopicPartition]) -> str:
         rows = ", ".join(str(r) for r in batch.reads if r.tp in tps)

@@ -80,7 +80,9 @@ class Reaction(Enum):
     OUTDATED_PRODUCER = "the task ends: its transaction is over, or another attempt of it goes on"
 
 
-RETRIED = {Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FIND_LEADER}
+RETRIED = {
+    Reaction.RETRY, Reaction.FIND_COORDINATOR, Reaction.FIND_LEADER, Reaction.REPLICAS_AWAY, Reaction.BROKERS_AWAY,
+}  # fmt: skip
 LED_BY_ANOTHER = {Reaction.LEADER_CHANGED, Reaction.LEADS_LATER, Reaction.LEADS_EARLIER}
 """Another leader was elected, or is about to be."""
 
@@ -173,10 +175,9 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     },
     Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
     Request.END_TRANSACTION: _OF_A_TRANSACTION | {
-        "PRODUCER_FENCED": Reaction.ENDED,
-        "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
         "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,
         "INVALID_TXN_STATE": Reaction.ENDED,
+        "UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR,  # now and then, while brokers die: the end is certain
     },
     Request.DESCRIBE_TRANSACTION: _OF_A_TRANSACTION | {
         "TRANSACTIONAL_ID_NOT_FOUND": Reaction.NO_SUCH_TRANSACTION,

@@ -286,6 +286,19 @@ class TestFencing:
         with pytest.raises(FencedError):
             old.latest_offset(query.logged[-1][0], None)
 
+    def test_a_driver_that_was_replaced_after_its_batch_says_so_once_the_other_has_committed_the_next(
+        self, kafka, exactly_once
+    ):
+        topic = topic_with(kafka, numbered(10, 1), partitions=1)
+        query = exactly_once(topic).start()
+        query.trigger(limit=5)
+        (old,), (end,) = query.drivers, query.logged[-1]
+        query.start()
+        assert query.trigger() == [span(topic, 0, 5, 10)]
+        wait_until(lambda: len(query.written()) == 10, within=30)
+        with pytest.raises(FencedError):
+            old.latest_offset(end, None)
+
     def test_nor_can_a_member_that_was_expelled(self, kafka, group, exactly_once):
         topic = topic_with(kafka, numbered(10, 1), partitions=1)
         query = exactly_once(topic).start()

@@ -25,7 +25,7 @@ def test_batches_are_published_once_each(kafka, output, run_of):
     assert unstable(kafka, output) == []
 
 
-def test_batches_of_one_application_are_planned_with_one_request(kafka, output, run_of, tmp_path):
+def test_batches_of_one_application_take_the_prefix_once_each(kafka, output, run_of, tmp_path):
     run = run_of(shared=str(tmp_path))
     epochs = []
     for batch in range(3):
@@ -90,6 +90,47 @@ def test_a_driver_that_was_replaced_between_its_batches_is_refused_and_the_other
         older.plan()
     newer.commit(messages)
     assert read(kafka, output) == all_rows(3)
+
+
+@pytest.mark.parametrize("ends", ["plans", "aborts"])
+def test_a_driver_that_was_replaced_leaves_the_decision_of_the_other_alone(
+    kafka, output, run_of, tmp_path, monkeypatch, ends
+):
+    older, newer = run_of("replaced-while", shared=str(tmp_path)), run_of("replaced-while")
+    older.batch(0)
+    late = older.tasks(older.plan(), 1) if ends == "aborts" else None
+    messages = newer.tasks(newer.plan(), 1)
+    write, come_back = PartitionClient.write, []
+
+    def meanwhile(self, *arguments):
+        """The older one is back while the transaction of the decision is open."""
+        if not come_back:
+            come_back.append(ends)
+            if late is None:
+                with pytest.raises(ProducerFencedError, match="another process"):
+                    older.plan()
+            else:
+                older.abort(late)
+        return write(self, *arguments)
+
+    monkeypatch.setattr(PartitionClient, "write", meanwhile)
+    newer.commit(messages)
+    assert come_back
+    assert read(kafka, output) == all_rows(2)
+    assert unstable(kafka, output) == []
+
+
+def test_transactions_of_a_producer_that_was_replaced_are_aborted_and_not_those_of_the_other(kafka, output, run_of):
+    run, one = run_of(), name("task")
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        older, newer = client.take(one, 60_000), client.take(one, 60_000)
+        client.add(one, newer, [TopicPartition(output, 0)])
+        client.abort_all({one: older})
+        assert client.commit(one, newer)
+        again = client.take(one, 60_000, expected=newer)
+        client.add(one, again, [TopicPartition(output, 0)])
+        client.abort_all({one: again})
+        assert not client.commit(one, again)
 
 
 def test_a_late_task_of_a_driver_that_was_replaced_touches_no_task_of_the_other(kafka, output, run_of):

@@ -34,19 +34,16 @@ RESULTS = Path(__file__).parent / "results"
 RUNS = ROOT / ".faults"
 
 
-def play(
-    cell: Cell, source: str, seed: int, count: int, directory: Path, kafka: KafkaCluster | None = None
-) -> dict[str, Any]:
+def play(cell: Cell, source: str, seed: int, count: int, directory: Path) -> dict[str, Any]:
     """One run: the fault `count` times. Returns its line."""
     if cell.own is not None:
-        return cell.own(cell, seed, count, directory, kafka)
+        return cell.own(cell, seed, count, directory, None)
     began = time.monotonic()
     scene = None
     with contextlib.ExitStack() as stack:
         try:
-            if kafka is None:
-                made = cell.brokers or (lambda: KafkaCluster(cell.nodes, properties=cell.properties))
-                kafka = stack.enter_context(made())
+            made = cell.brokers or (lambda: KafkaCluster(cell.nodes, properties=cell.properties))
+            kafka: KafkaCluster = stack.enter_context(made())
             topic = kafka.create_topic(
                 f"faults-{uuid.uuid4().hex[:8]}", partitions=cell.partitions, replication=cell.replication
             )

@@ -13,32 +13,36 @@ from matrix.run import lines_of, play, run_cell
 
 SEED = 7
 SHORT = (
-    ("restart-elsewhere", "sink-leader-kill-once"),
-    ("driver-kill-before-commit", "worker-kill", "transaction-hangs"),
-    ("proxy-cuts", "processor-leader-kill"),
-    ("broker-only-kill", "clock-jumps-ahead", "operator-delete-records-read", "two-sources-driver-kill",
-     "kafka-python-kill"),
-)  # fmt: skip
+    ("restart-elsewhere", "processor-leader-kill"),
+    ("driver-kill-before-commit", "worker-kill", "operator-delete-records-read", "transaction-hangs"),
+    ("proxy-cuts", "sink-leader-kill-once"),
+    ("broker-only-kill", "clock-jumps-ahead", "kafka-python-kill", "second-query-killed"),
+)
 """A cell of each family, by the runs that they share, as brokers and Spark start slowly. A worker plays two of them."""
 LONGER = (
     ("restart-elsewhere-cluster", "executor-kill"),
-    ("disk-full", "operator-more-partitions", "second-query-killed"),
+    ("restart-elsewhere", "sink-leader-kill-once"),
+    ("disk-full", "operator-more-partitions", "two-sources-driver-kill"),
     ("token-endpoint-away", "log-longer"),
     ("password-changed",),
 )
 """More cells of families that have many: for `make soak`."""
 RUNS = [
     *(pytest.param(names, marks=pytest.mark.faults, id=" ".join(names)) for names in SHORT),
-    *(pytest.param(names, marks=pytest.mark.soak, id=" ".join(names)) for names in LONGER),
+    *(pytest.param(names, marks=[pytest.mark.soak, pytest.mark.timeout(900)], id=" ".join(names)) for names in LONGER),
 ]
 NOT_ALONE = {"kafka-python-kill", "second-query-killed", "processor-leader-kill"}
-"""Others of the group read, too, or a handler gets a record again: rows are not the records, one each."""
+"""Others of the group read, too, or a driver that was replaced hands its last records to the handler: rows are not the
+records, one each."""
 PLAIN = Cell("none", "plain", "nothing", lambda scene: None)
 OF_A_CELL = {"family", "name", "what", "happen", "prepare", "count", "at_once", "sources"}
 
 
 def together(names: Sequence[str]) -> Cell:
-    """A cell whose fault is that of each of these, in turn. What one of them needs, the others leave at its default."""
+    """A cell whose fault is that of each of these, in turn, and which is prepared as each of them.
+
+    What else one of them needs, the others leave at its default.
+    """
     cells = [CELLS[name] for name in names]
     needs: dict[str, Any] = {}
     for field in fields(Cell):

@@ -118,9 +118,12 @@ class TransactionClient:
         ProducerFencedError
             When another producer than the expected one has it.
         """
+        doing = f"taking transactional id {transactional_id}"
+        if expected is not None and not self._given_up(doing, {transactional_id: expected}):
+            raise ProducerFencedError(f"{doing}: PRODUCER_FENCED: {STOLEN}")
         answered = self._one(
             Request.INIT_PRODUCER_ID,
-            f"taking transactional id {transactional_id}",
+            doing,
             transactional_id,
             lambda: requests.init_producer_id(transactional_id, timeout_ms, expected),
         )
@@ -136,12 +139,10 @@ class TransactionClient:
                     raise
         return self.take(transactional_id, timeouts_ms[-1]), timeouts_ms[-1]
 
-    def give_up(self, transactional_id: str, producer: Producer) -> None:
-        """Abort what this producer, which writes no more, has open, without another epoch for it."""
-        doing = f"aborting the transaction of {transactional_id}"
-        request = Request.END_TRANSACTION
-        found = self._all(request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False))
-        self._ended(request, doing, transactional_id, found[transactional_id])
+    def give_up(self, transactional_id: str, producer: Producer) -> bool:
+        """Abort what this producer, which writes no more, has open, without another epoch for it; whether no other one
+        has taken its place."""
+        return bool(self._given_up(f"aborting the transaction of {transactional_id}", {transactional_id: producer}))
 
     def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
         """Add partitions to a transaction.
@@ -198,21 +199,32 @@ class TransactionClient:
         readers of committed records wait for it for ever. A new epoch has brokers refuse the record. Brokers before
         2.5 can be asked for that only without saying whose transaction is meant.
         """
-        doing = "aborting transactions"
-        if self.takes_expected:
-            found = self._all(
-                Request.INIT_PRODUCER_ID, doing, transactions,
-                lambda one: requests.init_producer_id(one, NONE_BEGINS_MS, transactions[one]),
-            )  # fmt: skip
-            request = Request.INIT_PRODUCER_ID
-        else:
-            found = self._all(
-                Request.END_TRANSACTION, doing, transactions,
-                lambda one: requests.end(one, transactions[one], commit=False),
-            )  # fmt: skip
-            request = Request.END_TRANSACTION
+        doing, request = "aborting transactions", Request.INIT_PRODUCER_ID
+        left = self._given_up(doing, transactions)
+        if not self.takes_expected:
+            return
+        found = self._all(
+            request, doing, left, lambda one: requests.init_producer_id(one, NONE_BEGINS_MS, transactions[one])
+        )
         for one, answered in found.items():
             self._ended(request, doing, one, answered)
+
+    def _given_up(self, doing: str, transactions: Mapping[str, Producer]) -> list[str]:
+        """Abort what just these producers have open; the ids of those in whose place there is no other one.
+
+        It comes before InitProducerId with an expected producer. Brokers refuse that for an outdated one, too, but
+        first they abort what the newer one has open, and fence it. So a process that was replaced, and comes back,
+        would end the one that has taken its place. EndTxn of an outdated producer changes nothing.
+        """
+        request = Request.END_TRANSACTION
+        found = self._all(request, doing, transactions, lambda one: requests.end(one, transactions[one], commit=False))
+        for one, answered in found.items():
+            self._ended(request, doing, one, answered)
+        return [
+            one
+            for one, answered in found.items()
+            if answered.error is None or reaction_to(answered.error, request) is not Reaction.FENCED
+        ]
 
     def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
         """Those of the ids that coordinators know."""
@@ -302,6 +314,7 @@ class TransactionClient:
     ) -> Any:
         """Call with the milliseconds left until it works, at most until the limit; `request` says what is repeated."""
         attempts = Attempts(self._left_s)
+        last: Any = None
         while True:
             try:
                 return call(attempts.left_ms)
@@ -313,8 +326,9 @@ class TransactionClient:
                         raise BrokerError(f"{doing}: {name}: {text}") from error
                     with translated(doing):
                         raise
+                last = _last_of(last, type(error))
                 if not attempts.pause():
-                    raise self._late(doing, error) from error
+                    raise self._late(doing, last, about) from error
 
     def _one(
         self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any], about: About | None = None
@@ -343,9 +357,10 @@ class TransactionClient:
         refused.__cause__ = error(transactional_id)
         return refused
 
-    def _late(self, doing: str, last: Any) -> BrokerTimeoutError:
-        name = name_of(type(last)) if isinstance(last, BaseException) else name_of(last)
-        said = "" if self.manager.last_failure is None else f": {self.manager.last_failure}"
+    def _late(self, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
+        name = name_of(last)
+        more = (None if about is None else about.advice(name)) or self.manager.last_failure
+        said = "" if more is None else f": {more}"
         return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
 
     def _all(
@@ -355,12 +370,12 @@ class TransactionClient:
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))
         attempts = Attempts(self._left_s)
+        last: Any = None
         while waiting:
-            last: Any = None
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
                 for one, found in self._attempt(request, part, make, attempts).items():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
-                        last = found.error
+                        last = _last_of(last, found.error)
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
                             self._coordinators.pop(one, None)
                     else:
@@ -420,6 +435,11 @@ class TransactionClient:
         if self.manager.cluster.broker_metadata(found.node_id) is None:
             with contextlib.suppress(kafka_errors.KafkaError):
                 self.manager.cluster.request_update()
+
+
+def _last_of(last: Any, error: Any) -> Any:
+    """The error to name: the last answer, and not that an attempt after it had no time left."""
+    return error if last is None or not issubclass(error, kafka_errors.KafkaTimeoutError) else last
 
 
 async def _answer(future: Any, request: Request) -> Answered:

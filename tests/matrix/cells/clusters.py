@@ -67,14 +67,17 @@ def spark_of(scene: Scene) -> SparkHosts:
 
 
 def an_executor(scene: Scene) -> list[int]:
-    """The processes of an executor that runs: first its JVM, then its Python."""
+    """The processes of an executor that runs: first its JVM, then its Python.
+
+    An executor of an application that was replaced a moment ago may still be there, and is older.
+    """
     spark = spark_of(scene)
     worker = spark.workers[scene.rng.choice(WORKERS)]
     found: list[int] = []
 
     def started() -> bool:
         pids = spark.processes(worker)
-        jvms = [pid for pid in pids if b"CoarseGrainedExecutorBackend" in command(pid)]
+        jvms = sorted((pid for pid in pids if b"CoarseGrainedExecutorBackend" in command(pid)), reverse=True)
         found[:] = jvms + [pid for pid in pids if pid not in jvms]
         return bool(jvms)
 

@@ -13,7 +13,7 @@ BOTH = (GROUPKAFKA, KAFKA)
 SECONDS, MINUTES = 20, 5
 """How often a fault is repeated that is over, and healed, within a minute; and one that takes longer."""
 EXECUTOR, BROKER, OPERATOR = "executor", "broker", "operator"
-"""Families that have several files."""
+"""Families of several kinds of faults, in a file each."""
 CELLS: dict[str, Cell] = {}
 
 
