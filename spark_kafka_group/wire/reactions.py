@@ -175,6 +175,8 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     },
     Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
     Request.END_TRANSACTION: _OF_A_TRANSACTION | {
+        "PRODUCER_FENCED": Reaction.ENDED,
+        "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
         "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,
         "INVALID_TXN_STATE": Reaction.ENDED,
         "UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR,  # now and then, while brokers die: the end is certain

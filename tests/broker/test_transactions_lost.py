@@ -14,7 +14,8 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.sink_transaction import SinkTransaction
 from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, TransactionError, TransactionLostError
-from spark_kafka_group.options import Options
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options import Options, transacting
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
@@ -38,8 +39,9 @@ def impatient():
 
 @pytest.fixture(scope="module")
 def hurried():
-    """A broker that allows transactions of some seconds alone."""
-    with KafkaCluster(properties={"transaction.max.timeout.ms": "20000"}) as kafka:
+    """A broker that allows transactions of some seconds alone, and takes records outside of any, as before 3.6."""
+    settings = {"transaction.max.timeout.ms": "20000", "transaction.partition.verification.enable": "false"}
+    with KafkaCluster(properties=settings) as kafka:
         yield kafka
 
 
@@ -213,6 +215,22 @@ def test_a_decision_that_brokers_have_aborted_for_its_age_is_not_taken_for_anoth
     assert read(impatient, output) == all_rows(1)
 
 
+def test_a_batch_whose_decision_was_aborted_for_its_age_leaves_nothing_open(impatient, monkeypatch):
+    monkeypatch.setattr(transacting, "SHORTEST_MS", 2_000)
+    output = output_of(impatient)
+    run = Run(transaction_options(impatient.bootstrap_servers, name("w"), 600_000, limit_ms=2_000), output)
+    messages = run.tasks(run.plan(), 0)
+    with monkeypatch.context() as patched:
+        deciding_late(patched, 3.0)
+        with pytest.raises(BrokerTimeoutError, match="kafka.delivery.timeout.ms is over"):
+            run.commit(messages)
+    assert len(unstable(impatient, output)) == 2
+    run.abort(messages)
+    wait_until_aborted(impatient, output)
+    run.batch(0)
+    assert read(impatient, output) == all_rows(1)
+
+
 def test_a_driver_whose_clock_is_ahead_publishes_its_batches(kafka, monkeypatch, caplog):
     output = output_of(kafka)
     run = run_on(kafka, output)
@@ -243,6 +261,20 @@ def test_a_timeout_that_brokers_do_not_allow_is_refused_before_any_task_starts(i
     run = run_on(impatient, output_of(impatient), 2**31 - 1)
     with pytest.raises(BrokerError, match="transaction.max.timeout.ms: lower it"):
         run.plan()
+
+
+def test_a_record_of_a_task_that_comes_after_its_transaction_was_aborted_is_refused(hurried):
+    """It would be outside of any transaction, and readers of committed records would wait for its end for ever."""
+    run, task = run_on(hurried, output_of(hurried)), name("task")
+    tp = TopicPartition(run.topic, 0)
+    with TransactionClient(run.options.client, "tests", 15_000) as client:
+        logs, producer = PartitionClient(client), client.take(task, 10_000)
+        client.add(task, producer, [tp])
+        logs.write(tp, b"key", b"first", task, producer, 0)
+        client.abort_all({task: producer})
+        with pytest.raises(BrokerError, match="INVALID_PRODUCER_EPOCH"):
+            logs.write(tp, b"key", b"late", task, producer, 1)
+    assert unstable(hurried, run.topic) == []
 
 
 def test_brokers_that_allow_only_short_transactions_are_no_reason_not_to_start_again(hurried, tmp_path):

@@ -13,15 +13,15 @@ from matrix.run import lines_of, play, run_cell
 
 SEED = 7
 SHORT = (
-    ("restart-elsewhere", "processor-leader-kill"),
+    ("restart-elsewhere", "sink-leader-kill-once"),
     ("driver-kill-before-commit", "worker-kill", "operator-delete-records-read", "transaction-hangs"),
-    ("proxy-cuts", "sink-leader-kill-once"),
+    ("proxy-cuts", "processor-leader-kill"),
     ("broker-only-kill", "clock-jumps-ahead", "kafka-python-kill", "second-query-killed"),
 )
 """A cell of each family, by the runs that they share, as brokers and Spark start slowly. A worker plays two of them."""
 LONGER = (
     ("restart-elsewhere-cluster", "executor-kill"),
-    ("restart-elsewhere", "sink-leader-kill-once"),
+    ("restart-elsewhere", "processor-leader-kill"),
     ("disk-full", "operator-more-partitions", "two-sources-driver-kill"),
     ("token-endpoint-away", "log-longer"),
     ("password-changed",),

@@ -391,9 +391,8 @@ def _abort_batch(
     client: TransactionClient, decision_topic: str, prefix: str, planned: LastBatch, told: Sequence[TaskWrite]
 ) -> bool:
     """Whether nothing of the batch stays open: False where it was decided, so that its transactions are to be ended."""
+    client.give_up(prefix, planned.driver)
     try:
-        if not client.give_up(prefix, planned.driver):
-            raise ProducerFencedError(prefix)
         driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
     except ProducerFencedError:
         log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)

@@ -118,15 +118,16 @@ class TransactionClient:
         ProducerFencedError
             When another producer than the expected one has it.
         """
-        doing = f"taking transactional id {transactional_id}"
-        if expected is not None and not self._given_up(doing, {transactional_id: expected}):
-            raise ProducerFencedError(f"{doing}: PRODUCER_FENCED: {STOLEN}")
-        answered = self._one(
-            Request.INIT_PRODUCER_ID,
-            doing,
-            transactional_id,
-            lambda: requests.init_producer_id(transactional_id, timeout_ms, expected),
-        )
+        doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
+        if expected is None:
+            answered = self._one(
+                request, doing, transactional_id, lambda: requests.init_producer_id(transactional_id, timeout_ms, None)
+            )
+        else:
+            found = self._taken_from({transactional_id: expected}, doing, timeout_ms)[transactional_id]
+            if found.error is not None:
+                raise self._refused(request, doing, transactional_id, found.error)
+            answered = found.response
         return Producer(answered.producer_id, answered.producer_epoch)
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
@@ -139,10 +140,12 @@ class TransactionClient:
                     raise
         return self.take(transactional_id, timeouts_ms[-1]), timeouts_ms[-1]
 
-    def give_up(self, transactional_id: str, producer: Producer) -> bool:
-        """Abort what this producer, which writes no more, has open, without another epoch for it; whether no other one
-        has taken its place."""
-        return bool(self._given_up(f"aborting the transaction of {transactional_id}", {transactional_id: producer}))
+    def give_up(self, transactional_id: str, producer: Producer) -> None:
+        """Abort what this producer, which writes no more, has open, without another epoch for it."""
+        doing = f"aborting the transaction of {transactional_id}"
+        request = Request.END_TRANSACTION
+        found = self._all(request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False))
+        self._ended(request, doing, transactional_id, found[transactional_id])
 
     def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
         """Add partitions to a transaction.
@@ -199,37 +202,43 @@ class TransactionClient:
         readers of committed records wait for it for ever. A new epoch has brokers refuse the record. Brokers before
         2.5 can be asked for that only without saying whose transaction is meant.
         """
-        doing, request = "aborting transactions", Request.INIT_PRODUCER_ID
-        left = self._given_up(doing, transactions)
-        if not self.takes_expected:
-            return
-        found = self._all(
-            request, doing, left, lambda one: requests.init_producer_id(one, NONE_BEGINS_MS, transactions[one])
-        )
+        doing = "aborting transactions"
+        if self.takes_expected:
+            found = self._taken_from(transactions, doing, NONE_BEGINS_MS)
+            request = Request.INIT_PRODUCER_ID
+        else:
+            found = self._all(
+                Request.END_TRANSACTION, doing, transactions,
+                lambda one: requests.end(one, transactions[one], commit=False),
+            )  # fmt: skip
+            request = Request.END_TRANSACTION
         for one, answered in found.items():
             self._ended(request, doing, one, answered)
 
-    def _given_up(self, doing: str, transactions: Mapping[str, Producer]) -> list[str]:
-        """Abort what just these producers have open; the ids of those in whose place there is no other one.
+    def _taken_from(self, expected: Mapping[str, Producer], doing: str, timeout_ms: int) -> dict[str, Answered]:
+        """Take ids from these producers only, and touch no transaction of others.
 
-        It comes before InitProducerId with an expected producer. Brokers refuse that for an outdated one, too, but
-        first they abort what the newer one has open, and fence it. So a process that was replaced, and comes back,
-        would end the one that has taken its place. EndTxn of an outdated producer changes nothing.
+        Brokers refuse InitProducerId with an outdated producer, but first they abort what the newer one has open, and
+        fence it. A process that was replaced, and comes back, would end the one that has taken its place. So each
+        attempt looks before what is open. A newer producer may still begin in the moment between the two.
         """
-        request = Request.END_TRANSACTION
-        found = self._all(request, doing, transactions, lambda one: requests.end(one, transactions[one], commit=False))
-        for one, answered in found.items():
-            self._ended(request, doing, one, answered)
-        return [
-            one
-            for one, answered in found.items()
-            if answered.error is None or reaction_to(answered.error, request) is not Reaction.FENCED
-        ]
 
-    def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
-        """Those of the ids that coordinators know."""
+        def of_others(ids: Collection[str], attempts: Attempts) -> set[str]:
+            found = self.describe(ids, attempts) if self.describes else {}
+            return {one for one, known in found.items() if known.open and known.producer != expected[one]}
+
+        return self._all(
+            Request.INIT_PRODUCER_ID, doing, expected,
+            lambda one: requests.init_producer_id(one, timeout_ms, expected[one]), of_others,
+        )  # fmt: skip
+
+    def describe(self, transactional_ids: Collection[str], attempts: Attempts | None = None) -> dict[str, Described]:
+        """Those of the ids that coordinators know; `attempts` are those of a call that needs it."""
         doing = "describing transactions"
-        found = self._all(Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one]))
+        found = self._all(
+            Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one]),
+            attempts=attempts,
+        )  # fmt: skip
         known = {}
         for one, answered in found.items():
             match reaction_to(answered.error, Request.DESCRIBE_TRANSACTION) if answered.error else None:
@@ -364,18 +373,33 @@ class TransactionClient:
         return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
 
     def _all(
-        self, request: Request, doing: str, transactional_ids: Iterable[str], make: Callable[[str], Any]
+        self,
+        request: Request,
+        doing: str,
+        transactional_ids: Iterable[str],
+        make: Callable[[str], Any],
+        of_others: Callable[[Collection[str], Attempts], Collection[str]] | None = None,
+        attempts: Attempts | None = None,
     ) -> dict[str, Answered]:
-        """The coordinators' answers, once each is one that another attempt would not change."""
+        """The coordinators' answers, once each is one that another attempt would not change.
+
+        Parameters
+        ----------
+        of_others
+            Looks, before each attempt, which ids are not to be asked for: they are refused as a fenced producer's.
+        """
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))
-        attempts = Attempts(self._left_s)
-        last: Any = None
+        attempts = attempts or Attempts(self._left_s)
+        last: dict[str, Any] = {}
         while waiting:
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                for one, found in self._attempt(request, part, make, attempts).items():
+                refused = () if of_others is None else of_others(part, attempts)
+                done |= dict.fromkeys(refused, Answered(error=kafka_errors.ProducerFencedError))
+                asked = [one for one in part if one not in done]
+                for one, found in self._attempt(request, asked, make, attempts).items() if asked else ():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
-                        last = _last_of(last, found.error)
+                        last[one] = _last_of(last.get(one), found.error)
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
                             self._coordinators.pop(one, None)
                     else:
@@ -383,7 +407,7 @@ class TransactionClient:
             waiting = [one for one in waiting if one not in done]
             if waiting and not attempts.pause():
                 more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
-                raise self._late(f"{doing} (of {waiting[0]}{more})", last)
+                raise self._late(f"{doing} (of {waiting[0]}{more})", last[waiting[0]])
         return done
 
     def _attempt(
