@@ -87,8 +87,17 @@ class Checkpoint:
 
     def done_since(self, time_ms: float, planned_too: bool = False) -> int:
         """Records of the batches that were done, or planned and done, from a time on."""
-        done = (batch for batch in self.batches() if batch.done_ms is not None)
-        return sum(b.records for b in done if ((b.planned_ms or 0) if planned_too else b.done_ms) >= time_ms)
+        return sum(batch.records for batch in self._done_since(time_ms, planned_too))
+
+    def topics_since(self, time_ms: float, planned_too: bool = False) -> set[str]:
+        """Topics of which these batches have records."""
+        ranges = ((b.starts, tp, end) for b in self._done_since(time_ms, planned_too) for tp, end in b.ends.items())
+        return {tp[0] for starts, tp, end in ranges if end > starts.get(tp, end)}
+
+    def _done_since(self, time_ms: float, planned_too: bool) -> Iterator[Batch]:
+        for batch in self.batches():
+            if batch.done_ms is not None and ((batch.planned_ms or 0) if planned_too else batch.done_ms) >= time_ms:
+                yield batch
 
     def ends(self) -> dict[TP, int]:
         """Where the batches end that are done."""

@@ -270,7 +270,8 @@ class Scene:
             if first is None:
                 times = (b.done_ms for b in checkpoint.batches() if b.done_ms and b.done_ms >= healed and b.records)
                 first = min(times, default=None)
-            if checkpoint.done_since(healed, planned_too=may_end) >= PROGRESS:
+            all_go_on = len(self.topics) == 1 or self.topics.keys() <= checkpoint.topics_since(healed, may_end)
+            if all_go_on and checkpoint.done_since(healed, planned_too=may_end) >= PROGRESS:
                 progressed = now_ms()
             else:
                 time.sleep(0.1)

@@ -14,15 +14,16 @@ from matrix.run import lines_of, play, run_cell
 SEED = 7
 SHORT = (
     ("restart-elsewhere", "sink-leader-kill-once"),
-    ("driver-kill-before-commit", "worker-kill", "operator-delete-records-read", "transaction-hangs"),
+    ("broker-only-kill", "clock-jumps-ahead", "kafka-python-kill"),
     ("proxy-cuts", "processor-leader-kill"),
-    ("broker-only-kill", "clock-jumps-ahead", "kafka-python-kill", "second-query-killed"),
-)
+    ("driver-kill-before-commit", "two-sources-driver-kill", "worker-kill", "operator-delete-records-read",
+     "transaction-hangs"),
+)  # fmt: skip
 """A cell of each family, by the runs that they share, as brokers and Spark start slowly. A worker plays two of them."""
 LONGER = (
     ("restart-elsewhere-cluster", "executor-kill"),
     ("restart-elsewhere", "processor-leader-kill"),
-    ("disk-full", "operator-more-partitions", "two-sources-driver-kill"),
+    ("disk-full", "operator-more-partitions", "second-query-killed"),
     ("token-endpoint-away", "log-longer"),
     ("password-changed",),
 )

@@ -55,6 +55,7 @@ def test_a_batch_begins_where_the_last_one_ended_or_where_the_source_says(tmp_pa
     assert (third.done_ms, third.records) == (None, 6)
     assert checkpoint.ends() == {A: 14, B: 7}
     assert [checkpoint.done_since(ms) for ms in (0, 150_000, 250_000)] == [12, 6, 0]
+    assert [checkpoint.topics_since(ms) for ms in (0, 250_000)] == [{"t"}, set()]
 
 
 def test_partitions_that_were_given_back_keep_their_position(tmp_path):
