@@ -220,16 +220,16 @@ def is_written_over(metadata: str, reader: str) -> bool:
     return writer is not None and writer.reader != reader and reader in writer.since
 
 
-def is_of_later_batch(metadata: str, reader: str, batch: int) -> bool:
-    """Whether the query `reader` has committed the offset of this metadata for a batch after `batch`."""
-    writer = writer_of(metadata)
-    return writer is not None and writer.reader == reader and writer.batch is not None and writer.batch > batch
-
-
 def is_signed(metadata: str, reader: str) -> bool:
     """Whether the note of the query `reader` is in this metadata, also over another client's offset."""
     writer = writer_of(metadata)
     return writer is not None and writer.reader == reader
+
+
+def is_signed_up_to(metadata: str, reader: str, batch: int) -> bool:
+    """The same, where the note does not name a batch after `batch`."""
+    writer = writer_of(metadata)
+    return writer is not None and writer.reader == reader and (writer.batch is None or writer.batch <= batch)
 
 
 def is_known(metadata: str, reader: str, batch: int, generation: int) -> bool:

@@ -12,8 +12,7 @@ from spark_kafka_group.commit_metadata import (
     commit_note,
     correcting_note,
     is_of_batch,
-    is_of_later_batch,
-    is_signed,
+    is_signed_up_to,
 )
 from spark_kafka_group.driver.hooks import Hooks
 from spark_kafka_group.driver.planned_batch import Batch
@@ -316,10 +315,11 @@ class Committer:
 
     def _as_before(self, tp: TopicPartition, batch: Batch, group: Committed | None) -> bool:
         """Whether the group's offset is that from before the batch."""
-        if group is None or group.offset == self.in_group.get(tp):
-            return True
-        later = is_of_later_batch(group.metadata, self._reader, batch.end.batch)
-        return is_signed(group.metadata, self._reader) and not later
+        return (
+            group is None
+            or group.offset == self.in_group.get(tp)
+            or is_signed_up_to(group.metadata, self._reader, batch.end.batch)
+        )
 
     def _not_by_sink(self, batch: Batch, tps: Collection[TopicPartition]) -> str:
         rows = ", ".join(str(r) for r in batch.reads if r.tp in tps)

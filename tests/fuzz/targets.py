@@ -217,6 +217,7 @@ def _commit_metadata(data: bytes) -> None:
         commit_metadata.left_out_of(metadata, reader, 7)
         commit_metadata.left_out(metadata, reader, 3)
         commit_metadata.is_signed(metadata, reader)
+        commit_metadata.is_signed_up_to(metadata, reader, 0)
         commit_metadata.is_known(metadata, reader, 3, 7)
         commit_metadata.generation_of(metadata, reader)
         commit_metadata.is_own(metadata, reader, 3, 7)

@@ -118,16 +118,9 @@ class TransactionClient:
         ProducerFencedError
             When another producer than the expected one has it.
         """
-        doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
-        if expected is None:
-            answered = self._one(
-                request, doing, transactional_id, lambda: requests.init_producer_id(transactional_id, timeout_ms, None)
-            )
-        else:
-            found = self._taken_from({transactional_id: expected}, doing, timeout_ms)[transactional_id]
-            if found.error is not None:
-                raise self._refused(request, doing, transactional_id, found.error)
-            answered = found.response
+        doing = f"taking transactional id {transactional_id}"
+        found = self._taken({transactional_id: expected}, doing, timeout_ms)[transactional_id]
+        answered = self._response(Request.INIT_PRODUCER_ID, doing, transactional_id, found)
         return Producer(answered.producer_id, answered.producer_epoch)
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
@@ -204,7 +197,7 @@ class TransactionClient:
         """
         doing = "aborting transactions"
         if self.takes_expected:
-            found = self._taken_from(transactions, doing, NONE_BEGINS_MS)
+            found = self._taken(transactions, doing, NONE_BEGINS_MS)
             request = Request.INIT_PRODUCER_ID
         else:
             found = self._all(
@@ -215,8 +208,8 @@ class TransactionClient:
         for one, answered in found.items():
             self._ended(request, doing, one, answered)
 
-    def _taken_from(self, expected: Mapping[str, Producer], doing: str, timeout_ms: int) -> dict[str, Answered]:
-        """Take ids from these producers only, and touch no transaction of others.
+    def _taken(self, expected: Mapping[str, Producer | None], doing: str, timeout_ms: int) -> dict[str, Answered]:
+        """Take ids, each from this producer only, if one is expected; then touch no transaction of others.
 
         Brokers refuse InitProducerId with an outdated producer, but first they abort what the newer one has open, and
         fence it. A process that was replaced, and comes back, would end the one that has taken its place. So each
@@ -224,7 +217,8 @@ class TransactionClient:
         """
 
         def of_others(ids: Collection[str], attempts: Attempts) -> set[str]:
-            found = self.describe(ids, attempts) if self.describes else {}
+            looked_at = [one for one in ids if expected[one] is not None] if self.describes else []
+            found = self.describe(looked_at, attempts)
             return {one for one, known in found.items() if known.open and known.producer != expected[one]}
 
         return self._all(
@@ -343,6 +337,11 @@ class TransactionClient:
         self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any], about: About | None = None
     ) -> Any:
         answered = self._all(request, doing, [transactional_id], lambda _: make())[transactional_id]
+        return self._response(request, doing, transactional_id, answered, about)
+
+    def _response(
+        self, request: Request, doing: str, transactional_id: str, answered: Answered, about: About | None = None
+    ) -> Any:
         if answered.error is not None:
             raise self._refused(request, doing, transactional_id, answered.error, about)
         return answered.response
