@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer
+from kafka.admin import UpdateFeatureType
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import wait_for_markers
 
@@ -34,6 +35,7 @@ from spark_kafka_group.options.transacting import Transacting, TransactionOption
 from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrite
 from spark_kafka_group.shared_files import file_name, make_folder, put, remove
 from spark_kafka_group.source_offsets import LiveSource, SourceOffsets, folder_of
+from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -165,6 +167,19 @@ def unstable(kafka: Any, topic: str) -> list[int]:
         ends.append(consumer.end_offsets(tps))
         consumer.close()
     return [tp.partition for tp in tps if ends[0][tp] != ends[1][tp]]
+
+
+def set_transaction_version(kafka: Any, version: int) -> None:
+    """Have brokers treat epochs as those did whose transaction.version this is: 0 or 1 before Kafka 4."""
+
+    def finalized() -> int:
+        found = kafka.admin.describe_features()["transaction.version"]
+        return int(found["finalized"][1]) if "finalized" in found else 0
+
+    if finalized() == version:
+        return
+    kafka.admin.update_features({"transaction.version": (UpdateFeatureType.SAFE_DOWNGRADE, version)})
+    wait_until(lambda: finalized() == version, within=30)
 
 
 def killed(options: TransactionOptions, topic: str, batch: int, where: str, more: dict[str, str]) -> int:

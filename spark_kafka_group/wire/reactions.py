@@ -125,6 +125,7 @@ _OF_A_TRANSACTION = {
     "PRODUCER_FENCED": Reaction.FENCED,
     "INVALID_PRODUCER_EPOCH": Reaction.FENCED,
     "INVALID_PRODUCER_ID_MAPPING": Reaction.FENCED,
+    "UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR,  # now and then, while brokers die; each may be repeated
 }
 
 OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
@@ -179,7 +180,6 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
         "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,
         "INVALID_TXN_STATE": Reaction.ENDED,
-        "UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR,  # now and then, while brokers die: the end is certain
     },
     Request.DESCRIBE_TRANSACTION: _OF_A_TRANSACTION | {
         "TRANSACTIONAL_ID_NOT_FOUND": Reaction.NO_SUCH_TRANSACTION,

@@ -5,7 +5,16 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, rows_of, transaction_options, unstable
+from exactly_once_runs import (
+    Run,
+    all_rows,
+    killed,
+    read,
+    rows_of,
+    set_transaction_version,
+    transaction_options,
+    unstable,
+)
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name, options
 from transactions import Writer
@@ -34,6 +43,14 @@ def impatient():
         "transaction.max.timeout.ms": "1234000",
     }
     with KafkaCluster(properties=settings) as kafka:
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def formerly():
+    """The same, but with an aborted transaction's epoch being raised for good, as before Kafka 4."""
+    with KafkaCluster(properties={"transaction.abort.timed.out.transaction.cleanup.interval.ms": "100"}) as kafka:
+        set_transaction_version(kafka, 1)
         yield kafka
 
 
@@ -168,7 +185,7 @@ def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minu
         plan = run.plan()
         assert plan.timeout_ms == 900_000
         with TransactionClient(run.options.client, "tests", 30_000) as client:
-            assert client.describe([run.options.prefix])[run.options.prefix].timeout_ms == 60_000
+            assert 59_000 <= client.describe([run.options.prefix])[run.options.prefix].timeout_ms <= 60_000
         run.commit(run.tasks(plan, batch))
 
 
@@ -215,20 +232,22 @@ def test_a_decision_that_brokers_have_aborted_for_its_age_is_not_taken_for_anoth
     assert read(impatient, output) == all_rows(1)
 
 
-def test_a_batch_whose_decision_was_aborted_for_its_age_leaves_nothing_open(impatient, monkeypatch):
+@pytest.mark.parametrize("broker", ["impatient", "formerly"])
+def test_a_batch_whose_decision_was_aborted_for_its_age_leaves_nothing_open(broker, monkeypatch, request):
+    kafka = request.getfixturevalue(broker)
     monkeypatch.setattr(transacting, "SHORTEST_MS", 2_000)
-    output = output_of(impatient)
-    run = Run(transaction_options(impatient.bootstrap_servers, name("w"), 600_000, limit_ms=2_000), output)
+    output = output_of(kafka)
+    run = Run(transaction_options(kafka.bootstrap_servers, name("w"), 600_000, limit_ms=2_000), output)
     messages = run.tasks(run.plan(), 0)
     with monkeypatch.context() as patched:
         deciding_late(patched, 3.0)
         with pytest.raises(BrokerTimeoutError, match="kafka.delivery.timeout.ms is over"):
             run.commit(messages)
-    assert len(unstable(impatient, output)) == 2
+    assert len(unstable(kafka, output)) == 2
     run.abort(messages)
-    wait_until_aborted(impatient, output)
+    wait_until_aborted(kafka, output)
     run.batch(0)
-    assert read(impatient, output) == all_rows(1)
+    assert read(kafka, output) == all_rows(1)
 
 
 def test_a_driver_whose_clock_is_ahead_publishes_its_batches(kafka, monkeypatch, caplog):

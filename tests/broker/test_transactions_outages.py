@@ -1,19 +1,24 @@
 """Brokers that die while a batch is decided and ended: it is published once, by those that are left."""
 
+from concurrent.futures import ThreadPoolExecutor
+
+import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import Run, all_rows, read, transaction_options, unstable
+from exactly_once_runs import Run, all_rows, read, set_transaction_version, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
 from support import name
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver.transactions import deciding
+from spark_kafka_group.errors import ProducerFencedError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.transacting import DECISION_TOPIC
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.attempts import Attempts
 from spark_kafka_group.wire.transactions.decision_log import CREATED_AS, DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_client import Answered, TransactionClient
 
 
 @pytest.fixture
@@ -43,9 +48,13 @@ def coordinator(run, transactional_id):
         return client._coordinators[transactional_id]
 
 
-def check_published(kafka3, run, batches):
+def check_values(kafka3, run, values):
     wait_until(lambda: unstable(kafka3, run.topic) == [], within=60)
-    assert read(kafka3, run.topic) == all_rows(batches)
+    assert read(kafka3, run.topic) == values
+
+
+def check_published(kafka3, run, batches):
+    check_values(kafka3, run, all_rows(batches))
 
 
 @pytest.mark.soak
@@ -133,6 +142,140 @@ def test_a_decision_waits_for_replicas_that_are_not_in_sync(kafka3, run, die, mo
         assert refused
         assert client.commit(transactional_id, producer)
     assert read(kafka3, topic) == [b"value"]
+
+
+@pytest.fixture
+def losing_an_answer(monkeypatch):
+    """Has the first attempt of a call be made, its answer be lost, and something happen before the next one."""
+
+    def lose(happens):
+        attempt, lost = TransactionClient._attempt, []
+
+        def answered(self, request, *arguments):
+            found = attempt(self, request, *arguments)
+            if request is not Request.INIT_PRODUCER_ID or lost:
+                return found
+            lost.append(found)
+            happens()
+            return {one: Answered(error=kafka_errors.KafkaConnectionError) for one in found}
+
+        monkeypatch.setattr(TransactionClient, "_attempt", answered)
+        return lost
+
+    return lose
+
+
+def test_an_id_is_taken_though_its_coordinator_dies_before_it_has_answered(run, die, losing_an_answer):
+    transactional_id = name("id")
+    with TransactionClient(run.options.client, "tests", 60_000) as client:
+        before = client.take(transactional_id, 60_000)
+        lost = losing_an_answer(lambda: die(coordinator(run, transactional_id)))
+        taken = client.take(transactional_id, 60_000, before)
+        (unanswered,) = lost[0].values()
+        assert taken.epoch > unanswered.response.producer_epoch > before.epoch
+        client.add(transactional_id, taken, [TopicPartition(run.topic, 0)])
+        assert client.commit(transactional_id, taken)
+
+
+def test_an_id_that_another_process_took_meanwhile_stays_with_that(run, losing_an_answer):
+    transactional_id = name("id")
+    others = []
+    with TransactionClient(run.options.client, "tests", 60_000) as client:
+        before = client.take(transactional_id, 60_000)
+        with TransactionClient(run.options.client, "others", 60_000) as other:
+            losing_an_answer(lambda: others.append(other.take(transactional_id, 60_000)))
+            with pytest.raises(ProducerFencedError, match="another process"):
+                client.take(transactional_id, 60_000, before)
+            other.add(transactional_id, others[0], [TopicPartition(run.topic, 0)])
+            assert other.commit(transactional_id, others[0])
+
+
+def begun(client, transactional_id, tp, of=b"value"):
+    """Its producer, which has written a record."""
+    producer = client.take(transactional_id, 600_000)
+    client.add(transactional_id, producer, [tp])
+    PartitionClient(client).write(tp, b"key", of, transactional_id, producer, 0)
+    return producer
+
+
+def ids_of_two_coordinators(run):
+    first, *others = (name("id") for _ in range(20))
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        client.describe([first, *others])
+        coordinators = client._coordinators
+        other = next(one for one in others if coordinators[one] != coordinators[first])
+        return first, other, coordinators[other]
+
+
+def test_transactions_are_aborted_though_another_ones_coordinator_is_silent(kafka3, run):
+    """And no later than now: by the time when that one answers, another process may have begun by the same id."""
+    tp = TopicPartition(run.topic, 0)
+    first, other, node = ids_of_two_coordinators(run)
+    with (
+        TransactionClient(run.options.client, "tests", 60_000) as client,
+        TransactionClient(run.options.client, "newer", 60_000) as newer,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        producers = {one: begun(client, one, tp) for one in (first, other)}
+        assert newer.describe([first])[first].open
+        kafka3.node(node - 1).pause()
+        try:
+            aborted = pool.submit(client.abort_all, producers)
+            wait_until(lambda: not newer.describe([first])[first].open, within=10)
+            since = begun(newer, first, tp, b"newer")
+        finally:
+            kafka3.node(node - 1).resume()
+        aborted.result(60)
+        assert not newer.describe([other])[other].open
+        assert newer.commit(first, since)
+    check_values(kafka3, run, [b"newer"])
+
+
+@pytest.fixture(params=[1, 2])
+def reluctant(request):
+    """Brokers whose coordinators write nothing while one of two replicas is away; by transaction.version."""
+    settings = {
+        "transaction.state.log.replication.factor": "2",
+        "transaction.state.log.min.isr": "2",
+        "transaction.state.log.num.partitions": "1",
+        "replica.lag.time.max.ms": "2000",
+    }
+    with KafkaCluster(nodes=3, properties=settings) as kafka:
+        set_transaction_version(kafka, request.param)
+        yield kafka
+
+
+@pytest.mark.soak
+def test_transactions_are_aborted_as_soon_as_their_coordinator_can_write_again(reluctant, monkeypatch):
+    run = Run(transaction_options(reluctant.bootstrap_servers, name("w"), limit_ms=60_000), "")
+    tp, transactional_id = (
+        TopicPartition(reluctant.create_topic(name("output"), partitions=2, replication=3), 0),
+        name("id"),
+    )
+
+    def state():
+        (found,) = reluctant.admin.describe_topics(["__transaction_state"])
+        return found["partitions"][0]
+
+    with TransactionClient(run.options.client, "tests", 60_000) as client:
+        producer = begun(client, transactional_id, tp)
+        leader = state()["leader_id"]
+        (follower,) = set(state()["replica_nodes"]) - {leader}
+        reluctant.node(follower - 1).kill()
+        wait_until(lambda: state()["isr_nodes"] == [leader], within=60)
+        pauses, pause = [], Attempts.pause
+
+        def come_back(attempts):
+            pauses.append(attempts)
+            if len(pauses) == 8:
+                reluctant.node(follower - 1).start()
+            return pause(attempts)
+
+        monkeypatch.setattr(Attempts, "pause", come_back)
+        client.abort_all({transactional_id: producer})
+        assert len(pauses) >= 8
+        assert not client.describe([transactional_id])[transactional_id].open
+    wait_until(lambda: unstable(reluctant, tp.topic) == [], within=30)
 
 
 def test_decisions_are_kept_as_safely_as_kafkas_own_transactions(kafka3, run):

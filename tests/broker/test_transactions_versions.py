@@ -1,15 +1,22 @@
 """Exactly-once batches on brokers with each way to end transactions: transaction.version 0, 1 and 2, and Kafka 3."""
 
 import pytest
-from exactly_once_runs import Run, all_rows, killed, read, running_source, transaction_options, unstable
-from kafka.admin import UpdateFeatureType
+from exactly_once_runs import (
+    Run,
+    all_rows,
+    killed,
+    read,
+    running_source,
+    set_transaction_version,
+    transaction_options,
+    unstable,
+)
 from support import committed, name
 
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
 
 STEPS = ("flushed", "deciding", "decided", "half ended", "ended")
-FEATURE = "transaction.version"
 
 
 def run_through_crashes(kafka, application):
@@ -28,18 +35,11 @@ def run_through_crashes(kafka, application):
     assert read(kafka, output) == all_rows(len(STEPS) + 1)
 
 
-def version_of_transactions(kafka):
-    found = kafka.admin.describe_features()[FEATURE]
-    return found["finalized"][1] if "finalized" in found else 0
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("version", [0, 1])  # it is 2 in other tests
 def test_rows_are_published_once_whatever_the_transaction_version(version, tmp_path):
     with KafkaCluster() as kafka:
-        assert version_of_transactions(kafka) == 2
-        kafka.admin.update_features({FEATURE: (UpdateFeatureType.SAFE_DOWNGRADE, version)})
-        wait_until(lambda: version_of_transactions(kafka) == version, within=30)
+        set_transaction_version(kafka, version)
         run_through_crashes(kafka, tmp_path)
 
 

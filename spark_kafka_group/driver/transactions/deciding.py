@@ -392,9 +392,8 @@ def _abort_batch(
 ) -> bool:
     """Whether nothing of the batch stays open: False where it was decided, so that its transactions are to be ended."""
     client.give_up(prefix, planned.driver)
-    try:
-        driver = client.take(prefix, planned.timeout_ms, planned.driver if client.takes_expected else None)
-    except ProducerFencedError:
+    driver = _taken_to_abort(client, prefix, planned)
+    if driver is None:
         log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
         return True
     found = last_decision(DecisionLog(client, decision_topic), prefix, planned.offset)
@@ -408,6 +407,18 @@ def _abort_batch(
     if found is None or found[1].state is not State.DECIDED:
         return True
     return planned.decision is not None and found[0] == planned.offset  # that of the batch before
+
+
+def _taken_to_abort(client: TransactionClient, prefix: str, planned: LastBatch) -> Producer | None:
+    """The driver's producer; None where another driver has taken the id."""
+    expected = planned.driver if client.takes_expected else None
+    while True:
+        try:
+            return client.take(prefix, planned.timeout_ms, expected)
+        except ProducerFencedError:
+            expected = None if expected is None else client.aged(prefix, expected)
+            if expected is None:
+                return None
 
 
 def _as_planned(planned: PlannedTransactions) -> LastBatch:

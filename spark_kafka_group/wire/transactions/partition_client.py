@@ -183,17 +183,21 @@ class PartitionClient:
         """A response of the partition's leader."""
         manager = self._client.manager
         if tp.topic not in self._topics:
-            self._refresh(tp.topic)
+            self._refreshed(tp.topic, left_ms)
         leader = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
         if leader in (None, -1):
             raise kafka_errors.LeaderNotAvailableError(f"{tp}")
         return self._client.run(left_ms, lambda: manager.send(request, node_id=leader))
 
     def _refresh(self, topic: str) -> None:
+        self._client.retried(f"looking up {topic}", lambda left_ms: self._refreshed(topic, left_ms))
+
+    def _refreshed(self, topic: str, left_ms: float) -> None:
+        """One attempt; raises kafka-python's errors."""
         cluster = self._client.manager.cluster
         self._topics.add(topic)
         cluster.set_topics(sorted(self._topics))
-        self._client.retried(f"looking up {topic}", lambda left_ms: self._client.run(left_ms, cluster.refresh_metadata))
+        self._client.run(left_ms, cluster.refresh_metadata)
 
 
 def _batch(key: bytes, value: bytes, producer: Producer, sequence: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ AT_ONCE = 200
 """Requests on their way to one broker."""
 NONE_BEGINS_MS = 1_000
 """Timeout with which an id is taken where no transaction begins by it: brokers may refuse long ones."""
+MOST_MARKED_MS = 1_000
 LIMIT = "kafka.delivery.timeout.ms"
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
@@ -45,6 +47,10 @@ class Answered:
 
     response: Any = None
     error: Any = None
+
+
+Instead = Callable[[str, Answered], Answered | None]
+"""For an id and what its coordinator describes: an answer that counts instead of another request's."""
 
 
 class TransactionClient:
@@ -119,9 +125,34 @@ class TransactionClient:
             When another producer than the expected one has it.
         """
         doing = f"taking transactional id {transactional_id}"
-        found = self._taken({transactional_id: expected}, doing, timeout_ms)[transactional_id]
+        marked_ms = timeout_ms if expected is None else _marked(timeout_ms)
+        found = self._taken({transactional_id: expected}, doing, marked_ms)[transactional_id]
+        if expected is not None and reaction_to(found.error, Request.INIT_PRODUCER_ID) is Reaction.FENCED:
+            ours = self._taken_unanswered(transactional_id, marked_ms)
+            if ours is not None:
+                return self.take(transactional_id, timeout_ms, ours)
         answered = self._response(Request.INIT_PRODUCER_ID, doing, transactional_id, found)
         return Producer(answered.producer_id, answered.producer_epoch)
+
+    def aged(self, transactional_id: str, producer: Producer) -> Producer | None:
+        """The producer that coordinators know in place of this one, whose transaction they aborted for its age.
+
+        With transaction.version 1, and before Kafka 4, they raise its epoch, then, and fence it. None where another
+        process may have taken the id, or brokers cannot say it.
+        """
+        found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
+        successor = Producer(producer.producer_id, producer.epoch + 1)
+        return successor if found is not None and found.aborted and found.producer == successor else None
+
+    def _taken_unanswered(self, transactional_id: str, marked_ms: int) -> Producer | None:
+        """The producer that an attempt of this call has made, if it is the newest one.
+
+        1. An attempt takes the id from the expected producer, and its coordinator dies before it has answered. 2. The
+        next coordinator refuses the attempt that follows: its log does not say from which producer the id was taken.
+        3. It does say the transaction's timeout, which is one of this call alone.
+        """
+        found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
+        return None if found is None or found.open or found.timeout_ms != marked_ms else found.producer
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""
@@ -214,34 +245,38 @@ class TransactionClient:
         Brokers refuse InitProducerId with an outdated producer, but first they abort what the newer one has open, and
         fence it. A process that was replaced, and comes back, would end the one that has taken its place. So each
         attempt looks before what is open. A newer producer may still begin in the moment between the two.
-        """
 
-        def of_others(ids: Collection[str], attempts: Attempts) -> set[str]:
-            looked_at = [one for one in ids if expected[one] is not None] if self.describes else []
-            found = self.describe(looked_at, attempts)
-            return {one for one, known in found.items() if known.open and known.producer != expected[one]}
+        An attempt of this call may have raised the epoch, and not ended the transaction, as replicas of the
+        coordinator's log were away. The transaction has begun when it did, then; another process's begins later.
+        """
+        began_ms: dict[str, int] = {}
+
+        def of_another(one: str, looked: Answered) -> Answered | None:
+            if looked.error is not None:
+                return None if _cannot_say(looked.error) else looked
+            known = _described(looked)
+            if known.open and known.producer == expected[one]:
+                began_ms[one] = known.started_ms
+            elif known.open and known.started_ms != began_ms.get(one):
+                return Answered(error=kafka_errors.ProducerFencedError)
+            return None
 
         return self._all(
             Request.INIT_PRODUCER_ID, doing, expected,
-            lambda one: requests.init_producer_id(one, timeout_ms, expected[one]), of_others,
+            lambda one: requests.init_producer_id(one, timeout_ms, expected[one]),
+            of_another if self.describes and any(expected.values()) else None,
         )  # fmt: skip
 
-    def describe(self, transactional_ids: Collection[str], attempts: Attempts | None = None) -> dict[str, Described]:
-        """Those of the ids that coordinators know; `attempts` are those of a call that needs it."""
-        doing = "describing transactions"
-        found = self._all(
-            Request.DESCRIBE_TRANSACTION, doing, transactional_ids, lambda one: requests.describe([one]),
-            attempts=attempts,
-        )  # fmt: skip
+    def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
+        """Those of the ids that coordinators know."""
+        doing, request = "describing transactions", Request.DESCRIBE_TRANSACTION
+        found = self._all(request, doing, transactional_ids, lambda one: requests.describe([one]))
         known = {}
         for one, answered in found.items():
-            match reaction_to(answered.error, Request.DESCRIBE_TRANSACTION) if answered.error else None:
-                case None:
-                    known[one] = requests.described(answered.response.transaction_states[0])
-                case Reaction.NO_SUCH_TRANSACTION:
-                    pass
-                case _:
-                    raise self._refused(Request.DESCRIBE_TRANSACTION, doing, one, answered.error)
+            if answered.error is None:
+                known[one] = _described(answered)
+            elif reaction_to(answered.error, request) is not Reaction.NO_SUCH_TRANSACTION:
+                raise self._refused(request, doing, one, answered.error)
         return known
 
     def open_of(self, prefix: str) -> dict[str, Described]:
@@ -377,26 +412,23 @@ class TransactionClient:
         doing: str,
         transactional_ids: Iterable[str],
         make: Callable[[str], Any],
-        of_others: Callable[[Collection[str], Attempts], Collection[str]] | None = None,
-        attempts: Attempts | None = None,
+        instead: Instead | None = None,
     ) -> dict[str, Answered]:
         """The coordinators' answers, once each is one that another attempt would not change.
 
         Parameters
         ----------
-        of_others
-            Looks, before each attempt, which ids are not to be asked for: they are refused as a fenced producer's.
+        instead
+            Called with an id and what its coordinator describes, right before each request for the id is sent; what it
+            returns counts as the answer, and nothing is sent then.
         """
         done: dict[str, Answered] = {}
         waiting = list(dict.fromkeys(transactional_ids))
-        attempts = attempts or Attempts(self._left_s)
+        attempts = Attempts(self._left_s)
         last: dict[str, Any] = {}
         while waiting:
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                refused = () if of_others is None else of_others(part, attempts)
-                done |= dict.fromkeys(refused, Answered(error=kafka_errors.ProducerFencedError))
-                asked = [one for one in part if one not in done]
-                for one, found in self._attempt(request, asked, make, attempts).items() if asked else ():
+                for one, found in self._attempt(request, part, make, attempts, instead).items():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
                         last[one] = _last_of(last.get(one), found.error)
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
@@ -410,17 +442,33 @@ class TransactionClient:
         return done
 
     def _attempt(
-        self, request: Request, transactional_ids: Collection[str], make: Callable[[str], Any], attempts: Attempts
+        self,
+        request: Request,
+        transactional_ids: Collection[str],
+        make: Callable[[str], Any],
+        attempts: Attempts,
+        instead: Instead | None = None,
     ) -> dict[str, Answered]:
         found = self._find([one for one in transactional_ids if one not in self._coordinators], attempts)
 
+        async def asked(one: str, node_id: int) -> Answered:
+            if instead is not None:
+                look = Request.DESCRIBE_TRANSACTION
+                looked = await _answer(self.manager.send(requests.describe([one]), node_id=node_id), look)
+                refused = instead(one, looked)
+                if refused is not None:
+                    return refused
+                if attempts.over:  # nobody waits any more, and what was described may be old
+                    return Answered(error=kafka_errors.KafkaTimeoutError)
+            return await _answer(self.manager.send(make(one), node_id=node_id), request)
+
         async def sent() -> dict[str, Answered]:
             under_way = {
-                one: self.manager.send(make(one), node_id=self._coordinators[one])
+                one: self.manager.call_soon(asked, one, self._coordinators[one])
                 for one in transactional_ids
                 if one not in found
             }
-            return {one: await _answer(future, request) for one, future in under_way.items()}
+            return {one: await future for one, future in under_way.items()}
 
         try:
             answered: dict[str, Answered] = self.run(attempts.left_ms, sent)
@@ -458,6 +506,21 @@ class TransactionClient:
         if self.manager.cluster.broker_metadata(found.node_id) is None:
             with contextlib.suppress(kafka_errors.KafkaError):
                 self.manager.cluster.request_update()
+
+
+def _described(answered: Answered) -> Described:
+    return requests.described(answered.response.transaction_states[0])
+
+
+def _cannot_say(error: Any) -> bool:
+    """Whether a coordinator does not know an id, or is an older broker (before 3.0)."""
+    unknown = reaction_to(error, Request.DESCRIBE_TRANSACTION) is Reaction.NO_SUCH_TRANSACTION
+    return unknown or error is kafka_errors.IncompatibleBrokerVersion
+
+
+def _marked(timeout_ms: int) -> int:
+    """A timeout that is shorter by at most a hundredth and a second, and probably no other call's."""
+    return timeout_ms - random.randint(1, max(1, min(MOST_MARKED_MS, timeout_ms // 100)))
 
 
 def _last_of(last: Any, error: Any) -> Any:

@@ -33,7 +33,7 @@ RESUMED_FROM = 3
 """The version of InitProducerId that first names the producer that is expected (KIP-360, Kafka 2.5)."""
 NO_PRODUCER = Producer(-1, -1)
 
-OPEN = "Ongoing"
+OPEN, ABORTED = "Ongoing", "CompleteAbort"
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction that is committed, or certain to be."""
 UNDER_WAY = frozenset({OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
@@ -63,6 +63,11 @@ class Described:
     def open(self) -> bool:
         """Whether records can be added, and it can end in either way."""
         return self.state == OPEN
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the last transaction was aborted, and no producer has taken the id since."""
+        return self.state == ABORTED
 
     def begun_after(self, time_ms: int) -> Described:
         """It, known to have begun after a time by this process's clock, which may be ahead of the coordinator's."""
