@@ -18,7 +18,8 @@ from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.attempts import Attempts
 from spark_kafka_group.wire.transactions.decision_log import CREATED_AS, DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
-from spark_kafka_group.wire.transactions.transaction_client import Answered, TransactionClient
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_coordinators import Answered, Coordinators
 
 
 @pytest.fixture
@@ -45,7 +46,7 @@ def die(kafka3):
 def coordinator(run, transactional_id):
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         client.describe([transactional_id])
-        return client._coordinators[transactional_id]
+        return client.coordinators.node(transactional_id)
 
 
 def check_values(kafka3, run, values):
@@ -149,7 +150,7 @@ def losing_an_answer(monkeypatch):
     """Has the first attempt of a call be made, its answer be lost, and something happen before the next one."""
 
     def lose(happens):
-        attempt, lost = TransactionClient._attempt, []
+        attempt, lost = Coordinators._attempt, []
 
         def answered(self, request, *arguments):
             found = attempt(self, request, *arguments)
@@ -159,7 +160,7 @@ def losing_an_answer(monkeypatch):
             happens()
             return {one: Answered(error=kafka_errors.KafkaConnectionError) for one in found}
 
-        monkeypatch.setattr(TransactionClient, "_attempt", answered)
+        monkeypatch.setattr(Coordinators, "_attempt", answered)
         return lost
 
     return lose
@@ -202,9 +203,9 @@ def ids_of_two_coordinators(run):
     first, *others = (name("id") for _ in range(20))
     with TransactionClient(run.options.client, "tests", 30_000) as client:
         client.describe([first, *others])
-        coordinators = client._coordinators
-        other = next(one for one in others if coordinators[one] != coordinators[first])
-        return first, other, coordinators[other]
+        node = client.coordinators.node
+        other = next(one for one in others if node(one) != node(first))
+        return first, other, node(other)
 
 
 def test_transactions_are_aborted_though_another_ones_coordinator_is_silent(kafka3, run):

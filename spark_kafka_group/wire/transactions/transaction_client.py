@@ -7,15 +7,13 @@ import logging
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
-from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, ProducerFencedError
+from spark_kafka_group.errors import BrokerError, ProducerFencedError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
@@ -25,32 +23,27 @@ from spark_kafka_group.wire.client.connect import connection_configs, reached_cl
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.attempts import Attempts
+from spark_kafka_group.wire.transactions.transaction_coordinators import (
+    AT_ONCE,
+    LIMIT,
+    Answered,
+    Coordinators,
+    Instead,
+    last_of,
+    late,
+    version_of,
+)
 from spark_kafka_group.wire.transactions.transaction_requests import About, Described
 
 log = logging.getLogger(__name__)
 
 LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
-AT_ONCE = 200
-"""Requests on their way to one broker."""
 NONE_BEGINS_MS = 1_000
 """Timeout with which an id is taken where no transaction begins by it: brokers may refuse long ones."""
 MOST_MARKED_MS = 1_000
-LIMIT = "kafka.delivery.timeout.ms"
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
-
-
-@dataclass(frozen=True)
-class Answered:
-    """A response, or the broker's error, which another attempt would not change."""
-
-    response: Any = None
-    error: Any = None
-
-
-Instead = Callable[[str, Answered], Answered | None]
-"""For an id and what its coordinator describes: an answer that counts instead of another request's."""
 
 
 class TransactionClient:
@@ -79,7 +72,7 @@ class TransactionClient:
         with translated(f"connecting to {options.connection.bootstrap_servers}", limit=LIMIT):
             self._client = reached_client(configs, limit_ms, reached_before)
         self.manager = self._client._manager
-        self._coordinators: dict[str, int] = {}
+        self.coordinators = Coordinators(self.manager)
 
     def __enter__(self) -> Self:
         return self
@@ -96,18 +89,15 @@ class TransactionClient:
     @property
     def describes(self) -> bool:
         """Whether brokers describe and list transactions: from Kafka 3.0 on."""
-        return self._version(DescribeTransactionsRequest) >= 0 and self._version(ListTransactionsRequest) >= 0
+        return (
+            version_of(self.manager, DescribeTransactionsRequest) >= 0
+            and version_of(self.manager, ListTransactionsRequest) >= 0
+        )
 
     @property
     def takes_expected(self) -> bool:
         """Whether an id can be taken from an expected producer only: from Kafka 2.5 on."""
-        return self._version(InitProducerIdRequest) >= requests.RESUMED_FROM
-
-    def _version(self, kind: Any) -> int:
-        try:
-            return int(self.manager.broker_version_data.api_version(kind))
-        except kafka_errors.IncompatibleBrokerVersion:
-            return -1
+        return version_of(self.manager, InitProducerIdRequest) >= requests.RESUMED_FROM
 
     # Of one id
 
@@ -364,9 +354,19 @@ class TransactionClient:
                         raise BrokerError(f"{doing}: {name}: {text}") from error
                     with translated(doing):
                         raise
-                last = _last_of(last, type(error))
+                last = last_of(last, type(error))
                 if not attempts.pause():
-                    raise self._late(doing, last, about) from error
+                    raise late(self.manager, doing, last, about) from error
+
+    def _all(
+        self,
+        request: Request,
+        doing: str,
+        transactional_ids: Iterable[str],
+        make: Callable[[str], Any],
+        instead: Instead | None = None,
+    ) -> dict[str, Answered]:
+        return self.coordinators.answers(request, doing, transactional_ids, make, self._left_s, instead)
 
     def _one(
         self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any], about: About | None = None
@@ -400,113 +400,6 @@ class TransactionClient:
         refused.__cause__ = error(transactional_id)
         return refused
 
-    def _late(self, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
-        name = name_of(last)
-        more = (None if about is None else about.advice(name)) or self.manager.last_failure
-        said = "" if more is None else f": {more}"
-        return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
-
-    def _all(
-        self,
-        request: Request,
-        doing: str,
-        transactional_ids: Iterable[str],
-        make: Callable[[str], Any],
-        instead: Instead | None = None,
-    ) -> dict[str, Answered]:
-        """The coordinators' answers, once each is one that another attempt would not change.
-
-        Parameters
-        ----------
-        instead
-            Called with an id and what its coordinator describes, right before each request for the id is sent; what it
-            returns counts as the answer, and nothing is sent then.
-        """
-        done: dict[str, Answered] = {}
-        waiting = list(dict.fromkeys(transactional_ids))
-        attempts = Attempts(self._left_s)
-        last: dict[str, Any] = {}
-        while waiting:
-            for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                for one, found in self._attempt(request, part, make, attempts, instead).items():
-                    if found.error is not None and reaction_to(found.error, request) in RETRIED:
-                        last[one] = _last_of(last.get(one), found.error)
-                        if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
-                            self._coordinators.pop(one, None)
-                    else:
-                        done[one] = found
-            waiting = [one for one in waiting if one not in done]
-            if waiting and not attempts.pause():
-                more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
-                raise self._late(f"{doing} (of {waiting[0]}{more})", last[waiting[0]])
-        return done
-
-    def _attempt(
-        self,
-        request: Request,
-        transactional_ids: Collection[str],
-        make: Callable[[str], Any],
-        attempts: Attempts,
-        instead: Instead | None = None,
-    ) -> dict[str, Answered]:
-        found = self._find([one for one in transactional_ids if one not in self._coordinators], attempts)
-
-        async def asked(one: str, node_id: int) -> Answered:
-            if instead is not None:
-                look = Request.DESCRIBE_TRANSACTION
-                looked = await _answer(self.manager.send(requests.describe([one]), node_id=node_id), look)
-                refused = instead(one, looked)
-                if refused is not None:
-                    return refused
-                if attempts.over:  # nobody waits any more, and what was described may be old
-                    return Answered(error=kafka_errors.KafkaTimeoutError)
-            return await _answer(self.manager.send(make(one), node_id=node_id), request)
-
-        async def sent() -> dict[str, Answered]:
-            under_way = {
-                one: self.manager.call_soon(asked, one, self._coordinators[one])
-                for one in transactional_ids
-                if one not in found
-            }
-            return {one: await future for one, future in under_way.items()}
-
-        try:
-            answered: dict[str, Answered] = self.run(attempts.left_ms, sent)
-            return found | answered
-        except kafka_errors.KafkaError as error:
-            return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
-
-    def _find(self, transactional_ids: list[str], attempts: Attempts) -> dict[str, Answered]:
-        """Look up coordinators; the errors of those that were not found."""
-        if not transactional_ids:
-            return {}
-        batched = self._version(FindCoordinatorRequest) >= requests.BATCHED_FROM
-        parts = [transactional_ids] if batched else [[one] for one in transactional_ids]
-
-        async def asked() -> list[Any]:
-            futures = [self.manager.send(requests.find_coordinators(part)) for part in parts]
-            return [await future for future in futures]
-
-        try:
-            responses = self.run(attempts.left_ms, asked)
-        except kafka_errors.KafkaError as error:
-            return {one: Answered(error=type(error)) for one in transactional_ids}
-        failed: dict[str, Answered] = {}
-        for part, response in zip(parts, responses, strict=True):
-            for one, found in zip(part, response.coordinators or [response], strict=True):
-                if found.error_code:
-                    failed[one] = Answered(error=kafka_errors.for_code(found.error_code))
-                else:
-                    self._know(found)
-                    self._coordinators[one] = found.node_id
-        return failed
-
-    def _know(self, found: Any) -> None:
-        """Have the manager know a broker that its metadata may not have yet."""
-        if self.manager.cluster.broker_metadata(found.node_id) is None:
-            with contextlib.suppress(kafka_errors.KafkaError):
-                self.manager.cluster.request_update()
-
 
 def _described(answered: Answered) -> Described:
     return requests.described(answered.response.transaction_states[0])
@@ -521,28 +414,3 @@ def _cannot_say(error: Any) -> bool:
 def _marked(timeout_ms: int) -> int:
     """A timeout that is shorter by at most a hundredth and a second, and probably no other call's."""
     return timeout_ms - random.randint(1, max(1, min(MOST_MARKED_MS, timeout_ms // 100)))
-
-
-def _last_of(last: Any, error: Any) -> Any:
-    """The error to name: the last answer, and not that an attempt after it had no time left."""
-    return error if last is None or not issubclass(error, kafka_errors.KafkaTimeoutError) else last
-
-
-async def _answer(future: Any, request: Request) -> Answered:
-    try:
-        response = await future
-    except kafka_errors.KafkaError as error:
-        return Answered(error=type(error))
-    code = _code(response, request)
-    return Answered(response, kafka_errors.for_code(code)) if code else Answered(response)
-
-
-def _code(response: Any, request: Request) -> int:
-    """The error of a response about one id: the first that stays, where it has several."""
-    if request is Request.ADD_PARTITIONS:
-        codes = [code for _, code in requests.added(response) if code]
-        lasting = [code for code in codes if reaction_to(kafka_errors.for_code(code), request) not in RETRIED]
-        return (lasting or codes or [0])[0]
-    if request is Request.DESCRIBE_TRANSACTION:
-        return int(response.transaction_states[0].error_code)
-    return int(response.error_code)

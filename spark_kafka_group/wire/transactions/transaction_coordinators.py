@@ -1,0 +1,195 @@
+"""Requests to the coordinators of transactional ids: one for each of many ids, until all are answered."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import kafka.errors as kafka_errors
+from kafka.protocol.metadata import FindCoordinatorRequest
+
+from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.wire.client.connect import run_within
+from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
+from spark_kafka_group.wire.transactions import transaction_requests as requests
+from spark_kafka_group.wire.transactions.attempts import Attempts
+from spark_kafka_group.wire.transactions.transaction_requests import About
+
+AT_ONCE = 200
+"""Requests on their way to one broker."""
+LIMIT = "kafka.delivery.timeout.ms"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A response, or the broker's error, which another attempt would not change."""
+
+    response: Any = None
+    error: Any = None
+
+
+Instead = Callable[[str, Answered], Answered | None]
+"""For an id and what its coordinator describes: an answer that counts instead of another request's."""
+
+
+class Coordinators:
+    """Where transactional ids are coordinated, as far as it was looked up. For one thread; it starts none."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._nodes: dict[str, int] = {}
+
+    def node(self, transactional_id: str) -> int | None:
+        """The broker that an id was asked at last, if it has answered."""
+        return self._nodes.get(transactional_id)
+
+    def answers(
+        self,
+        request: Request,
+        doing: str,
+        transactional_ids: Iterable[str],
+        make: Callable[[str], Any],
+        limit_s: float,
+        instead: Instead | None = None,
+    ) -> dict[str, Answered]:
+        """The coordinators' answers, once each is one that another attempt would not change.
+
+        Parameters
+        ----------
+        limit_s
+            How long requests are repeated.
+        instead
+            Called with an id and what its coordinator describes, right before each request for the id is sent; what it
+            returns counts as the answer, and nothing is sent then.
+
+        Raises
+        ------
+        BrokerTimeoutError
+        """
+        done: dict[str, Answered] = {}
+        waiting = list(dict.fromkeys(transactional_ids))
+        attempts = Attempts(limit_s)
+        last: dict[str, Any] = {}
+        while waiting:
+            for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
+                for one, found in self._attempt(request, part, make, attempts, instead).items():
+                    if found.error is not None and reaction_to(found.error, request) in RETRIED:
+                        last[one] = last_of(last.get(one), found.error)
+                        if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
+                            self._nodes.pop(one, None)
+                    else:
+                        done[one] = found
+            waiting = [one for one in waiting if one not in done]
+            if waiting and not attempts.pause():
+                more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
+                raise late(self._manager, f"{doing} (of {waiting[0]}{more})", last[waiting[0]])
+        return done
+
+    def _attempt(
+        self,
+        request: Request,
+        transactional_ids: Collection[str],
+        make: Callable[[str], Any],
+        attempts: Attempts,
+        instead: Instead | None = None,
+    ) -> dict[str, Answered]:
+        found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
+
+        async def asked(one: str, node_id: int) -> Answered:
+            if instead is not None:
+                look = Request.DESCRIBE_TRANSACTION
+                looked = await _answer(self._manager.send(requests.describe([one]), node_id=node_id), look)
+                refused = instead(one, looked)
+                if refused is not None:
+                    return refused
+                if attempts.over:  # nobody waits any more, and what was described may be old
+                    return Answered(error=kafka_errors.KafkaTimeoutError)
+            return await _answer(self._manager.send(make(one), node_id=node_id), request)
+
+        async def sent() -> dict[str, Answered]:
+            under_way = {
+                one: self._manager.call_soon(asked, one, self._nodes[one])
+                for one in transactional_ids
+                if one not in found
+            }
+            return {one: await future for one, future in under_way.items()}
+
+        try:
+            answered: dict[str, Answered] = run_within(self._manager, attempts.left_ms, sent)
+            return found | answered
+        except kafka_errors.KafkaError as error:
+            return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
+
+    def _find(self, transactional_ids: list[str], attempts: Attempts) -> dict[str, Answered]:
+        """Look up coordinators; the errors of those that were not found."""
+        if not transactional_ids:
+            return {}
+        batched = version_of(self._manager, FindCoordinatorRequest) >= requests.BATCHED_FROM
+        parts = [transactional_ids] if batched else [[one] for one in transactional_ids]
+
+        async def asked() -> list[Any]:
+            futures = [self._manager.send(requests.find_coordinators(part)) for part in parts]
+            return [await future for future in futures]
+
+        try:
+            responses = run_within(self._manager, attempts.left_ms, asked)
+        except kafka_errors.KafkaError as error:
+            return {one: Answered(error=type(error)) for one in transactional_ids}
+        failed: dict[str, Answered] = {}
+        for part, response in zip(parts, responses, strict=True):
+            for one, found in zip(part, response.coordinators or [response], strict=True):
+                if found.error_code:
+                    failed[one] = Answered(error=kafka_errors.for_code(found.error_code))
+                else:
+                    self._know(found)
+                    self._nodes[one] = found.node_id
+        return failed
+
+    def _know(self, found: Any) -> None:
+        """Have the manager know a broker that its metadata may not have yet."""
+        if self._manager.cluster.broker_metadata(found.node_id) is None:
+            with contextlib.suppress(kafka_errors.KafkaError):
+                self._manager.cluster.request_update()
+
+
+def version_of(manager: Any, kind: Any) -> int:
+    """The version of a request that brokers take; -1 for none."""
+    try:
+        return int(manager.broker_version_data.api_version(kind))
+    except kafka_errors.IncompatibleBrokerVersion:
+        return -1
+
+
+def late(manager: Any, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
+    """The error where the limit is over, and this was the last answer."""
+    name = name_of(last)
+    more = (None if about is None else about.advice(name)) or manager.last_failure
+    said = "" if more is None else f": {more}"
+    return BrokerTimeoutError(f"{doing}: {LIMIT} is over, last answer: {name}{said}", name)
+
+
+def last_of(last: Any, error: Any) -> Any:
+    """The error to name: the last answer, and not that an attempt after it had no time left."""
+    return error if last is None or not issubclass(error, kafka_errors.KafkaTimeoutError) else last
+
+
+async def _answer(future: Any, request: Request) -> Answered:
+    try:
+        response = await future
+    except kafka_errors.KafkaError as error:
+        return Answered(error=type(error))
+    code = _code(response, request)
+    return Answered(response, kafka_errors.for_code(code)) if code else Answered(response)
+
+
+def _code(response: Any, request: Request) -> int:
+    """The error of a response about one id: the first that stays, where it has several."""
+    if request is Request.ADD_PARTITIONS:
+        codes = [code for _, code in requests.added(response) if code]
+        lasting = [code for code in codes if reaction_to(kafka_errors.for_code(code), request) not in RETRIED]
+        return (lasting or codes or [0])[0]
+    if request is Request.DESCRIBE_TRANSACTION:
+        return int(response.transaction_states[0].error_code)
+    return int(response.error_code)
