@@ -11,6 +11,8 @@ from spark_kafka_group.options.client_options import ClientOptions
 DECISION_TOPIC = "__groupkafka_decisions"
 SHORTEST_MS = 60_000
 """Of the driver's own transactions, as by default of Kafka's producer: a pause of the driver must not end them."""
+LONGEST_MARK_MS = 1_000
+"""By how much they may be shorter, at most, than they are asked to be open."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,4 +67,4 @@ class TransactionOptions:
         1. A driver commits offsets in its transaction, and dies before that has ended. 2. Another consumer takes the
         partitions over, and gets no offsets until it has. The driver itself gives up after `limit_ms`.
         """
-        return min(timeout_ms, max(self.limit_ms, SHORTEST_MS))
+        return min(timeout_ms, max(self.limit_ms, SHORTEST_MS) + LONGEST_MARK_MS)

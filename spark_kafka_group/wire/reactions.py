@@ -125,8 +125,9 @@ _OF_A_TRANSACTION = {
     "PRODUCER_FENCED": Reaction.FENCED,
     "INVALID_PRODUCER_EPOCH": Reaction.FENCED,
     "INVALID_PRODUCER_ID_MAPPING": Reaction.FENCED,
-    "UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR,  # now and then, while brokers die; each may be repeated
 }
+_WHILE_BROKERS_DIE = {"UNKNOWN_SERVER_ERROR": Reaction.FIND_COORDINATOR}
+"""Of requests that a coordinator never refuses for good with this error, as for a transaction that is too large."""
 
 OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
     Request.COMMIT_FOR_MEMBER: {
@@ -169,13 +170,13 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
         "INVALID_PRODUCER_ID_MAPPING": Reaction.OUTDATED_PRODUCER,
         "INVALID_TXN_STATE": Reaction.OUTDATED_PRODUCER,
     },
-    Request.INIT_PRODUCER_ID: _OF_A_TRANSACTION,
+    Request.INIT_PRODUCER_ID: _OF_A_TRANSACTION | _WHILE_BROKERS_DIE,
     Request.ADD_PARTITIONS: _OF_A_TRANSACTION | {
         "OPERATION_NOT_ATTEMPTED": Reaction.RETRY,  # as another partition of the request was refused
         "INVALID_TXN_STATE": Reaction.FENCED,
     },
     Request.ADD_GROUP: _OF_A_TRANSACTION | {"INVALID_TXN_STATE": Reaction.FENCED},
-    Request.END_TRANSACTION: _OF_A_TRANSACTION | {
+    Request.END_TRANSACTION: _OF_A_TRANSACTION | _WHILE_BROKERS_DIE | {
         "PRODUCER_FENCED": Reaction.ENDED,
         "INVALID_PRODUCER_EPOCH": Reaction.ENDED,
         "INVALID_PRODUCER_ID_MAPPING": Reaction.ENDED,

@@ -2,6 +2,8 @@
 
 import dataclasses
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from exactly_once_runs import KILL_POINTS, all_rows, killed, read, rows_of, transaction_options, unstable
@@ -12,6 +14,7 @@ from support import name
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.testing import wait_until
+from spark_kafka_group.wire.transactions import transaction_client
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
@@ -79,9 +82,12 @@ def test_two_drivers_of_one_prefix_cannot_both_decide(kafka, output, run_of):
     assert unstable(kafka, output) == []
 
 
+@pytest.mark.parametrize("marks", ["different", "the same"])
 def test_a_driver_that_was_replaced_between_its_batches_is_refused_and_the_other_goes_on(
-    kafka, output, run_of, tmp_path
+    kafka, output, run_of, tmp_path, monkeypatch, marks
 ):
+    if marks == "the same":
+        monkeypatch.setattr(transaction_client, "randbelow", lambda limit: 7)
     older, newer = run_of("replaced", shared=str(tmp_path)), run_of("replaced")
     older.batch(0)
     newer.batch(1)
@@ -334,17 +340,40 @@ def test_decisions_are_read_though_a_quota_is_used_up(kafka, run_of):
         decisions = DecisionLog(client, name("decisions"))
         decisions.prepare()
         decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
-        limit_reading(kafka, client_id, 500)  # bytes a second, of the last ten
+        set_quota(kafka, client_id, "consumer_byte_rate", 500)  # bytes a second, of the last ten
         assert [decisions.last(run.options.prefix) for _ in range(3)] == [(0, value)] * 3
 
 
-def limit_reading(kafka, client_id, rate):
-    """Set a quota, and wait until it holds."""
+@pytest.mark.soak
+def test_an_id_is_taken_though_a_neighbour_uses_up_the_quota_of_requests(kafka, run_of, caplog):
+    """Each answer, that of the look before, too, has a throttle time, of up to a second."""
+    run = run_of(**{"kafka.client.id": name("throttled")})
+    client_id, one, stopped = f"{run.options.client.connection.client_id}-tests", name("id"), threading.Event()
+
+    def use_up():
+        with TransactionClient(run.options.client, "tests", 60_000) as neighbour:
+            while not stopped.is_set():
+                neighbour.describe([one])
+
+    with TransactionClient(run.options.client, "tests", 10_000) as client, ThreadPoolExecutor(1) as pool:
+        producer = client.take(one, 60_000)
+        set_quota(kafka, client_id, "request_percentage", 0.2)
+        used_up = pool.submit(use_up)
+        try:
+            wait_until(lambda: "throttled by broker (1000 ms)" in caplog.text, within=60)
+            for _ in range(3):
+                producer = client.take(one, 60_000, producer)
+        finally:
+            stopped.set()
+        used_up.result(60)
+
+
+def set_quota(kafka, client_id, of, value):
     entry = AlterClientQuotasRequest.EntryData
     request = AlterClientQuotasRequest(
         entries=[entry(
             entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
-            ops=[entry.OpData(key="consumer_byte_rate", value=float(rate), remove=False)],
+            ops=[entry.OpData(key=of, value=float(value), remove=False)],
         )],
         validate_only=False,
     )  # fmt: skip

@@ -185,7 +185,7 @@ def test_the_driver_s_own_transaction_holds_offsets_up_for_no_longer_than_a_minu
         plan = run.plan()
         assert plan.timeout_ms == 900_000
         with TransactionClient(run.options.client, "tests", 30_000) as client:
-            assert 59_000 <= client.describe([run.options.prefix])[run.options.prefix].timeout_ms <= 60_000
+            assert 60_000 <= client.describe([run.options.prefix])[run.options.prefix].timeout_ms <= 61_000
         run.commit(run.tasks(plan, batch))
 
 

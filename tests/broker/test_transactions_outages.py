@@ -232,6 +232,27 @@ def test_transactions_are_aborted_though_another_ones_coordinator_is_silent(kafk
     check_values(kafka3, run, [b"newer"])
 
 
+def test_what_a_call_that_has_ended_has_looked_at_is_not_used_by_the_next_one(kafka3, run):
+    tp, one = TopicPartition(run.topic, 0), name("id")
+    with (
+        TransactionClient(run.options.client, "tests", 3_000) as client,
+        TransactionClient(run.options.client, "newer", 60_000) as newer,
+    ):
+        older = begun(client, one, tp)
+        node = kafka3.node(client.coordinators.node(one) - 1)
+        node.pause()
+        try:
+            with pytest.raises(BrokerTimeoutError):
+                client.abort_all({one: older})
+        finally:
+            node.resume()
+        since = begun(newer, one, tp, b"newer")
+        for _ in range(3):  # the look's answer is read, at the latest now
+            client.describe([name("other")])
+        assert newer.commit(one, since)
+    check_values(kafka3, run, [b"newer"])
+
+
 @pytest.fixture(params=[1, 2])
 def reluctant(request):
     """Brokers whose coordinators write nothing while one of two replicas is away; by transaction.version."""

@@ -36,7 +36,7 @@ from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrit
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient, longest_mark
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 log = logging.getLogger(__name__)
@@ -145,6 +145,7 @@ def _append(
 ) -> int:
     """Write the decision; its offset. It is refused if its time is almost over by the clocks of brokers."""
     began_s, open_ms = time.monotonic(), options.deciding_ms(planned.timeout_ms)
+    open_ms -= longest_mark(open_ms)
 
     def check(now_ms: int) -> None:
         _refuse(planned, resolution.why_not_decided(decision.transactions, described, now_ms))
@@ -403,7 +404,7 @@ def _abort_batch(
     belonging = {m.transaction.transactional_id: m.transaction.producer for m in told if m.transaction is not None}
     decided = () if found is None else found[1].transactions
     others = left_open(client, prefix, driver, decided) if planned.described else {}
-    abort(client, prefix, others | belonging)
+    abort(client, prefix, belonging | others)  # the latter is what brokers know now
     if found is None or found[1].state is not State.DECIDED:
         return True
     return planned.decision is not None and found[0] == planned.offset  # that of the batch before

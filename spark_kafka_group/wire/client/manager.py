@@ -42,6 +42,7 @@ COORDINATOR = "coordinator-"  # how kafka-python begins the ids of its connectio
 
 AWAY_ASKED_EVERY = 10
 """Each answer may take seconds."""
+THROTTLED_PAUSE_S = 0.02
 SAY_AFTER_S = 3.0
 """After this long without an answer to the first attempt there is a warning."""
 
@@ -150,6 +151,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             random.shuffle(others)
         ready = [other for other in others if self.connection_delay(other) == 0]
         return min(ready, key=self._load, default=node_id)
+
+    async def unthrottled(self, node_id: Any) -> None:
+        """Wait while a quota is used up: kafka-python refuses all requests to a broker for its throttle time."""
+        while node_id in self._conns and "throttle" in self._conns[node_id].paused:
+            await self._net.sleep(THROTTLED_PAUSE_S)
 
     def any_node(self) -> Any:
         """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it.

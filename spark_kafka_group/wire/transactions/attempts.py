@@ -22,11 +22,6 @@ class Attempts:
         """How long this attempt may take."""
         return ms_until(self.deadline)
 
-    @property
-    def over(self) -> bool:
-        """Whether the limit is."""
-        return time.monotonic() >= self.deadline
-
     def pause(self) -> bool:
         """Wait, if there may be another attempt; whether there may."""
         if time.monotonic() + self._pause_s >= self.deadline:

@@ -17,6 +17,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.client.connect import ms_until
 from spark_kafka_group.wire.reactions import Request
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_requests import About
@@ -181,13 +182,13 @@ class PartitionClient:
 
     def _sent(self, request: Any, tp: TopicPartition, left_ms: float) -> Any:
         """A response of the partition's leader."""
-        manager = self._client.manager
+        manager, deadline = self._client.manager, time.monotonic() + left_ms / 1000
         if tp.topic not in self._topics:
             self._refreshed(tp.topic, left_ms)
         leader = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
         if leader in (None, -1):
             raise kafka_errors.LeaderNotAvailableError(f"{tp}")
-        return self._client.run(left_ms, lambda: manager.send(request, node_id=leader))
+        return self._client.run(ms_until(deadline), lambda: manager.send(request, node_id=leader))
 
     def _refresh(self, topic: str) -> None:
         self._client.retried(f"looking up {topic}", lambda left_ms: self._refreshed(topic, left_ms))

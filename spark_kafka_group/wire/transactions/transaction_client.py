@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from secrets import randbelow
 from typing import Any, Self
 
 import kafka.errors as kafka_errors
@@ -18,6 +18,7 @@ from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
+from spark_kafka_group.options.transacting import LONGEST_MARK_MS
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
@@ -41,7 +42,8 @@ LISTED_WITHIN_S = 5.0
 """How long a broker that is asked for its open transactions may take: nothing depends on it but time."""
 NONE_BEGINS_MS = 1_000
 """Timeout with which an id is taken where no transaction begins by it: brokers may refuse long ones."""
-MOST_MARKED_MS = 1_000
+LAST_EPOCH = 2**15 - 2
+"""Brokers give out another producer id after it."""
 LARGEST_RESPONSE = 64 * 1024 * 1024
 STOLEN = "another process has begun with this kafka.transactional.id, and this one stops: run one query for each"
 
@@ -114,15 +116,16 @@ class TransactionClient:
         ProducerFencedError
             When another producer than the expected one has it.
         """
-        doing = f"taking transactional id {transactional_id}"
-        marked_ms = timeout_ms if expected is None else _marked(timeout_ms)
-        found = self._taken({transactional_id: expected}, doing, marked_ms)[transactional_id]
-        if expected is not None and reaction_to(found.error, Request.INIT_PRODUCER_ID) is Reaction.FENCED:
-            ours = self._taken_unanswered(transactional_id, marked_ms)
-            if ours is not None:
-                return self.take(transactional_id, timeout_ms, ours)
-        answered = self._response(Request.INIT_PRODUCER_ID, doing, transactional_id, found)
-        return Producer(answered.producer_id, answered.producer_epoch)
+        with self.together():
+            doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
+            sent_ms = timeout_ms if expected is None else _marked(timeout_ms)
+            found = self._taken({transactional_id: expected}, doing, sent_ms)[transactional_id]
+            if expected is not None and sent_ms != timeout_ms and reaction_to(found.error, request) is Reaction.FENCED:
+                ours = self._taken_unanswered(transactional_id, expected, sent_ms)
+                if ours is not None:
+                    return self.take(transactional_id, timeout_ms, ours)
+            answered = self._response(request, doing, transactional_id, found)
+            return Producer(answered.producer_id, answered.producer_epoch)
 
     def aged(self, transactional_id: str, producer: Producer) -> Producer | None:
         """The producer that coordinators know in place of this one, whose transaction they aborted for its age.
@@ -131,18 +134,22 @@ class TransactionClient:
         process may have taken the id, or brokers cannot say it.
         """
         found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
-        successor = Producer(producer.producer_id, producer.epoch + 1)
-        return successor if found is not None and found.aborted and found.producer == successor else None
+        if found is None or not found.aborted or not _is_next(found.producer, producer):
+            return None
+        return found.producer
 
-    def _taken_unanswered(self, transactional_id: str, marked_ms: int) -> Producer | None:
+    def _taken_unanswered(self, transactional_id: str, expected: Producer, marked_ms: int) -> Producer | None:
         """The producer that an attempt of this call has made, if it is the newest one.
 
         1. An attempt takes the id from the expected producer, and its coordinator dies before it has answered. 2. The
         next coordinator refuses the attempt that follows: its log does not say from which producer the id was taken.
-        3. It does say the transaction's timeout, which is one of this call alone.
+        3. It does say the transaction's timeout. Another process that takes the id from this producer has none that is
+        marked, as it expects none yet, and with its next requests come other epochs.
         """
         found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
-        return None if found is None or found.open or found.timeout_ms != marked_ms else found.producer
+        if found is None or found.open or found.timeout_ms != marked_ms or not _is_next(found.producer, expected):
+            return None
+        return found.producer
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""
@@ -318,11 +325,12 @@ class TransactionClient:
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
         """All requests of the block are repeated for no longer than one of them is elsewhere."""
-        self._until_s = time.monotonic() + self._limit_s
+        outer = self._until_s
+        self._until_s = time.monotonic() + self._limit_s if outer is None else outer
         try:
             yield
         finally:
-            self._until_s = None
+            self._until_s = outer
 
     @property
     def _left_s(self) -> float:
@@ -406,11 +414,24 @@ def _described(answered: Answered) -> Described:
 
 
 def _cannot_say(error: Any) -> bool:
-    """Whether a coordinator does not know an id, or is an older broker (before 3.0)."""
+    """Whether a coordinator does not know an id, is an older broker (before 3.0), or may not tell this user."""
     unknown = reaction_to(error, Request.DESCRIBE_TRANSACTION) is Reaction.NO_SUCH_TRANSACTION
-    return unknown or error is kafka_errors.IncompatibleBrokerVersion
+    silent = (kafka_errors.IncompatibleBrokerVersion, kafka_errors.TransactionalIdAuthorizationFailedError)
+    return unknown or error in silent
 
 
 def _marked(timeout_ms: int) -> int:
-    """A timeout that is shorter by at most a hundredth and a second, and probably no other call's."""
-    return timeout_ms - random.randint(1, max(1, min(MOST_MARKED_MS, timeout_ms // 100)))
+    """A timeout that is shorter, and probably no other call's."""
+    return timeout_ms - randbelow(longest_mark(timeout_ms)) - 1 if timeout_ms > 1 else timeout_ms
+
+
+def longest_mark(timeout_ms: int) -> int:
+    """By how much a timeout with which an id is taken from an expected producer may be shorter."""
+    return max(1, min(LONGEST_MARK_MS, timeout_ms // 100))
+
+
+def _is_next(producer: Producer, expected: Producer) -> bool:
+    """Whether brokers have made a producer from another one, with one request."""
+    if producer.producer_id == expected.producer_id:
+        return producer.epoch == expected.epoch + 1
+    return producer.epoch == 0 and expected.epoch >= LAST_EPOCH

@@ -96,19 +96,20 @@ class Coordinators:
         instead: Instead | None = None,
     ) -> dict[str, Answered]:
         found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
+        is_awaited = True
 
         async def asked(one: str, node_id: int) -> Answered:
             if instead is not None:
-                look = Request.DESCRIBE_TRANSACTION
-                looked = await _answer(self._manager.send(requests.describe([one]), node_id=node_id), look)
+                looked = await self._sent(requests.describe([one]), node_id, Request.DESCRIBE_TRANSACTION)
                 refused = instead(one, looked)
                 if refused is not None:
                     return refused
-                if attempts.over:  # nobody waits any more, and what was described may be old
+                await self._manager.unthrottled(node_id)
+                if not is_awaited:
                     return Answered(error=kafka_errors.KafkaTimeoutError)
-            return await _answer(self._manager.send(make(one), node_id=node_id), request)
+            return await self._sent(make(one), node_id, request)
 
-        async def sent() -> dict[str, Answered]:
+        async def all_asked() -> dict[str, Answered]:
             under_way = {
                 one: self._manager.call_soon(asked, one, self._nodes[one])
                 for one in transactional_ids
@@ -117,10 +118,21 @@ class Coordinators:
             return {one: await future for one, future in under_way.items()}
 
         try:
-            answered: dict[str, Answered] = run_within(self._manager, attempts.left_ms, sent)
+            answered: dict[str, Answered] = run_within(self._manager, attempts.left_ms, all_asked)
             return found | answered
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
+        finally:
+            is_awaited = False  # one that goes on with the client's next use sends nothing: its look is old by then
+
+    async def _sent(self, message: Any, node_id: int, request: Request) -> Answered:
+        await self._manager.unthrottled(node_id)
+        try:
+            response = await self._manager.send(message, node_id=node_id)
+        except kafka_errors.KafkaError as error:
+            return Answered(error=type(error))
+        code = _code(response, request)
+        return Answered(response, kafka_errors.for_code(code)) if code else Answered(response)
 
     def _find(self, transactional_ids: list[str], attempts: Attempts) -> dict[str, Answered]:
         """Look up coordinators; the errors of those that were not found."""
@@ -173,15 +185,6 @@ def late(manager: Any, doing: str, last: Any, about: About | None = None) -> Bro
 def last_of(last: Any, error: Any) -> Any:
     """The error to name: the last answer, and not that an attempt after it had no time left."""
     return error if last is None or not issubclass(error, kafka_errors.KafkaTimeoutError) else last
-
-
-async def _answer(future: Any, request: Request) -> Answered:
-    try:
-        response = await future
-    except kafka_errors.KafkaError as error:
-        return Answered(error=type(error))
-    code = _code(response, request)
-    return Answered(response, kafka_errors.for_code(code)) if code else Answered(response)
 
 
 def _code(response: Any, request: Request) -> int:
