@@ -108,6 +108,8 @@ class TransactionClient:
 
         Parameters
         ----------
+        timeout_ms
+            How long its transactions may be open; up to a second less where a producer is expected.
         expected
             Take it from this producer only.
 
