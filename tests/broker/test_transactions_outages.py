@@ -191,11 +191,11 @@ def test_an_id_that_another_process_took_meanwhile_stays_with_that(run, losing_a
             assert other.commit(transactional_id, others[0])
 
 
-def begun(client, transactional_id, tp, of=b"value"):
+def begun(client, transactional_id, tp, value=b"value"):
     """Its producer, which has written a record."""
     producer = client.take(transactional_id, 600_000)
     client.add(transactional_id, producer, [tp])
-    PartitionClient(client).write(tp, b"key", of, transactional_id, producer, 0)
+    PartitionClient(client).write(tp, b"key", value, transactional_id, producer, 0)
     return producer
 
 
@@ -270,10 +270,8 @@ def reluctant(request):
 @pytest.mark.soak
 def test_transactions_are_aborted_as_soon_as_their_coordinator_can_write_again(reluctant, monkeypatch):
     run = Run(transaction_options(reluctant.bootstrap_servers, name("w"), limit_ms=60_000), "")
-    tp, transactional_id = (
-        TopicPartition(reluctant.create_topic(name("output"), partitions=2, replication=3), 0),
-        name("id"),
-    )
+    tp = TopicPartition(reluctant.create_topic(name("output"), partitions=2, replication=3), 0)
+    transactional_id = name("id")
 
     def state():
         (found,) = reluctant.admin.describe_topics(["__transaction_state"])

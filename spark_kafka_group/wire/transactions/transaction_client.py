@@ -135,10 +135,8 @@ class TransactionClient:
         With transaction.version 1, and before Kafka 4, they raise its epoch, then, and fence it. None where another
         process may have taken the id, or brokers cannot say it.
         """
-        found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
-        if found is None or not found.aborted or not _is_next(found.producer, producer):
-            return None
-        return found.producer
+        found = self._next_of(transactional_id, producer)
+        return found.producer if found is not None and found.aborted else None
 
     def _taken_unanswered(self, transactional_id: str, expected: Producer, marked_ms: int) -> Producer | None:
         """The producer that an attempt of this call has made, if it is the newest one.
@@ -148,10 +146,15 @@ class TransactionClient:
         3. It does say the transaction's timeout. Another process that takes the id from this producer has none that is
         marked, as it expects none yet, and with its next requests come other epochs.
         """
-        found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
-        if found is None or found.open or found.timeout_ms != marked_ms or not _is_next(found.producer, expected):
+        found = self._next_of(transactional_id, expected)
+        if found is None or found.open or found.timeout_ms != marked_ms:
             return None
         return found.producer
+
+    def _next_of(self, transactional_id: str, producer: Producer) -> Described | None:
+        """What coordinators say of an id, if its producer is the next one after this."""
+        found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
+        return found if found is not None and _is_next(found.producer, producer) else None
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""

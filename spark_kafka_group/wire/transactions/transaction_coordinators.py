@@ -99,14 +99,15 @@ class Coordinators:
         is_awaited = True
 
         async def asked(one: str, node_id: int) -> Answered:
+            await self._manager.unthrottled(node_id)
             if instead is not None:
                 looked = await self._sent(requests.describe([one]), node_id, Request.DESCRIBE_TRANSACTION)
                 refused = instead(one, looked)
                 if refused is not None:
                     return refused
                 await self._manager.unthrottled(node_id)
-                if not is_awaited:
-                    return Answered(error=kafka_errors.KafkaTimeoutError)
+            if not is_awaited:
+                return Answered(error=kafka_errors.KafkaTimeoutError)
             return await self._sent(make(one), node_id, request)
 
         async def all_asked() -> dict[str, Answered]:
@@ -123,10 +124,9 @@ class Coordinators:
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
         finally:
-            is_awaited = False  # one that goes on with the client's next use sends nothing: its look is old by then
+            is_awaited = False  # what goes on with the client's next use sends nothing: it comes too late
 
     async def _sent(self, message: Any, node_id: int, request: Request) -> Answered:
-        await self._manager.unthrottled(node_id)
         try:
             response = await self._manager.send(message, node_id=node_id)
         except kafka_errors.KafkaError as error:
