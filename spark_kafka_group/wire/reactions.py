@@ -189,11 +189,16 @@ OTHERS: Mapping[Request, Mapping[str, Reaction]] = {
 """A request that is no member's to the errors that kafka-python's class for them is not enough for."""
 
 
+UNRECOGNIZED = "UNKNOWN"
+"""What kafka-python calls each error code that it does not know."""
+
+
 def name_of(kind: Any) -> str:
     """Kafka's name of an error, which kafka-python's class calls its message; else the class's own."""
     if kind is kafka_errors.UnknownError:
         return "UNKNOWN_SERVER_ERROR"
-    return getattr(kind, "message", None) or str(kind.__name__)
+    name = getattr(kind, "message", None) or str(kind.__name__)
+    return f"error code {kind.errno}" if name == UNRECOGNIZED else name
 
 
 def reaction_to(error: BaseException | type[BaseException] | None, request: Request | None = None) -> Reaction:
@@ -291,6 +296,10 @@ ADVICE: Mapping[str, str] = {
     ),
     "REQUEST_TIMED_OUT": (
         "the replicas of __consumer_offsets did not take the commit in time: see whether they are in sync"
+    ),
+    "THROTTLING_QUOTA_EXCEEDED": (
+        "a quota of this user or kafka.client.id is used up: raise it (request_percentage, consumer_byte_rate or "
+        "controller_mutation_rate)"
     ),
 }
 """Advice where an error stops a query, at once or when retries took too long."""

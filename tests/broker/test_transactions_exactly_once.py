@@ -2,13 +2,10 @@
 
 import dataclasses
 import os
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from exactly_once_runs import KILL_POINTS, all_rows, killed, read, rows_of, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.protocol.admin import AlterClientQuotasRequest
 from kafka.structs import TopicPartition
 from support import name
 
@@ -330,56 +327,6 @@ def test_a_decision_may_be_longer_than_topics_take_by_default(kafka, run_of):
         decisions.prepare()
         decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
         assert decisions.last(run.options.prefix) == (0, value)
-
-
-@pytest.mark.soak
-def test_decisions_are_read_though_a_quota_is_used_up(kafka, run_of):
-    run = run_of(**{"kafka.client.id": name("throttled")})
-    client_id, value = f"{run.options.client.connection.client_id}-tests", os.urandom(3000)
-    with TransactionClient(run.options.client, "tests", 30_000) as client:
-        decisions = DecisionLog(client, name("decisions"))
-        decisions.prepare()
-        decisions.append(run.options.prefix, value, client.take(run.options.prefix, 60_000), 0)
-        set_quota(kafka, client_id, "consumer_byte_rate", 500)  # bytes a second, of the last ten
-        assert [decisions.last(run.options.prefix) for _ in range(3)] == [(0, value)] * 3
-
-
-@pytest.mark.soak
-def test_an_id_is_taken_though_a_neighbour_uses_up_the_quota_of_requests(kafka, run_of, caplog):
-    """Each answer, that of the look before, too, has a throttle time, of up to a second."""
-    run = run_of(**{"kafka.client.id": name("throttled")})
-    client_id, one, stopped = f"{run.options.client.connection.client_id}-tests", name("id"), threading.Event()
-
-    def use_up():
-        with TransactionClient(run.options.client, "tests", 60_000) as neighbour:
-            while not stopped.is_set():
-                neighbour.describe([one])
-
-    with TransactionClient(run.options.client, "tests", 10_000) as client, ThreadPoolExecutor(1) as pool:
-        producer = client.take(one, 60_000)
-        set_quota(kafka, client_id, "request_percentage", 0.2)
-        used_up = pool.submit(use_up)
-        try:
-            wait_until(lambda: "throttled by broker (1000 ms)" in caplog.text, within=60)
-            for _ in range(3):
-                producer = client.take(one, 60_000, producer)
-        finally:
-            stopped.set()
-        used_up.result(60)
-
-
-def set_quota(kafka, client_id, of, value):
-    entry = AlterClientQuotasRequest.EntryData
-    request = AlterClientQuotasRequest(
-        entries=[entry(
-            entity=[entry.EntityData(entity_type="client-id", entity_name=client_id)],
-            ops=[entry.OpData(key=of, value=float(value), remove=False)],
-        )],
-        validate_only=False,
-    )  # fmt: skip
-    manager = kafka.admin._manager
-    (found,) = manager.run(manager.send, request).entries
-    assert found.error_code == 0
 
 
 def test_a_decision_is_found_by_a_leader_that_does_not_know_yet_how_far_its_records_are_readable(

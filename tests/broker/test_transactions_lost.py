@@ -1,7 +1,7 @@
 """Transactions that brokers have aborted, or forgotten, between a batch's decision and its end: it is noticed."""
 
-import dataclasses
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -30,7 +30,8 @@ from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_client import LAST_EPOCH, TransactionClient
+from spark_kafka_group.wire.transactions.transaction_requests import init_producer_id
 
 SHORT_MS = 3_000
 
@@ -392,7 +393,7 @@ def test_a_batch_whose_decision_takes_so_long_that_a_part_is_aborted_is_written_
     output = output_of(impatient)
     run = run_on(impatient, output, 60_000)
     plan = run.plan()
-    short = dataclasses.replace(plan, timeout_ms=SHORT_MS)
+    short = replace(plan, timeout_ms=SHORT_MS)
     messages = [run.task(plan, 0, 0, rows_of(0, 0, 3)), run.task(short, 0, 1, rows_of(0, 1, 3))]
     is_written_again_as_a_whole(impatient, monkeypatch, run, messages, output)
 
@@ -476,3 +477,65 @@ def test_a_broker_that_is_slow_to_begin_a_transaction_makes_it_no_older(impatien
     messages.append(run.task(plan, 0, 1, rows_of(0, 1, 3)))
     run.commit(messages)
     assert len(read(impatient, output)) == 4
+
+
+@pytest.mark.soak
+def test_the_last_epoch_of_a_producer_is_aborted_like_any_other(formerly):
+    """Brokers raise it once more for that, and answer UNKNOWN_SERVER_ERROR to each request that names it."""
+    output, one = output_of(formerly), name("id")
+    run = run_on(formerly, output)
+    with TransactionClient(run.options.client, "tests", 20_000) as client:
+        producer = client.take(one, 60_000)
+        wait_until(lambda: raised(client, one) >= LAST_EPOCH, within=120)
+        producer = client.describe([one])[one].producer
+        assert producer.epoch == LAST_EPOCH
+        client.add(one, producer, [TopicPartition(output, 0)])
+        client.abort_all({one: producer})
+        assert not client.describe([one])[one].open
+        client.abort_all({one: producer})
+        aborted = client.aged(one, producer)
+        assert client.take(one, 60_000, aborted).producer_id != producer.producer_id
+
+
+def raised(client, transactional_id):
+    """Take an id some hundred times; its epoch."""
+    epoch = client.describe([transactional_id])[transactional_id].producer.epoch
+    node_id = client.coordinators.node(transactional_id)
+
+    async def taken():
+        request = init_producer_id(transactional_id, 60_000, None)
+        for future in [client.manager.send(request, node_id=node_id) for _ in range(min(300, LAST_EPOCH - epoch))]:
+            await future
+
+    client.run(30_000, taken)
+    return client.describe([transactional_id])[transactional_id].producer.epoch
+
+
+@pytest.mark.soak
+def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, monkeypatch):
+    """The driver's transaction is open then."""
+    run = Run(transaction_options(formerly.bootstrap_servers, name("w")), output_of(formerly), "write-1", tmp_path)
+    write, written = PartitionClient.write, []
+
+    def late(client, tp, *args):
+        written.append(tp.topic)
+        if written.count(DECISION_TOPIC) == 2:
+            raise BrokerTimeoutError("writing: kafka.delivery.timeout.ms is over", "NOT_ENOUGH_REPLICAS")
+        return write(client, tp, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionClient, "write", late)
+        run.batch(0)
+    for number in (2, 3):
+        run.query = f"write-{number}"
+        run.batch(0)
+    assert read(formerly, run.topic) == sorted(all_rows(1) * 3)
+    assert unstable(formerly, run.topic) == []
+
+
+def test_a_batch_is_aborted_though_brokers_allow_no_transaction_as_long_as_its_own_any_more(impatient):
+    run = run_on(impatient, output_of(impatient))
+    messages = run.tasks(run.plan(), 0)
+    longer = [replace(one, planned=replace(one.planned, timeout_ms=2_000_000)) for one in messages]
+    run.abort(longer)
+    assert unstable(impatient, run.topic) == []

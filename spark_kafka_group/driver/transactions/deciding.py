@@ -36,7 +36,7 @@ from spark_kafka_group.planned_transactions import PlannedTransactions, TaskWrit
 from spark_kafka_group.source_offsets import SourceOffsets
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.kept_clients import kept_client
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient, longest_mark
+from spark_kafka_group.wire.transactions.transaction_client import NONE_BEGINS_MS, TransactionClient, longest_mark
 from spark_kafka_group.wire.transactions.transaction_requests import Described
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def decide_and_end(
             f"tasks have not said what they wrote"
         )
     with kept_client(options, ROLE) as client:
-        decision, offset, driver = planned.last, planned.last_offset, planned.driver
+        decision, offset, driver, is_noted = planned.last, planned.last_offset, planned.driver, True
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
@@ -103,12 +103,15 @@ def decide_and_end(
                 abort_a_rest(client, decisions, decision)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
-                offset = _leave_ended(decisions, planned, decision, offset)
+                offset, is_noted = _leave_ended(client, decisions, planned, decision, offset)
                 driver, unneeded = _refuse_late_tasks(client, planned, unneeded)
         _abort_unneeded(client, planned, unneeded)
     left = None if decision is None else decision.in_short
     ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
-    last_batch.leave(options, shared, ended)
+    if is_noted:
+        last_batch.leave(options, shared, ended)
+    else:  # the driver's transaction may be open: the next write of this application begins as a new one does
+        last_batch.forget(shared, options.prefix)
 
 
 def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId, run: str) -> None:
@@ -167,18 +170,27 @@ def _begins(planned: PlannedTransactions, batch: BatchId) -> bool:
     return planned.last is not None and planned.last.batch.query != batch.query
 
 
-def _leave_ended(decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int) -> int:
-    """Note that a batch write needs nothing any more; the offset of its last record.
+def _leave_ended(
+    client: TransactionClient, decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int
+) -> tuple[int, bool]:
+    """Note that a batch write needs nothing any more; the offset of its last record, and whether no transaction of the
+    driver is left open.
 
     1. A job writes once a month. 2. Brokers forget its transactional ids after a week, and its topic is deleted. 3. The
     next job would not know whether all of the last one was published. No later batch of a query says so here.
     """
     ended = replace(decision, state=State.ENDED, transactions=())
     try:
-        return decisions.append(planned.prefix, ended.to_json(), planned.driver, sequence=1)
+        return decisions.append(planned.prefix, ended.to_json(), planned.driver, sequence=1), True
     except (BrokerError, ProducerFencedError) as error:
         log.warning("kafka.transactional.id %s: the end of the write cannot be noted: %s", planned.prefix, error)
-        return offset
+        if isinstance(error, ProducerFencedError):
+            return offset, True
+    try:
+        client.give_up(planned.prefix, planned.driver)
+    except BrokerError:
+        return offset, False
+    return offset, True
 
 
 def _refuse_late_tasks(
@@ -193,7 +205,7 @@ def _refuse_late_tasks(
     if not planned.described or not client.takes_expected:
         return planned.driver, unneeded
     try:
-        driver = client.take(planned.prefix, planned.timeout_ms, planned.driver)
+        driver = client.take(planned.prefix, NONE_BEGINS_MS, planned.driver)
         return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
     except (BrokerError, ProducerFencedError) as error:
         log.warning("kafka.transactional.id %s: late tasks cannot be refused: %s", planned.prefix, error)
@@ -415,7 +427,7 @@ def _taken_to_abort(client: TransactionClient, prefix: str, planned: LastBatch) 
     expected = planned.driver if client.takes_expected else None
     while True:
         try:
-            return client.take(prefix, planned.timeout_ms, expected)
+            return client.take(prefix, NONE_BEGINS_MS, expected)
         except ProducerFencedError:
             expected = None if expected is None else client.aged(prefix, expected)
             if expected is None:

@@ -11,11 +11,13 @@ import contextlib
 import math
 import random
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
+from kafka.protocol.metadata import CoordinatorType
 
 from spark_kafka_group.wire.client import connection_log, scram, sockets
 from spark_kafka_group.wire.client.address import address
@@ -152,10 +154,33 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         ready = [other for other in others if self.connection_delay(other) == 0]
         return min(ready, key=self._load, default=node_id)
 
-    async def unthrottled(self, node_id: Any) -> None:
-        """Wait while a quota is used up: kafka-python refuses all requests to a broker for its throttle time."""
-        while node_id in self._conns and "throttle" in self._conns[node_id].paused:
+    def throttles(self, node_id: Any) -> bool:
+        """Whether a quota is used up: kafka-python refuses all requests to a broker for its throttle time."""
+        return node_id in self._conns and "throttle" in self._conns[node_id].paused
+
+    @property
+    def waits_for_quota(self) -> bool:
+        """Whether any broker throttles this client now."""
+        return any(self.throttles(node_id) for node_id in list(self._conns))
+
+    async def unthrottled(self, *node_ids: Any) -> None:
+        """Wait while a quota is used up."""
+        while any(self.throttles(node_id) for node_id in node_ids):
             await self._net.sleep(THROTTLED_PAUSE_S)
+
+    def sends_now(self, node_id: Any) -> bool:
+        """Whether a request to a broker would leave at once, and not wait, or be refused."""
+        conn = self._conns.get(node_id)
+        waits = conn is None or conn.initializing or conn.paused or conn._reauth.is_reauthenticating
+        return not waits and conn.connected
+
+    def beside(self, node_id: Any) -> Any:
+        """The id of a second connection to a broker, which has throttle times of its own."""
+        node = self.cluster.broker_metadata(node_id)
+        if node is None:
+            return node_id
+        of_second = SimpleNamespace(error_code=0, node_id=node_id, host=node.host, port=node.port)
+        return self.cluster.add_coordinator(of_second, CoordinatorType.TRANSACTION, f"of node {node_id}")
 
     def any_node(self) -> Any:
         """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it.

@@ -120,7 +120,7 @@ class _Group:
             if self._node is None:
                 self._node = self._found(left_ms)
             node, request = self._node, _request(transactional_id, producer, source, offsets)
-            response = self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=node))
+            response = self._client.send(request, node, left_ms)
             codes = {
                 TopicPartition(topic.name, partition.partition_index): partition.error_code
                 for topic in response.topics

@@ -174,6 +174,8 @@ class PartitionClient:
         def attempt(left_ms: float) -> Any:
             try:
                 return ask(left_ms)
+            except kafka_errors.ThrottlingQuotaExceededError:
+                raise
             except kafka_errors.KafkaError:
                 self._topics.discard(tp.topic)  # the next attempt looks its leader up
                 raise
@@ -188,7 +190,7 @@ class PartitionClient:
         leader = manager.cluster.leader_for_partition(KafkaTopicPartition(*tp))
         if leader in (None, -1):
             raise kafka_errors.LeaderNotAvailableError(f"{tp}")
-        return self._client.run(ms_until(deadline), lambda: manager.send(request, node_id=leader))
+        return self._client.send(request, leader, ms_until(deadline))
 
     def _refresh(self, topic: str) -> None:
         self._client.retried(f"looking up {topic}", lambda left_ms: self._refreshed(topic, left_ms))

@@ -21,6 +21,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.transacting import LONGEST_MARK_MS
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
+from spark_kafka_group.wire.client.refusals import RefusedError
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.attempts import Attempts
@@ -250,6 +251,9 @@ class TransactionClient:
 
         An attempt of this call may have raised the epoch, and not ended the transaction, as replicas of the
         coordinator's log were away. The transaction has begun when it did, then; another process's begins later.
+
+        Where brokers have raised the last epoch of all, to abort, they answer UNKNOWN_SERVER_ERROR to the producer
+        before it, before transaction.version 2. It is fenced, then.
         """
         began_ms: dict[str, int] = {}
 
@@ -257,6 +261,8 @@ class TransactionClient:
             if looked.error is not None:
                 return None if _cannot_say(looked.error) else looked
             known = _described(looked)
+            if not known.open and _is_used_up(known.producer, expected[one]):
+                return Answered(error=kafka_errors.ProducerFencedError)
             if known.open and known.producer == expected[one]:
                 began_ms[one] = known.started_ms
             elif known.open and known.started_ms != began_ms.get(one):
@@ -278,7 +284,7 @@ class TransactionClient:
             if answered.error is None:
                 known[one] = _described(answered)
             elif reaction_to(answered.error, request) is not Reaction.NO_SUCH_TRANSACTION:
-                raise self._refused(request, doing, one, answered.error)
+                raise self._refused(request, f"{doing} (of {one})", one, answered.error)
         return known
 
     def open_of(self, prefix: str) -> dict[str, Described]:
@@ -346,6 +352,15 @@ class TransactionClient:
         """A call of kafka-python's manager; raises kafka-python's errors."""
         return run_within(self.manager, timeout_ms, call)
 
+    def send(self, request: Any, node_id: Any, timeout_ms: float) -> Any:
+        """A broker's response to a request, which waits for its throttle time; raises kafka-python's errors."""
+
+        async def sent() -> Any:
+            await self.manager.unthrottled(node_id)
+            return await self.manager.send(request, node_id=node_id)
+
+        return self.run(timeout_ms, sent)
+
     def retried(
         self,
         doing: str,
@@ -400,12 +415,14 @@ class TransactionClient:
             return False
         if reaction_to(answered.error, request) in (Reaction.ENDED, Reaction.FENCED):
             return True
-        raise self._refused(request, doing, transactional_id, answered.error)
+        raise self._refused(request, f"{doing} (of {transactional_id})", transactional_id, answered.error)
 
     def _refused(
         self, request: Request, doing: str, transactional_id: str, error: Any, about: About | None = None
     ) -> Exception:
         name = name_of(error)
+        if issubclass(error, RefusedError) and self.manager.last_failure is not None:
+            name = self.manager.last_failure  # the class does not say why
         text = (about or About(request, transactional_id=transactional_id)).advice(name)
         refused: Exception = BrokerError(": ".join([doing, name, text] if text else [doing, name]))
         if reaction_to(error, request) is Reaction.FENCED:
@@ -440,3 +457,8 @@ def _is_next(producer: Producer, expected: Producer) -> bool:
     if producer.producer_id == expected.producer_id:
         return producer.epoch == expected.epoch + 1
     return producer.epoch == 0 and expected.epoch >= LAST_EPOCH
+
+
+def _is_used_up(producer: Producer, expected: Producer | None) -> bool:
+    """Whether brokers have raised a producer's last epoch, and have none left for its producer id."""
+    return expected is not None and _is_next(producer, expected) and producer.epoch > LAST_EPOCH

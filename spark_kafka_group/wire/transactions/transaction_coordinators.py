@@ -20,6 +20,8 @@ from spark_kafka_group.wire.transactions.transaction_requests import About
 AT_ONCE = 200
 """Requests on their way to one broker."""
 LIMIT = "kafka.delivery.timeout.ms"
+NO_ANSWER = int(kafka_errors.UnknownError.errno)
+"""The code that stands for a response without what was asked for: UNKNOWN_SERVER_ERROR."""
 
 
 @dataclass(frozen=True)
@@ -98,35 +100,59 @@ class Coordinators:
         found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
         is_awaited = True
 
-        async def asked(one: str, node_id: int) -> Answered:
-            await self._manager.unthrottled(node_id)
+        async def sent(message: Any, node_id: Any, kind: Request) -> Answered:
+            if not is_awaited:
+                return Answered(error=kafka_errors.KafkaTimeoutError)
+            return await self._sent(message, node_id, kind)
+
+        async def asked(one: str, node_id: int, looks_by: Any) -> Answered:
+            await self._manager.unthrottled(node_id, looks_by)
             if instead is not None:
-                looked = await self._sent(requests.describe([one]), node_id, Request.DESCRIBE_TRANSACTION)
+                looked = await sent(requests.describe([one]), looks_by, Request.DESCRIBE_TRANSACTION)
                 refused = instead(one, looked)
                 if refused is not None:
                     return refused
-                await self._manager.unthrottled(node_id)
-            if not is_awaited:
-                return Answered(error=kafka_errors.KafkaTimeoutError)
-            return await self._sent(make(one), node_id, request)
+                if not self._manager.sends_now(node_id):  # later, another process may have begun: look again then
+                    throttled = self._manager.throttles(node_id)
+                    later = kafka_errors.ThrottlingQuotaExceededError if throttled else kafka_errors.NodeNotReadyError
+                    return Answered(looked.response, later)
+            return await sent(make(one), node_id, request)
+
+        async def in_turn(ids: list[str], node_id: int, looks_by: Any) -> dict[str, Answered]:
+            return {one: await asked(one, node_id, looks_by) for one in ids}
 
         async def all_asked() -> dict[str, Answered]:
-            under_way = {
-                one: self._manager.call_soon(asked, one, self._nodes[one])
-                for one in transactional_ids
-                if one not in found
-            }
-            return {one: await future for one, future in under_way.items()}
+            turns = self._turns([one for one in transactional_ids if one not in found], instead is not None)
+            answered: dict[str, Answered] = {}
+            for future in [self._manager.call_soon(in_turn, *turn) for turn in turns]:
+                answered |= await future
+            return answered
 
         try:
-            answered: dict[str, Answered] = run_within(self._manager, attempts.left_ms, all_asked)
-            return found | answered
+            return found | dict(run_within(self._manager, attempts.left_ms, all_asked))
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
         finally:
             is_awaited = False  # what goes on with the client's next use sends nothing: it comes too late
 
-    async def _sent(self, message: Any, node_id: int, request: Request) -> Answered:
+    def _turns(self, transactional_ids: list[str], looks: bool) -> list[tuple[list[str], int, Any]]:
+        """Ids to be asked one after the other, with their broker, and with the connection for looks.
+
+        That is one id, and one connection, unless a quota of requests is used up: 1. The answer to a look has a
+        throttle time. 2. kafka-python sends nothing on this connection meanwhile. 3. The look is old by then. So a
+        second connection looks, which has throttle times of its own, and each id waits until both may send.
+        """
+        turns: list[tuple[list[str], int, Any]] = []
+        throttled: dict[int, list[str]] = {}
+        for one in transactional_ids:
+            node_id = self._nodes[one]
+            if looks and self._manager.throttles(node_id):
+                throttled.setdefault(node_id, []).append(one)
+            else:
+                turns.append(([one], node_id, node_id))
+        return turns + [(ids, node_id, self._manager.beside(node_id)) for node_id, ids in throttled.items()]
+
+    async def _sent(self, message: Any, node_id: Any, request: Request) -> Answered:
         try:
             response = await self._manager.send(message, node_id=node_id)
         except kafka_errors.KafkaError as error:
@@ -151,9 +177,12 @@ class Coordinators:
             return {one: Answered(error=type(error)) for one in transactional_ids}
         failed: dict[str, Answered] = {}
         for part, response in zip(parts, responses, strict=True):
-            for one, found in zip(part, response.coordinators or [response], strict=True):
-                if found.error_code:
-                    failed[one] = Answered(error=kafka_errors.for_code(found.error_code))
+            by_id = {found.key: found for found in response.coordinators} if batched else {part[0]: response}
+            for one in part:
+                found = by_id.get(one)
+                if found is None or found.error_code:
+                    code = NO_ANSWER if found is None else found.error_code
+                    failed[one] = Answered(error=kafka_errors.for_code(code))
                 else:
                     self._know(found)
                     self._nodes[one] = found.node_id
@@ -176,6 +205,10 @@ def version_of(manager: Any, kind: Any) -> int:
 
 def late(manager: Any, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
     """The error where the limit is over, and this was the last answer."""
+    if manager.waits_for_quota and issubclass(last, (kafka_errors.KafkaTimeoutError, kafka_errors.NodeNotReadyError)):
+        last = kafka_errors.ThrottlingQuotaExceededError
+    if about is None and last is kafka_errors.ThrottlingQuotaExceededError:
+        about = About()
     name = name_of(last)
     more = (None if about is None else about.advice(name)) or manager.last_failure
     said = "" if more is None else f": {more}"
@@ -194,5 +227,8 @@ def _code(response: Any, request: Request) -> int:
         lasting = [code for code in codes if reaction_to(kafka_errors.for_code(code), request) not in RETRIED]
         return (lasting or codes or [0])[0]
     if request is Request.DESCRIBE_TRANSACTION:
-        return int(response.transaction_states[0].error_code)
+        states = response.transaction_states
+        return int(states[0].error_code) if states else NO_ANSWER
+    if request is Request.INIT_PRODUCER_ID and not response.error_code and response.producer_id < 0:
+        return NO_ANSWER
     return int(response.error_code)
