@@ -160,3 +160,22 @@ def test_rows_are_published_once_over_tls(kafka, authority, output, listener):
     run.tasks(run.plan(), 1)
     run.batch(1)
     assert read(kafka, output) == all_rows(2)
+
+
+def test_an_error_says_why_a_coordinator_refuses_a_login_that_worked_before(kafka):
+    user = name("user")
+    add_user(kafka, user)
+    parsed = Options.parse(options(kafka, "SASL", "any", **scram(user)))
+    with TransactionClient(parsed.client, "tests", 15_000) as client:
+        add_user(kafka, user, "another password")
+        wait_until(lambda: is_refused(parsed), within=30)  # brokers hear of new passwords a little later
+        with pytest.raises(BrokerError, match=f"taking transactional id w: .*user {user}"):
+            client.take("w", 60_000)
+
+
+def is_refused(parsed):
+    try:
+        TransactionClient(parsed.client, "tests", 15_000).close()
+    except BrokerError:
+        return True
+    return False
