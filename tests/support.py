@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, KafkaError
 from kafka.structs import TopicPartition
 
 from spark_kafka_group.testing import wait_until
@@ -130,6 +130,20 @@ def end_offset(kafka: Any, topic: str, partition: int = 0) -> int:
         return int(consumer.end_offsets([tp])[tp])
     finally:
         consumer.close()
+
+
+def partition_of(kafka: Any, topic: str, partition: int = 0) -> Mapping[str, Any]:
+    """A broker's description of a partition; empty where that broker was just killed, or does not know it yet."""
+    try:
+        (found,) = kafka.admin.describe_topics([topic])
+    except KafkaError:
+        return {}
+    return next((one for one in found["partitions"] if one["partition_index"] == partition), {})
+
+
+def in_sync(kafka: Any, topic: str, partition: int = 0) -> set[int]:
+    """The in-sync replicas of a partition; none as of :func:`partition_of`."""
+    return set(partition_of(kafka, topic, partition).get("isr_nodes", ()))
 
 
 def committed_epochs(kafka: Any, group: str) -> set[int]:

@@ -6,7 +6,7 @@ import time
 import pytest
 from batches import batch_of, differences, log_of, numbered, numbers, sender
 from kafka.structs import TopicPartition as KafkaTopicPartition
-from support import name
+from support import in_sync, name
 
 from spark_kafka_group.errors import WriteError
 from spark_kafka_group.executor.sender import Written
@@ -159,18 +159,13 @@ def test_a_cluster_that_is_away_for_a_while_is_outlived(nodes):
         timer.join()
 
 
-def in_sync(kafka, tp):
-    (found,) = kafka.admin.describe_topics([tp.topic])
-    return {p["partition_index"]: set(p["isr_nodes"]) for p in found["partitions"]}[tp.partition]
-
-
 @pytest.mark.soak
 def test_an_unclean_election_after_which_records_are_gone_fails_the_task(nodes):
     configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
     topic = nodes.create_topic(name("unclean"), configs=configs)
     tp = TopicPartition(topic, 0)
     nodes.admin.alter_partition_reassignments({KafkaTopicPartition(*tp): [1, 2]})
-    wait_until(lambda: in_sync(nodes, tp) == {1, 2}, within=30)
+    wait_until(lambda: in_sync(nodes, *tp) == {1, 2}, within=30)
     nodes.admin.elect_leaders(0, {topic: [0]}, raise_errors=False)
     wait_until(lambda: nodes.leader(*tp) == 1, within=30)
     leader, follower = nodes.node(0), nodes.node(1)
@@ -179,7 +174,7 @@ def test_an_unclean_election_after_which_records_are_gone_fails_the_task(nodes):
         load.some(4)
         sending.flush()
         follower.kill()
-        wait_until(lambda: in_sync(nodes, tp) == {1}, within=60)
+        wait_until(lambda: in_sync(nodes, *tp) == {1}, within=60)
         load.some(4)
         sending.flush()
         leader.kill()

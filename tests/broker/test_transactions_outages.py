@@ -6,7 +6,7 @@ import kafka.errors as kafka_errors
 import pytest
 from exactly_once_runs import Run, all_rows, read, set_transaction_version, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
-from support import name
+from support import in_sync, name, partition_of
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver.transactions import deciding
@@ -112,23 +112,19 @@ def test_a_decision_waits_for_replicas_that_are_not_in_sync(kafka3, run, die, mo
     leader = kafka3.leader(topic)
     refused = []
 
-    def in_sync():
-        (found,) = kafka3.admin.describe_topics([topic])
-        return next((one["isr_nodes"] for one in found["partitions"] if one["partition_index"] == 0), [])
-
     def started(attempts):
         if not refused:
             kafka3.node(follower - 1).start()
         refused.append(attempts)
         return pause(attempts)
 
-    wait_until(lambda: len(in_sync()) == 2, within=30)
-    (follower,) = set(in_sync()) - {leader}
+    replicas = wait_until(lambda: len(found := in_sync(kafka3, topic)) == 2 and found, within=30)
+    (follower,) = replicas - {leader}
     with TransactionClient(run.options.client, "tests", 60_000) as client:
         producer = client.take(transactional_id, 60_000)
         client.add(transactional_id, producer, [tp])
         die(follower)
-        wait_until(lambda: in_sync() == [leader], within=60)
+        wait_until(lambda: in_sync(kafka3, topic) == {leader}, within=60)
         with (
             TransactionClient(run.options.client, "tests", 3_000) as impatient,
             pytest.raises(
@@ -152,9 +148,9 @@ def losing_an_answer(monkeypatch):
     def lose(happens):
         attempt, lost = Coordinators._attempt, []
 
-        def answered(self, request, *arguments):
-            found = attempt(self, request, *arguments)
-            if request is not Request.INIT_PRODUCER_ID or lost:
+        def answered(self, asking, *arguments):
+            found = attempt(self, asking, *arguments)
+            if asking.request is not Request.INIT_PRODUCER_ID or lost:
                 return found
             lost.append(found)
             happens()
@@ -273,16 +269,13 @@ def test_transactions_are_aborted_as_soon_as_their_coordinator_can_write_again(r
     tp = TopicPartition(reluctant.create_topic(name("output"), partitions=2, replication=3), 0)
     transactional_id = name("id")
 
-    def state():
-        (found,) = reluctant.admin.describe_topics(["__transaction_state"])
-        return found["partitions"][0]
-
     with TransactionClient(run.options.client, "tests", 60_000) as client:
         producer = begun(client, transactional_id, tp)
-        leader = state()["leader_id"]
-        (follower,) = set(state()["replica_nodes"]) - {leader}
+        log = partition_of(reluctant, "__transaction_state")
+        leader = log["leader_id"]
+        (follower,) = set(log["replica_nodes"]) - {leader}
         reluctant.node(follower - 1).kill()
-        wait_until(lambda: state()["isr_nodes"] == [leader], within=60)
+        wait_until(lambda: in_sync(reluctant, "__transaction_state") == {leader}, within=60)
         pauses, pause = [], Attempts.pause
 
         def come_back(attempts):

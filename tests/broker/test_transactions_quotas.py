@@ -124,8 +124,8 @@ def test_a_process_that_was_replaced_leaves_its_successor_alone_while_a_quota_of
     ):
         producer = begun(newer, one, tp)
 
-        async def noticed(coordinators, message, node_id, request):
-            answered = await sent(coordinators, message, node_id, request)
+        async def noticed(coordinators, asking, request, *message):
+            answered = await sent(coordinators, asking, request, *message)
             if coordinators is older.coordinators and request is Request.DESCRIBE_TRANSACTION:
                 looked.set()
             return answered

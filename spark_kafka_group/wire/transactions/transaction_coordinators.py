@@ -36,6 +36,22 @@ Instead = Callable[[str, Answered], Answered | None]
 """For an id and what its coordinator describes: an answer that counts instead of another request's."""
 
 
+@dataclass
+class _Asking:
+    """What one attempt asks for.
+
+    Attributes
+    ----------
+    is_awaited
+        Whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too late.
+    """
+
+    request: Request
+    make: Callable[[str], Any]
+    instead: Instead | None
+    is_awaited: bool = True
+
+
 class Coordinators:
     """Where transactional ids are coordinated, as far as it was looked up. For one thread; it starts none."""
 
@@ -76,7 +92,7 @@ class Coordinators:
         last: dict[str, Any] = {}
         while waiting:
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                for one, found in self._attempt(request, part, make, attempts, instead).items():
+                for one, found in self._attempt(_Asking(request, make, instead), part, attempts).items():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
                         last[one] = last_of(last.get(one), found.error)
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
@@ -89,40 +105,14 @@ class Coordinators:
                 raise late(self._manager, f"{doing} (of {waiting[0]}{more})", last[waiting[0]])
         return done
 
-    def _attempt(
-        self,
-        request: Request,
-        transactional_ids: Collection[str],
-        make: Callable[[str], Any],
-        attempts: Attempts,
-        instead: Instead | None = None,
-    ) -> dict[str, Answered]:
+    def _attempt(self, asking: _Asking, transactional_ids: Collection[str], attempts: Attempts) -> dict[str, Answered]:
         found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
-        is_awaited = True
-
-        async def sent(message: Any, node_id: Any, kind: Request) -> Answered:
-            if not is_awaited:
-                return Answered(error=kafka_errors.KafkaTimeoutError)
-            return await self._sent(message, node_id, kind)
-
-        async def asked(one: str, node_id: int, looks_by: Any) -> Answered:
-            await self._manager.unthrottled(node_id, looks_by)
-            if instead is not None:
-                looked = await sent(requests.describe([one]), looks_by, Request.DESCRIBE_TRANSACTION)
-                refused = instead(one, looked)
-                if refused is not None:
-                    return refused
-                if not self._manager.sends_now(node_id):  # later, another process may have begun: look again then
-                    throttled = self._manager.throttles(node_id)
-                    later = kafka_errors.ThrottlingQuotaExceededError if throttled else kafka_errors.NodeNotReadyError
-                    return Answered(looked.response, later)
-            return await sent(make(one), node_id, request)
 
         async def in_turn(ids: list[str], node_id: int, looks_by: Any) -> dict[str, Answered]:
-            return {one: await asked(one, node_id, looks_by) for one in ids}
+            return {one: await self._asked(asking, one, node_id, looks_by) for one in ids}
 
         async def all_asked() -> dict[str, Answered]:
-            turns = self._turns([one for one in transactional_ids if one not in found], instead is not None)
+            turns = self._turns([one for one in transactional_ids if one not in found], asking.instead is not None)
             answered: dict[str, Answered] = {}
             for future in [self._manager.call_soon(in_turn, *turn) for turn in turns]:
                 answered |= await future
@@ -133,7 +123,7 @@ class Coordinators:
         except kafka_errors.KafkaError as error:
             return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
         finally:
-            is_awaited = False  # what goes on with the client's next use sends nothing: it comes too late
+            asking.is_awaited = False
 
     def _turns(self, transactional_ids: list[str], looks: bool) -> list[tuple[list[str], int, Any]]:
         """Ids to be asked one after the other, with their broker, and with the connection for looks.
@@ -152,7 +142,22 @@ class Coordinators:
                 turns.append(([one], node_id, node_id))
         return turns + [(ids, node_id, self._manager.beside(node_id)) for node_id, ids in throttled.items()]
 
-    async def _sent(self, message: Any, node_id: Any, request: Request) -> Answered:
+    async def _asked(self, asking: _Asking, one: str, node_id: int, looks_by: Any) -> Answered:
+        await self._manager.unthrottled(node_id, looks_by)
+        if asking.instead is not None:
+            looked = await self._sent(asking, Request.DESCRIBE_TRANSACTION, requests.describe([one]), looks_by)
+            refused = asking.instead(one, looked)
+            if refused is not None:
+                return refused
+            if not self._manager.sends_now(node_id):  # later, another process may have begun: look again then
+                throttled = self._manager.throttles(node_id)
+                later = kafka_errors.ThrottlingQuotaExceededError if throttled else kafka_errors.NodeNotReadyError
+                return Answered(looked.response, later)
+        return await self._sent(asking, asking.request, asking.make(one), node_id)
+
+    async def _sent(self, asking: _Asking, request: Request, message: Any, node_id: Any) -> Answered:
+        if not asking.is_awaited:
+            return Answered(error=kafka_errors.KafkaTimeoutError)
         try:
             response = await self._manager.send(message, node_id=node_id)
         except kafka_errors.KafkaError as error:
