@@ -512,14 +512,19 @@ def raised(client, transactional_id):
 
 
 @pytest.mark.soak
-def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, monkeypatch):
-    """The driver's transaction is open then."""
-    run = Run(transaction_options(formerly.bootstrap_servers, name("w")), output_of(formerly), "write-1", tmp_path)
+@pytest.mark.parametrize("aged", [False, True])
+def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, monkeypatch, aged):
+    """The driver's transaction is open then, or brokers have aborted it for its age."""
+    options_ = transaction_options(formerly.bootstrap_servers, name("w"), SHORT_MS if aged else None)
+    run = Run(options_, output_of(formerly), "write-1", tmp_path)
     write, written = PartitionClient.write, []
 
     def late(client, tp, *args):
         written.append(tp.topic)
         if written.count(DECISION_TOPIC) == 2:
+            with TransactionClient(run.options.client, "tests", 30_000) as looking:
+                one = run.options.prefix
+                wait_until(lambda: looking.describe([one])[one].aborted or not aged, within=30)
             raise BrokerTimeoutError("writing: kafka.delivery.timeout.ms is over", "NOT_ENOUGH_REPLICAS")
         return write(client, tp, *args)
 
@@ -531,6 +536,31 @@ def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, mo
         run.batch(0)
     assert read(formerly, run.topic) == sorted(all_rows(1) * 3)
     assert unstable(formerly, run.topic) == []
+
+
+def test_a_decision_that_arrives_late_is_not_written_outside_of_its_transaction(hurried, monkeypatch):
+    """Brokers before Kafka 3.6 do that, and the topic could not be compacted any more."""
+    run = run_on(hurried, output_of(hurried))
+    run.batch(0)
+    plan = run.plan()
+    messages, take, late = run.tasks(plan, 1), TransactionClient.take, []
+    decisions = TopicPartition(DECISION_TOPIC, 0)
+
+    def taken(client, transactional_id, *args):
+        if not late:
+            late.append(transactional_id)
+            PartitionClient(client).write(decisions, b"key", b"{}", run.options.prefix, plan.driver, 0)
+        return take(client, transactional_id, *args)
+
+    with TransactionClient(run.options.client, "tests", 30_000) as client, monkeypatch.context() as patched:
+        client.add(run.options.prefix, plan.driver, [decisions])
+        patched.setattr(TransactionClient, "take", taken)
+        run.abort(messages)
+        assert late
+        log = PartitionClient(client)
+        wait_until(lambda: log.fetch(decisions, 0, committed=False).stable == log.end_offset(decisions), within=30)
+    run.batch(1)
+    assert read(hurried, run.topic) == all_rows(2)
 
 
 def test_a_batch_is_aborted_though_brokers_allow_no_transaction_as_long_as_its_own_any_more(impatient):

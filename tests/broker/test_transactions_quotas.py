@@ -5,6 +5,7 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import kafka.errors as kafka_errors
 import pytest
 from exactly_once_runs import unstable
 from kafka.protocol.admin import AlterClientQuotasRequest
@@ -18,6 +19,7 @@ from spark_kafka_group.wire.transactions.decision_log import DecisionLog
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 from spark_kafka_group.wire.transactions.transaction_coordinators import Coordinators
+from spark_kafka_group.wire.transactions.transaction_requests import describe
 
 pytestmark = pytest.mark.soak
 
@@ -138,6 +140,38 @@ def test_a_process_that_was_replaced_leaves_its_successor_alone_while_a_quota_of
             aborted.result(90)
         assert newer.commit(one, successor)
     assert unstable(kafka, output) == []
+
+
+def test_no_request_for_an_id_waits_behind_another_one(output, run, monkeypatch):
+    """A broker answers one after the other, and a look would be as old as all throttle times of those before."""
+    tp, ids, sent, under_way = TopicPartition(output, 0), [name("id") for _ in range(5)], Coordinators._sent, []
+
+    async def counted(coordinators, *message):
+        under_way.append(under_way[-1] + 1 if under_way else 1)
+        answered = await sent(coordinators, *message)
+        under_way.append(under_way[-1] - 1)
+        return answered
+
+    with TransactionClient(run.options.client, "tests", 60_000) as client:
+        producers = {one: begun(client, one, tp) for one in ids}
+        monkeypatch.setattr(Coordinators, "_sent", counted)
+        client.abort_all(producers)
+    assert len(under_way) >= 4 * len(ids)
+    assert max(under_way) == 1
+
+
+def test_a_request_that_waits_for_its_throttle_time_is_not_sent_once_its_call_has_ended(run, used_up, monkeypatch):
+    one = name("id")
+    with used_up(), TransactionClient(run.options.client, "tests", 60_000) as client:
+        client.take(one, 60_000)
+        node_id, sent, send = client.coordinators.node(one), [], client.manager.send
+        wait_until(lambda: client.manager.throttles(node_id) or client.describe([one]) is None, within=30)
+        monkeypatch.setattr(client.manager, "send", lambda *args, **more: sent.append(args) or send(*args, **more))
+        with pytest.raises(kafka_errors.KafkaTimeoutError):
+            client.send(describe([one]), node_id, 50)
+        client.run(30_000, lambda: client.manager.unthrottled(node_id))
+        client.run(1_000, lambda: client.manager._net.sleep(0.1))
+        assert sent == []
 
 
 def test_an_error_says_that_a_quota_of_requests_is_used_up(output, run, used_up):

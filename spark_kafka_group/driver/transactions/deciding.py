@@ -84,7 +84,8 @@ def decide_and_end(
             f"tasks have not said what they wrote"
         )
     with kept_client(options, ROLE) as client:
-        decision, offset, driver, is_noted = planned.last, planned.last_offset, planned.driver, True
+        decision, offset = planned.last, planned.last_offset
+        driver: Producer | None = planned.driver
         unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
@@ -103,15 +104,15 @@ def decide_and_end(
                 abort_a_rest(client, decisions, decision)
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
-                offset, is_noted = _leave_ended(client, decisions, planned, decision, offset)
-                driver, unneeded = _refuse_late_tasks(client, planned, unneeded)
+                offset, is_noted = _leave_ended(decisions, planned, decision, offset)
+                driver, unneeded = _refuse_late_tasks(client, planned, unneeded, is_noted)
         _abort_unneeded(client, planned, unneeded)
     left = None if decision is None else decision.in_short
-    ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
-    if is_noted:
-        last_batch.leave(options, shared, ended)
-    else:  # the driver's transaction may be open: the next write of this application begins as a new one does
+    if driver is None:  # the next write of this application begins as a new one does
         last_batch.forget(shared, options.prefix)
+    else:
+        ended = LastBatch(driver, planned.timeout_ms, planned.described, left, offset, ended=True)
+        last_batch.leave(options, shared, ended)
 
 
 def _tell_of_another_id(decisions: DecisionLog, planned: PlannedTransactions, batch: BatchId, run: str) -> None:
@@ -171,10 +172,9 @@ def _begins(planned: PlannedTransactions, batch: BatchId) -> bool:
 
 
 def _leave_ended(
-    client: TransactionClient, decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int
+    decisions: DecisionLog, planned: PlannedTransactions, decision: Decision, offset: int
 ) -> tuple[int, bool]:
-    """Note that a batch write needs nothing any more; the offset of its last record, and whether no transaction of the
-    driver is left open.
+    """Note that a batch write needs nothing any more; the offset of its last record, and whether it was noted.
 
     1. A job writes once a month. 2. Brokers forget its transactional ids after a week, and its topic is deleted. 3. The
     next job would not know whether all of the last one was published. No later batch of a query says so here.
@@ -184,32 +184,30 @@ def _leave_ended(
         return decisions.append(planned.prefix, ended.to_json(), planned.driver, sequence=1), True
     except (BrokerError, ProducerFencedError) as error:
         log.warning("kafka.transactional.id %s: the end of the write cannot be noted: %s", planned.prefix, error)
-        if isinstance(error, ProducerFencedError):
-            return offset, True
-    try:
-        client.give_up(planned.prefix, planned.driver)
-    except BrokerError:
         return offset, False
-    return offset, True
 
 
 def _refuse_late_tasks(
-    client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]
-) -> tuple[Producer, dict[str, Producer]]:
-    """Let no task of a batch write begin any more; the driver's producer then, and what is left open.
+    client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer], is_noted: bool
+) -> tuple[Producer | None, dict[str, Producer]]:
+    """Let no task of a batch write begin any more, and end the transaction of a note that failed; the driver's producer
+    then, None where brokers did not say it, and what is left open.
 
     1. Spark does not need an attempt any more, which goes on for two seconds. 2. The leftovers are looked up, and the
     write ends. 3. The attempt comes to its first row, and begins its transaction. A query's next batch would abort it;
     here readers would wait for its timeout.
     """
     if not planned.described or not client.takes_expected:
-        return planned.driver, unneeded
+        return planned.driver if is_noted else None, unneeded
     try:
-        driver = client.take(planned.prefix, NONE_BEGINS_MS, planned.driver)
-        return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
-    except (BrokerError, ProducerFencedError) as error:
+        driver = _taken_to_abort(client, planned.prefix, planned.driver)
+    except BrokerError as error:
         log.warning("kafka.transactional.id %s: late tasks cannot be refused: %s", planned.prefix, error)
+        return None, unneeded
+    if driver is None:
+        log.warning("kafka.transactional.id %s: another process has taken it, and ends what is open", planned.prefix)
         return planned.driver, unneeded
+    return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
 
 
 def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bool:
@@ -404,8 +402,9 @@ def _abort_batch(
     client: TransactionClient, decision_topic: str, prefix: str, planned: LastBatch, told: Sequence[TaskWrite]
 ) -> bool:
     """Whether nothing of the batch stays open: False where it was decided, so that its transactions are to be ended."""
-    client.give_up(prefix, planned.driver)
-    driver = _taken_to_abort(client, prefix, planned)
+    if not client.describes:  # brokers before 3.0 do not say that it was this process that has fenced its own producer
+        client.give_up(prefix, planned.driver)
+    driver = _taken_to_abort(client, prefix, planned.driver)
     if driver is None:
         log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
         return True
@@ -422,9 +421,13 @@ def _abort_batch(
     return planned.decision is not None and found[0] == planned.offset  # that of the batch before
 
 
-def _taken_to_abort(client: TransactionClient, prefix: str, planned: LastBatch) -> Producer | None:
-    """The driver's producer; None where another driver has taken the id."""
-    expected = planned.driver if client.takes_expected else None
+def _taken_to_abort(client: TransactionClient, prefix: str, driver: Producer) -> Producer | None:
+    """The driver's producer after this one, with nothing open; None where another driver has taken the id.
+
+    Brokers raise the epoch where a transaction is open, so that they refuse a record that is late, and before
+    transaction.version 2 they fence the producer with it that has asked for it.
+    """
+    expected = driver if client.takes_expected else None
     while True:
         try:
             return client.take(prefix, NONE_BEGINS_MS, expected)

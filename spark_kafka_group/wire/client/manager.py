@@ -169,16 +169,17 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             await self._net.sleep(THROTTLED_PAUSE_S)
 
     def sends_now(self, node_id: Any) -> bool:
-        """Whether a request to a broker would leave at once, and not wait, or be refused."""
+        """Whether a request to a broker would leave at once, behind no other one, and not wait, or be refused."""
         conn = self._conns.get(node_id)
-        waits = conn is None or conn.initializing or conn.paused or conn._reauth.is_reauthenticating
-        return not waits and conn.connected
+        if conn is None or not conn.connected or conn.initializing or conn.paused or conn.in_flight_requests:
+            return False
+        return not conn._reauth.is_reauthenticating and not self._moved(node_id, conn)
 
     def beside(self, node_id: Any) -> Any:
         """The id of a second connection to a broker, which has throttle times of its own."""
-        node = self.cluster.broker_metadata(node_id)
-        if node is None:
-            return node_id
+        node, known = self.cluster.broker_metadata(node_id), self.cluster.broker_metadata(f"{COORDINATOR}{node_id}")
+        if node is None or (known is not None and (known.host, known.port) == (node.host, node.port)):
+            return node_id if node is None else known.node_id
         of_second = SimpleNamespace(error_code=0, node_id=node_id, host=node.host, port=node.port)
         return self.cluster.add_coordinator(of_second, CoordinatorType.TRANSACTION, f"of node {node_id}")
 

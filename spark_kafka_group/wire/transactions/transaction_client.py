@@ -131,12 +131,22 @@ class TransactionClient:
             return Producer(answered.producer_id, answered.producer_epoch)
 
     def aged(self, transactional_id: str, producer: Producer) -> Producer | None:
-        """The producer that coordinators know in place of this one, whose transaction they aborted for its age.
+        """The producer that coordinators know in place of this one, whose transaction they aborted, for its age, or as
+        this process has taken the id to end it.
 
         With transaction.version 1, and before Kafka 4, they raise its epoch, then, and fence it. None where another
         process may have taken the id, or brokers cannot say it.
         """
-        found = self._next_of(transactional_id, producer)
+
+        def looked(_: float) -> Described | None:
+            found = self._next_of(transactional_id, producer)
+            if found is not None and found.is_being_aborted:
+                raise kafka_errors.ConcurrentTransactionsError(transactional_id)
+            return found
+
+        doing = f"waiting for the end of the transaction of {transactional_id}"
+        with self.together():
+            found = self.retried(doing, looked, Request.INIT_PRODUCER_ID)
         return found.producer if found is not None and found.aborted else None
 
     def _taken_unanswered(self, transactional_id: str, expected: Producer, marked_ms: int) -> Producer | None:
@@ -355,8 +365,12 @@ class TransactionClient:
     def send(self, request: Any, node_id: Any, timeout_ms: float) -> Any:
         """A broker's response to a request, which waits for its throttle time; raises kafka-python's errors."""
 
+        until_s = time.monotonic() + timeout_ms / 1000
+
         async def sent() -> Any:
             await self.manager.unthrottled(node_id)
+            if time.monotonic() >= until_s:  # nobody waits for it any more
+                raise kafka_errors.KafkaTimeoutError
             return await self.manager.send(request, node_id=node_id)
 
         return self.run(timeout_ms, sent)

@@ -107,42 +107,45 @@ class Coordinators:
 
     def _attempt(self, asking: _Asking, transactional_ids: Collection[str], attempts: Attempts) -> dict[str, Answered]:
         found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
+        turns = self._turns(asking, [one for one in transactional_ids if one not in found])
 
-        async def in_turn(ids: list[str], node_id: int, looks_by: Any) -> dict[str, Answered]:
-            return {one: await self._asked(asking, one, node_id, looks_by) for one in ids}
+        async def in_turn(ids: list[str]) -> None:
+            for one in ids:
+                found[one] = await self._asked(asking, one, self._nodes[one])
 
-        async def all_asked() -> dict[str, Answered]:
-            turns = self._turns([one for one in transactional_ids if one not in found], asking.instead is not None)
-            answered: dict[str, Answered] = {}
-            for future in [self._manager.call_soon(in_turn, *turn) for turn in turns]:
-                answered |= await future
-            return answered
+        async def all_asked() -> None:
+            for future in [self._manager.call_soon(in_turn, ids) for ids in turns]:
+                await future
 
         try:
-            return found | dict(run_within(self._manager, attempts.left_ms, all_asked))
+            run_within(self._manager, attempts.left_ms, all_asked)
+            return found
         except kafka_errors.KafkaError as error:
-            return found | {one: Answered(error=type(error)) for one in transactional_ids if one not in found}
+            return {one: Answered(error=type(error)) for one in transactional_ids} | found
         finally:
             asking.is_awaited = False
 
-    def _turns(self, transactional_ids: list[str], looks: bool) -> list[tuple[list[str], int, Any]]:
-        """Ids to be asked one after the other, with their broker, and with the connection for looks.
+    def _turns(self, asking: _Asking, transactional_ids: list[str]) -> list[list[str]]:
+        """Ids, in groups of which each one is asked when the one before it is answered; the groups at the same time.
 
-        That is one id, and one connection, unless a quota of requests is used up: 1. The answer to a look has a
-        throttle time. 2. kafka-python sends nothing on this connection meanwhile. 3. The look is old by then. So a
-        second connection looks, which has throttle times of its own, and each id waits until both may send.
+        A broker takes the next request of a connection when it has answered the one before, and that may be a throttle
+        time later. A look would be as old as that. So where looks are needed, no request waits behind another one.
         """
-        turns: list[tuple[list[str], int, Any]] = []
-        throttled: dict[int, list[str]] = {}
+        if asking.instead is None:
+            return [[one] for one in transactional_ids]
+        by_node: dict[int, list[str]] = {}
         for one in transactional_ids:
-            node_id = self._nodes[one]
-            if looks and self._manager.throttles(node_id):
-                throttled.setdefault(node_id, []).append(one)
-            else:
-                turns.append(([one], node_id, node_id))
-        return turns + [(ids, node_id, self._manager.beside(node_id)) for node_id, ids in throttled.items()]
+            by_node.setdefault(self._nodes[one], []).append(one)
+        return list(by_node.values())
 
-    async def _asked(self, asking: _Asking, one: str, node_id: int, looks_by: Any) -> Answered:
+    async def _asked(self, asking: _Asking, one: str, node_id: int) -> Answered:
+        """An answer to the request, or to the look before it.
+
+        1. A quota of requests is used up, and the answer to a look has a throttle time. 2. kafka-python sends nothing
+        on this connection meanwhile. 3. The look is old by then. So a second connection looks, which has throttle times
+        of its own, once both may send.
+        """
+        looks_by = self._manager.beside(node_id) if asking.instead and self._manager.throttles(node_id) else node_id
         await self._manager.unthrottled(node_id, looks_by)
         if asking.instead is not None:
             looked = await self._sent(asking, Request.DESCRIBE_TRANSACTION, requests.describe([one]), looks_by)
@@ -210,7 +213,8 @@ def version_of(manager: Any, kind: Any) -> int:
 
 def late(manager: Any, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
     """The error where the limit is over, and this was the last answer."""
-    if manager.waits_for_quota and issubclass(last, (kafka_errors.KafkaTimeoutError, kafka_errors.NodeNotReadyError)):
+    unsaid = issubclass(last, (kafka_errors.KafkaTimeoutError, kafka_errors.NodeNotReadyError))
+    if unsaid and manager.waits_for_quota and manager.last_failure is None:
         last = kafka_errors.ThrottlingQuotaExceededError
     if about is None and last is kafka_errors.ThrottlingQuotaExceededError:
         about = About()

@@ -34,9 +34,10 @@ RESUMED_FROM = 3
 NO_PRODUCER = Producer(-1, -1)
 
 OPEN, ABORTED = "Ongoing", "CompleteAbort"
+ABORTING = frozenset({"PrepareAbort", "PrepareEpochFence"})
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction that is committed, or certain to be."""
-UNDER_WAY = frozenset({OPEN, "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+UNDER_WAY = ABORTING | {OPEN, "PrepareCommit"}
 """States in which a transaction is not over."""
 
 
@@ -68,6 +69,11 @@ class Described:
     def aborted(self) -> bool:
         """Whether the last transaction was aborted, and no producer has taken the id since."""
         return self.state == ABORTED
+
+    @property
+    def is_being_aborted(self) -> bool:
+        """Whether its end is certain, and not written to all partitions."""
+        return self.state in ABORTING
 
     def begun_after(self, time_ms: int) -> Described:
         """It, known to have begun after a time by this process's clock, which may be ahead of the coordinator's."""
