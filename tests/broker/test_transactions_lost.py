@@ -21,8 +21,14 @@ from transactions import Writer
 
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.driver.sink_transaction import SinkTransaction
-from spark_kafka_group.driver.transactions import finishing
-from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, TransactionError, TransactionLostError
+from spark_kafka_group.driver.transactions import deciding, finishing
+from spark_kafka_group.errors import (
+    BrokerError,
+    BrokerTimeoutError,
+    ProducerFencedError,
+    TransactionError,
+    TransactionLostError,
+)
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options, transacting
 from spark_kafka_group.options.transacting import DECISION_TOPIC
@@ -120,8 +126,6 @@ def test_a_batch_of_which_all_was_aborted_after_the_decision_is_written_again(im
 def test_a_commit_that_finds_all_aborted_after_its_decision_says_so_and_the_batch_is_written_again(
     impatient, monkeypatch
 ):
-    from spark_kafka_group.driver.transactions import deciding
-
     output = output_of(impatient)
     run = run_on(impatient, output, SHORT_MS)
     messages = run.tasks(run.plan(), 0)
@@ -538,29 +542,70 @@ def test_a_write_follows_one_whose_end_could_not_be_noted(formerly, tmp_path, mo
     assert unstable(formerly, run.topic) == []
 
 
-def test_a_decision_that_arrives_late_is_not_written_outside_of_its_transaction(hurried, monkeypatch):
+@pytest.mark.soak
+def test_a_note_that_arrives_late_is_not_written_outside_of_its_transaction(hurried, tmp_path, monkeypatch):
     """Brokers before Kafka 3.6 do that, and the topic could not be compacted any more."""
-    run = run_on(hurried, output_of(hurried))
-    run.batch(0)
-    plan = run.plan()
-    messages, take, late = run.tasks(plan, 1), TransactionClient.take, []
-    decisions = TopicPartition(DECISION_TOPIC, 0)
+    run = Run(transaction_options(hurried.bootstrap_servers, name("w")), output_of(hurried), "write-1", tmp_path)
+    write, take, decisions = PartitionClient.write, TransactionClient.take, TopicPartition(DECISION_TOPIC, 0)
+    written, late = [], []
 
-    def taken(client, transactional_id, *args):
-        if not late:
-            late.append(transactional_id)
-            PartitionClient(client).write(decisions, b"key", b"{}", run.options.prefix, plan.driver, 0)
-        return take(client, transactional_id, *args)
+    def failing(client, tp, *args):
+        if tp == decisions:
+            written.append(args)
+        if len(written) == 2:
+            raise BrokerTimeoutError("writing: kafka.delivery.timeout.ms is over", "NOT_ENOUGH_REPLICAS")
+        return write(client, tp, *args)
 
-    with TransactionClient(run.options.client, "tests", 30_000) as client, monkeypatch.context() as patched:
-        client.add(run.options.prefix, plan.driver, [decisions])
+    def taken(client, *args):
+        if len(written) == 2 and not late:
+            late.append(write(PartitionClient(client), decisions, *written[1]))
+        return take(client, *args)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartitionClient, "write", failing)
         patched.setattr(TransactionClient, "take", taken)
-        run.abort(messages)
-        assert late
+        run.batch(0)
+    assert late
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
         log = PartitionClient(client)
         wait_until(lambda: log.fetch(decisions, 0, committed=False).stable == log.end_offset(decisions), within=30)
-    run.batch(1)
-    assert read(hurried, run.topic) == all_rows(2)
+
+
+@pytest.mark.soak
+def test_a_batch_write_is_published_though_another_process_takes_its_id_right_behind(formerly, tmp_path, monkeypatch):
+    """Whoever is told that a write has failed runs it again."""
+    run = Run(transaction_options(formerly.bootstrap_servers, name("w")), output_of(formerly), "write-1", tmp_path)
+    left_open, calls = deciding.left_open, []
+
+    def another(client, prefix, driver, belonging):
+        calls.append(driver)
+        if len(calls) == 2:
+            raise ProducerFencedError("another driver has taken it")
+        return left_open(client, prefix, driver, belonging)
+
+    monkeypatch.setattr(deciding, "left_open", another)
+    run.batch(0)
+    assert len(calls) == 2
+    assert read(formerly, run.topic) == all_rows(1)
+
+
+def test_a_batch_is_aborted_by_the_second_attempt_if_the_first_one_failed(formerly, tmp_path, monkeypatch):
+    run = Run(transaction_options(formerly.bootstrap_servers, name("w")), output_of(formerly), shared=tmp_path)
+    run.batch(0)
+    plan = run.plan()
+    messages = run.tasks(plan, 1)
+
+    def away(*args):
+        raise BrokerTimeoutError("reading: kafka.delivery.timeout.ms is over", "NOT_LEADER_FOR_PARTITION")
+
+    with TransactionClient(run.options.client, "tests", 30_000) as client:
+        client.add(run.options.prefix, plan.driver, [TopicPartition(DECISION_TOPIC, 0)])
+    with monkeypatch.context() as patched:
+        patched.setattr(deciding, "last_decision", away)
+        with pytest.raises(BrokerTimeoutError):
+            run.abort(messages)
+    run.abort(messages)
+    assert unstable(formerly, run.topic) == []
 
 
 def test_a_batch_is_aborted_though_brokers_allow_no_transaction_as_long_as_its_own_any_more(impatient):

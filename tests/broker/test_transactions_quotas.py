@@ -3,6 +3,7 @@
 import contextlib
 import os
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as kafka_errors
@@ -142,22 +143,27 @@ def test_a_process_that_was_replaced_leaves_its_successor_alone_while_a_quota_of
     assert unstable(kafka, output) == []
 
 
-def test_no_request_for_an_id_waits_behind_another_one(output, run, monkeypatch):
+@pytest.mark.parametrize(("count", "connections"), [(5, 1), (20, 3)])
+def test_no_request_for_an_id_waits_behind_another_one(output, run, monkeypatch, count, connections):
     """A broker answers one after the other, and a look would be as old as all throttle times of those before."""
-    tp, ids, sent, under_way = TopicPartition(output, 0), [name("id") for _ in range(5)], Coordinators._sent, []
+    tp, ids, sent = TopicPartition(output, 0), [name("id") for _ in range(count)], Coordinators._sent
+    under_way, most = Counter(), Counter()
 
-    async def counted(coordinators, *message):
-        under_way.append(under_way[-1] + 1 if under_way else 1)
-        answered = await sent(coordinators, *message)
-        under_way.append(under_way[-1] - 1)
+    async def counted(coordinators, asking, request, message, node_id):
+        under_way[node_id] += 1
+        most[node_id] = max(most[node_id], under_way[node_id])
+        answered = await sent(coordinators, asking, request, message, node_id)
+        under_way[node_id] -= 1
         return answered
 
     with TransactionClient(run.options.client, "tests", 60_000) as client:
         producers = {one: begun(client, one, tp) for one in ids}
-        monkeypatch.setattr(Coordinators, "_sent", counted)
-        client.abort_all(producers)
-    assert len(under_way) >= 4 * len(ids)
-    assert max(under_way) == 1
+        with monkeypatch.context() as patched:
+            patched.setattr(Coordinators, "_sent", counted)
+            client.abort_all(producers)
+        assert not any(found.open for found in client.describe(ids).values())
+    assert set(most.values()) == {1}
+    assert len(most) == connections
 
 
 def test_a_request_that_waits_for_its_throttle_time_is_not_sent_once_its_call_has_ended(run, used_up, monkeypatch):

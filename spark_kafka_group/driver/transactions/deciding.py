@@ -206,8 +206,11 @@ def _refuse_late_tasks(
         return None, unneeded
     if driver is None:
         log.warning("kafka.transactional.id %s: another process has taken it, and ends what is open", planned.prefix)
-        return planned.driver, unneeded
-    return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
+        return planned.driver if is_noted else None, unneeded
+    try:
+        return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
+    except ProducerFencedError:  # the batch is published all the same, and the other process aborts what is open
+        return driver, unneeded
 
 
 def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bool:
@@ -402,8 +405,7 @@ def _abort_batch(
     client: TransactionClient, decision_topic: str, prefix: str, planned: LastBatch, told: Sequence[TaskWrite]
 ) -> bool:
     """Whether nothing of the batch stays open: False where it was decided, so that its transactions are to be ended."""
-    if not client.describes:  # brokers before 3.0 do not say that it was this process that has fenced its own producer
-        client.give_up(prefix, planned.driver)
+    client.give_up(prefix, planned.driver)
     driver = _taken_to_abort(client, prefix, planned.driver)
     if driver is None:
         log.info("kafka.transactional.id %s: another driver has taken it, and ends what is open", prefix)
@@ -424,8 +426,8 @@ def _abort_batch(
 def _taken_to_abort(client: TransactionClient, prefix: str, driver: Producer) -> Producer | None:
     """The driver's producer after this one, with nothing open; None where another driver has taken the id.
 
-    Brokers raise the epoch where a transaction is open, so that they refuse a record that is late, and before
-    transaction.version 2 they fence the producer with it that has asked for it.
+    Where a transaction is open, brokers raise the epoch, and before transaction.version 2 they fence the producer with
+    it that has asked for it.
     """
     expected = driver if client.takes_expected else None
     while True:

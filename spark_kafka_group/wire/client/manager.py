@@ -175,13 +175,14 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
             return False
         return not conn._reauth.is_reauthenticating and not self._moved(node_id, conn)
 
-    def beside(self, node_id: Any) -> Any:
-        """The id of a second connection to a broker, which has throttle times of its own."""
-        node, known = self.cluster.broker_metadata(node_id), self.cluster.broker_metadata(f"{COORDINATOR}{node_id}")
+    def beside(self, node_id: Any, number: int) -> Any:
+        """The id of one more connection to a broker, which has throttle times of its own."""
+        of_another = f"{node_id}-{number}"
+        node, known = self.cluster.broker_metadata(node_id), self.cluster.broker_metadata(f"{COORDINATOR}{of_another}")
         if node is None or (known is not None and (known.host, known.port) == (node.host, node.port)):
             return node_id if node is None else known.node_id
-        of_second = SimpleNamespace(error_code=0, node_id=node_id, host=node.host, port=node.port)
-        return self.cluster.add_coordinator(of_second, CoordinatorType.TRANSACTION, f"of node {node_id}")
+        at = SimpleNamespace(error_code=0, node_id=of_another, host=node.host, port=node.port)
+        return self.cluster.add_coordinator(at, CoordinatorType.TRANSACTION, f"connection {of_another}")
 
     def any_node(self) -> Any:
         """A broker at random, to ask another one than before: that may be cut off from the cluster, and not know it.

@@ -19,6 +19,8 @@ from spark_kafka_group.wire.transactions.transaction_requests import About
 
 AT_ONCE = 200
 """Requests on their way to one broker."""
+LANES = 8
+"""Connections to one broker over which ids are asked in turn; one for up to eight ids."""
 LIMIT = "kafka.delivery.timeout.ms"
 NO_ANSWER = int(kafka_errors.UnknownError.errno)
 """The code that stands for a response without what was asked for: UNKNOWN_SERVER_ERROR."""
@@ -109,12 +111,12 @@ class Coordinators:
         found = self._find([one for one in transactional_ids if one not in self._nodes], attempts)
         turns = self._turns(asking, [one for one in transactional_ids if one not in found])
 
-        async def in_turn(ids: list[str]) -> None:
+        async def in_turn(ids: list[str], lane: int) -> None:
             for one in ids:
-                found[one] = await self._asked(asking, one, self._nodes[one])
+                found[one] = await self._asked(asking, one, self._nodes[one], lane)
 
         async def all_asked() -> None:
-            for future in [self._manager.call_soon(in_turn, ids) for ids in turns]:
+            for future in [self._manager.call_soon(in_turn, *turn) for turn in turns]:
                 await future
 
         try:
@@ -125,38 +127,44 @@ class Coordinators:
         finally:
             asking.is_awaited = False
 
-    def _turns(self, asking: _Asking, transactional_ids: list[str]) -> list[list[str]]:
-        """Ids, in groups of which each one is asked when the one before it is answered; the groups at the same time.
+    def _turns(self, asking: _Asking, transactional_ids: list[str]) -> list[tuple[list[str], int]]:
+        """Ids of which each one is asked when the one before it is answered, with the number of their connection.
 
         A broker takes the next request of a connection when it has answered the one before, and that may be a throttle
         time later. A look would be as old as that. So where looks are needed, no request waits behind another one.
         """
         if asking.instead is None:
-            return [[one] for one in transactional_ids]
+            return [([one], 0) for one in transactional_ids]
         by_node: dict[int, list[str]] = {}
         for one in transactional_ids:
             by_node.setdefault(self._nodes[one], []).append(one)
-        return list(by_node.values())
+        turns = []
+        for ids in by_node.values():
+            lanes = min(LANES, -(-len(ids) // LANES))
+            turns += [(ids[lane::lanes], lane) for lane in range(lanes)]
+        return turns
 
-    async def _asked(self, asking: _Asking, one: str, node_id: int) -> Answered:
+    async def _asked(self, asking: _Asking, one: str, node_id: int, lane: int) -> Answered:
         """An answer to the request, or to the look before it.
 
         1. A quota of requests is used up, and the answer to a look has a throttle time. 2. kafka-python sends nothing
-        on this connection meanwhile. 3. The look is old by then. So a second connection looks, which has throttle times
+        on this connection meanwhile. 3. The look is old by then. So another connection looks, which has throttle times
         of its own, once both may send.
         """
-        looks_by = self._manager.beside(node_id) if asking.instead and self._manager.throttles(node_id) else node_id
-        await self._manager.unthrottled(node_id, looks_by)
+        sends_by = looks_by = self._manager.beside(node_id, lane) if lane else node_id
+        if asking.instead is not None and self._manager.throttles(sends_by):
+            looks_by = self._manager.beside(node_id, LANES + lane)
+        await self._manager.unthrottled(sends_by, looks_by)
         if asking.instead is not None:
             looked = await self._sent(asking, Request.DESCRIBE_TRANSACTION, requests.describe([one]), looks_by)
             refused = asking.instead(one, looked)
             if refused is not None:
                 return refused
-            if not self._manager.sends_now(node_id):  # later, another process may have begun: look again then
-                throttled = self._manager.throttles(node_id)
+            if not self._manager.sends_now(sends_by):  # later, another process may have begun: look again then
+                throttled = self._manager.throttles(sends_by)
                 later = kafka_errors.ThrottlingQuotaExceededError if throttled else kafka_errors.NodeNotReadyError
                 return Answered(looked.response, later)
-        return await self._sent(asking, asking.request, asking.make(one), node_id)
+        return await self._sent(asking, asking.request, asking.make(one), sends_by)
 
     async def _sent(self, asking: _Asking, request: Request, message: Any, node_id: Any) -> Answered:
         if not asking.is_awaited:
