@@ -26,6 +26,10 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "The machine was busy with other runs. All took four times as long: also the fault itself, until the program "
         "had started again (21 to 41 s; 5 to 14 s in the 20 faults of the other runs, which took 11.5 s at most)."
     ),
+    ("processor-worker-kill-once", GROUPKAFKA, 267666185): (
+        "The machine was busy with another cell, and with brokers of tests. The kill ends the query, whose program has "
+        "to start again: 38 s here, and 18 s at most in the run after it. It was not run alone again."
+    ),
     ("sink-worker-kill", GROUPKAFKA, 2052141530): COMMITTER,
     ("sink-worker-kill-once", GROUPKAFKA, 323093979): COMMITTER,
     ("sink-steps-worker-kill-once", GROUPKAFKA, 1): (
