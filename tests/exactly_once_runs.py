@@ -27,7 +27,7 @@ from spark_kafka_group.driver.transactions import finishing
 from spark_kafka_group.driver.transactions.deciding import abort_undecided, decide_and_end
 from spark_kafka_group.driver.transactions.planning import planned
 from spark_kafka_group.errors import BrokerError
-from spark_kafka_group.exactly_once import BatchId
+from spark_kafka_group.exactly_once import BatchId, Producer
 from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import Options
@@ -129,6 +129,14 @@ def running_source(directory: Path, run: Run, group: str, batch: int, offset: in
         yield
     finally:
         remove(file, path)
+
+
+def begun(client: TransactionClient, transactional_id: str, tp: TopicPartition, value: bytes = b"value") -> Producer:
+    """Take an id, and write a record in its transaction, which stays open; its producer."""
+    producer = client.take(transactional_id, 600_000)
+    client.add(transactional_id, producer, [tp])
+    PartitionClient(client).write(tp, b"key", value, transactional_id, producer, 0)
+    return producer
 
 
 def rows_of(batch: int, slot: int, rows: int) -> list[bytes]:

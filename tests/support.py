@@ -132,18 +132,23 @@ def end_offset(kafka: Any, topic: str, partition: int = 0) -> int:
         consumer.close()
 
 
-def partition_of(kafka: Any, topic: str, partition: int = 0) -> Mapping[str, Any]:
-    """A broker's description of a partition; empty where that broker was just killed, or does not know it yet."""
+def partitions_of(kafka: Any, topic: str) -> list[Mapping[str, Any]]:
+    """A broker's description of a topic's partitions; none where that broker was just killed."""
     try:
         (found,) = kafka.admin.describe_topics([topic])
     except KafkaError:
-        return {}
-    return next((one for one in found["partitions"] if one["partition_index"] == partition), {})
+        return []
+    return list(found["partitions"])
 
 
 def in_sync(kafka: Any, topic: str, partition: int = 0) -> set[int]:
-    """The in-sync replicas of a partition; none as of :func:`partition_of`."""
-    return set(partition_of(kafka, topic, partition).get("isr_nodes", ()))
+    """The in-sync replicas of a partition; none as of :func:`partitions_of`."""
+    return {
+        replica
+        for one in partitions_of(kafka, topic)
+        if one["partition_index"] == partition
+        for replica in one["isr_nodes"]
+    }
 
 
 def committed_epochs(kafka: Any, group: str) -> set[int]:

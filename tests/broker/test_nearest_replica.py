@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from kafka.admin import ConfigResource, ConfigResourceType
-from support import Record, name, options, produce
+from support import Record, name, options, partitions_of, produce
 from test_executor import rows, task
 
 from spark_kafka_group.driver.batch_read import read_tasks
@@ -156,8 +156,8 @@ def test_a_follower_that_is_killed_loses_and_doubles_nothing_and_is_read_again(
 
 def in_sync(kafka, topic):
     """Nodes that are in-sync replicas of every partition."""
-    found = [set(p["isr_nodes"]) for described in kafka.admin.describe_topics([topic]) for p in described["partitions"]]
-    return set.intersection(*found)
+    found = [set(partition["isr_nodes"]) for partition in partitions_of(kafka, topic)]
+    return set.intersection(*found) if found else set()
 
 
 @pytest.mark.soak

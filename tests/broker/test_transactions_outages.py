@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import Run, all_rows, read, set_transaction_version, transaction_options, unstable
+from exactly_once_runs import Run, all_rows, begun, read, set_transaction_version, transaction_options, unstable
 from kafka.admin import ConfigResource, ConfigResourceType
-from support import in_sync, name, partition_of
+from support import in_sync, name, partitions_of
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver.transactions import deciding
@@ -187,14 +187,6 @@ def test_an_id_that_another_process_took_meanwhile_stays_with_that(run, losing_a
             assert other.commit(transactional_id, others[0])
 
 
-def begun(client, transactional_id, tp, value=b"value"):
-    """Its producer, which has written a record."""
-    producer = client.take(transactional_id, 600_000)
-    client.add(transactional_id, producer, [tp])
-    PartitionClient(client).write(tp, b"key", value, transactional_id, producer, 0)
-    return producer
-
-
 def ids_of_two_coordinators(run):
     first, *others = (name("id") for _ in range(20))
     with TransactionClient(run.options.client, "tests", 30_000) as client:
@@ -271,7 +263,7 @@ def test_transactions_are_aborted_as_soon_as_their_coordinator_can_write_again(r
 
     with TransactionClient(run.options.client, "tests", 60_000) as client:
         producer = begun(client, transactional_id, tp)
-        log = partition_of(reluctant, "__transaction_state")
+        (log,) = partitions_of(reluctant, "__transaction_state")
         leader = log["leader_id"]
         (follower,) = set(log["replica_nodes"]) - {leader}
         reluctant.node(follower - 1).kill()

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import kafka.errors as kafka_errors
 import pytest
-from exactly_once_runs import unstable
+from exactly_once_runs import begun, unstable
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name
 
@@ -70,13 +70,6 @@ def set_quota(kafka, run, of, value):
     manager = kafka.admin._manager
     (found,) = manager.run(manager.send, request).entries
     assert found.error_code == 0
-
-
-def begun(client, transactional_id, tp, value=b"value"):
-    producer = client.take(transactional_id, 600_000)
-    client.add(transactional_id, producer, [tp])
-    PartitionClient(client).write(tp, b"key", value, transactional_id, producer, 0)
-    return producer
 
 
 def test_decisions_are_read_though_a_quota_of_bytes_is_used_up(kafka, run):

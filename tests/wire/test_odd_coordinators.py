@@ -59,16 +59,16 @@ def client(broker):
 @pytest.mark.parametrize(
     ("odd", "says"),
     [
-        ({"find": {"coordinators": []}}, "(of a): .* last answer: UNKNOWN_SERVER_ERROR"),
-        ({"describe": {"transaction_states": []}}, "(of a): .* last answer: UNKNOWN_SERVER_ERROR"),
-        ({"take": {"producer_id": -1, "producer_epoch": -1}}, "(of a): .* last answer: UNKNOWN_SERVER_ERROR"),
+        ({"find": {"coordinators": []}}, r"\(of a\): .* last answer: UNKNOWN_SERVER_ERROR"),
+        ({"describe": {"transaction_states": []}}, r"\(of a\): .* last answer: UNKNOWN_SERVER_ERROR"),
+        ({"take": {"producer_id": -1, "producer_epoch": -1}}, r"\(of a\): .* last answer: UNKNOWN_SERVER_ERROR"),
         ({"take": {"error_code": 999}}, "taking transactional id a: error code 999"),
     ],
 )
 def test_an_id_is_not_taken_where_its_coordinator_does_not_answer_the_question(broker, client, odd, says):
     assert client.take("b", 60_000, EXPECTED) == Producer(5, 8)
     broker.odd = odd
-    with pytest.raises(BrokerError, match=says.replace("(of a)", r"\(of a\)")):
+    with pytest.raises(BrokerError, match=says):
         client.take("a", 60_000, EXPECTED)
 
 

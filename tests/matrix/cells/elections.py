@@ -6,8 +6,8 @@ import re
 import signal
 from typing import Any
 
-from kafka.errors import KafkaError
 from kafka.structs import TopicPartition
+from support import partitions_of
 
 from matrix.cells.logs import GOES_ON, LOST, configure, losses_said, quiet, write
 from matrix.cells.registry import BROKER, GROUPKAFKA, Cell, add
@@ -30,24 +30,15 @@ BROKERS: dict[str, Any] = {
 SAID_WITHIN_S = 60.0
 
 
-def described(scene: Scene) -> list[dict[str, Any]]:
-    """The topic's partitions; none where the broker that was asked is away."""
-    try:
-        (topic,) = scene.kafka.admin.describe_topics([scene.topic])
-    except KafkaError:
-        return []
-    return list(topic["partitions"])
-
-
 def in_sync(scene: Scene, *nodes: int) -> bool:
     """Whether these replicas are in sync, and no others, of all partitions."""
-    found = [set(partition["isr_nodes"]) for partition in described(scene)]
+    found = [set(partition["isr_nodes"]) for partition in partitions_of(scene.kafka, scene.topic)]
     return bool(found) and all(replicas == set(nodes) for replicas in found)
 
 
 def leaders(scene: Scene) -> set[int]:
     """The nodes that lead the topic's partitions."""
-    return {partition["leader_id"] for partition in described(scene)}
+    return {partition["leader_id"] for partition in partitions_of(scene.kafka, scene.topic)}
 
 
 def on_a_pair(scene: Scene) -> None:
