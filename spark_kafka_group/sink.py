@@ -50,7 +50,7 @@ class GroupKafkaWriter(SentToTasks, DataSourceArrowWriter):
         _commit(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _abort(self._options, messages)
+        _abort(self._options, messages, self._planned)
 
 
 class GroupKafkaStreamWriter(SentToTasks, DataSourceStreamArrowWriter):
@@ -143,11 +143,13 @@ def _commit(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]
             deciding.decide_and_end(options.transactions, _told(messages), shared)
 
 
-def _abort(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+def _abort(
+    options: SinkOptions, messages: Sequence[WriterCommitMessage | None], planned: PlannedTransactions | None = None
+) -> None:
     if options.is_exactly_once:
         deciding, shared = _on_the_driver()
         with in_one_sentence():
-            deciding.abort_undecided(options.transactions, _told(messages), shared)
+            deciding.abort_undecided(options.transactions, _told(messages), shared, planned)
 
 
 def _on_the_driver() -> tuple[ModuleType, Path | None]:

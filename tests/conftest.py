@@ -36,6 +36,7 @@ ON_THREE_BROKERS = {
     "test_each_letter_is_there_once_when_the_leader_of_the_dead_letters_is_killed_meanwhile",
     "test_three_nodes_go_on_when_one_is_killed",
     "tests/broker/test_leaderless.py",
+    "tests/broker/test_transactions_leaderless.py",
     "tests/broker/test_quick_leaving.py",
     "tests/broker/test_sender_on_three_nodes.py",
     "tests/broker/test_silent_leaders.py",

@@ -107,9 +107,9 @@ class Run:
         """What the writer's commit does."""
         decide_and_end(self.options, messages, self.shared)
 
-    def abort(self, messages: Sequence[TaskWrite | None]) -> None:
-        """What the writer's abort does."""
-        abort_undecided(self.options, messages, self.shared)
+    def abort(self, messages: Sequence[TaskWrite | None], planned_here: PlannedTransactions | None = None) -> None:
+        """What the writer's abort does; a batch writer knows its plan."""
+        abort_undecided(self.options, messages, self.shared, planned_here)
 
     def batch(self, batch: int, slots: int = 2, rows: int = 3) -> list[TaskWrite]:
         """A whole batch."""

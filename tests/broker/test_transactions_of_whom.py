@@ -116,6 +116,18 @@ def test_a_batch_write_does_not_take_the_place_of_a_query(run_of):
         query.tasks(query.plan(), 1)
 
 
+def test_a_batch_write_whose_id_was_taken_does_not_abort_the_one_that_has_it(output, kafka, run_of, tmp_path):
+    """Both are of one application, and all tasks of the first one fail, so that none says what it has written."""
+    replaced, newer = (run_of("taken", query, str(tmp_path)) for query in ("write-1", "write-2"))
+    plan = replaced.plan()
+    messages = newer.tasks(newer.plan(), 0)
+    with pytest.raises(ProducerFencedError):
+        replaced.tasks(plan, 0)
+    replaced.abort([None, None], plan)
+    newer.commit(messages)
+    assert read(kafka, output) == all_rows(1)
+
+
 @pytest.mark.parametrize("rows", [3, 2])
 def test_a_batch_that_reads_other_offsets_is_refused_whatever_rows_it_has(kafka, output, run_of, checkpoint, rows):
     run = run_of(checkpoint=str(checkpoint))

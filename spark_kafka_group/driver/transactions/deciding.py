@@ -42,6 +42,8 @@ from spark_kafka_group.wire.transactions.transaction_requests import Described
 log = logging.getLogger(__name__)
 
 ROLE = "driver"
+ABORTED_WITHIN_MS = 30_000
+"""How long Spark's call after a failure, and a query that is stopped, may wait: the next start aborts the rest."""
 
 
 def decide_and_end(
@@ -349,7 +351,10 @@ def _end(client: TransactionClient, decisions: DecisionLog, planned: PlannedTran
 
 
 def abort_undecided(
-    options: TransactionOptions, messages: Sequence[TaskWrite | None], shared: Path | None = None
+    options: TransactionOptions,
+    messages: Sequence[TaskWrite | None],
+    shared: Path | None = None,
+    planned_here: PlannedTransactions | None = None,
 ) -> None:
     """Abort a batch's transactions after a failure, unless the batch was decided.
 
@@ -357,14 +362,21 @@ def abort_undecided(
     it. So the prefix is taken first, as at a start, and the last decision read. Without a message of any task there was
     no commit; then the application knows the plan, or the next start aborts what tasks have left.
 
+    Parameters
+    ----------
+    planned_here
+        The plan, where this process has it: the application's last one may be that of another write with the same id.
+
     Raises
     ------
     BrokerError
     """
     told = [message for message in messages if message is not None]
-    planned = last_batch.planned_last(options, shared) if not told else _as_planned(told[0].planned)
+    known = told[0].planned if told else planned_here
+    planned = last_batch.planned_last(options, shared) if known is None else _as_planned(known)
     if planned is not None:
-        with kept_client(options, ROLE) as client:
+        limited = replace(options, limit_ms=min(options.limit_ms, ABORTED_WITHIN_MS))
+        with kept_client(limited, ROLE) as client, client.together():
             _abort_batch(client, options.transacting.decision_topic, options.prefix, planned, told)
         last_batch.forget(shared, options.prefix)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spark_kafka_group.driver.transactions.resolution import Resolution, resolved
@@ -11,9 +11,9 @@ from spark_kafka_group.errors import ProducerFencedError, TransactionError
 from spark_kafka_group.exactly_once import Decision, Producer, State, TaskTransactionWritten
 from spark_kafka_group.json_text import listed
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
-from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient, is_next
 from spark_kafka_group.wire.transactions.transaction_ends import End, looked_up
-from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED, OPEN, Described
+from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED, Described
 
 log = logging.getLogger(__name__)
 
@@ -45,16 +45,43 @@ def ends_of(
 ) -> dict[str, End | None]:
     """How the transactions of a decision have ended, by their ids; None for one that is open."""
     ends: dict[str, End | None] = {}
-    described = client.describe([one.transactional_id for one in decision.transactions]) if client.describes else {}
+    described = _described(client, decision.transactions)
     for one in decision.transactions:
         known = described.get(one.transactional_id)
         if known is not None and known.producer == one.producer:
-            if known.state == OPEN:
+            if known.open:
                 ends[one.transactional_id] = None
             elif known.state in COMMITTED:
                 ends[one.transactional_id] = End.COMMITTED
     unclear = [one for one in decision.transactions if one.transactional_id not in ends]
+    return ends | _looked_up(decisions, described, unclear, within_s)
+
+
+def _described(client: TransactionClient, transactions: Iterable[TaskTransactionWritten]) -> Mapping[str, Described]:
+    return client.describe([one.transactional_id for one in transactions]) if client.describes else {}
+
+
+def _looked_up(
+    decisions: DecisionLog,
+    described: Mapping[str, Described],
+    transactions: Sequence[TaskTransactionWritten],
+    within_s: float,
+) -> dict[str, End]:
+    """How transactions have ended, as their partitions tell, if coordinators do not say that they are to be aborted:
+    while replicas of one partition are away, none may tell yet."""
+    ends = {
+        one.transactional_id: End.ABORTED
+        for one in transactions
+        if _is_to_be_aborted(described.get(one.transactional_id), one.producer)
+    }
+    unclear = [one for one in transactions if one.transactional_id not in ends]
     return ends | looked_up(decisions.partitions, unclear, within_s)
+
+
+def _is_to_be_aborted(known: Described | None, producer: Producer) -> bool:
+    if known is None or not known.is_being_aborted:
+        return False
+    return known.producer == producer or is_next(known.producer, producer)
 
 
 def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> None:
@@ -78,10 +105,15 @@ def finish(client: TransactionClient, decisions: DecisionLog, decision: Decision
     A coordinator that refuses may have committed the transaction before: 1. it was committed. 2. The answer was lost
     with the driver. 3. The id was used again, or expired. So the partitions are asked then.
     """
-    committed = client.commit_all({one.transactional_id: one.producer for one in decision.transactions})
+    committed = client.commit_all(
+        {one.transactional_id: one.producer for one in decision.transactions},
+        {one.transactional_id: one.offsets for one in decision.transactions},
+    )
     unclear = [one for one in decision.transactions if not committed[one.transactional_id]]
-    ends = dict.fromkeys(committed, End.COMMITTED) | looked_up(decisions.partitions, unclear, LOOKED_UP_WITHIN_S)
-    return resolved(decision.transactions, ends)
+    if not unclear:
+        return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED))
+    found = _looked_up(decisions, _described(client, unclear), unclear, LOOKED_UP_WITHIN_S)
+    return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED) | found)
 
 
 def revoke(decisions: DecisionLog, prefix: str, decision: Decision, driver: Producer, sequence: int) -> int:

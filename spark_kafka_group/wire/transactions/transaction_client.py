@@ -31,6 +31,7 @@ from spark_kafka_group.wire.transactions.transaction_coordinators import (
     Answered,
     Coordinators,
     Instead,
+    Partitions,
     last_of,
     late,
     version_of,
@@ -104,7 +105,13 @@ class TransactionClient:
 
     # Of one id
 
-    def take(self, transactional_id: str, timeout_ms: int, expected: Producer | None = None) -> Producer:
+    def take(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: Producer | None = None,
+        partitions: Collection[TopicPartition] = (),
+    ) -> Producer:
         """Take an id: abort what it has open, and fence its producer.
 
         Parameters
@@ -113,6 +120,8 @@ class TransactionClient:
             How long its transactions may be open; up to a second less where a producer is expected.
         expected
             Take it from this producer only.
+        partitions
+            Of what is open, where no producer is expected: their leaders are waited for.
 
         Raises
         ------
@@ -122,7 +131,8 @@ class TransactionClient:
         with self.together():
             doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
             sent_ms = timeout_ms if expected is None else _marked(timeout_ms)
-            found = self._taken({transactional_id: expected}, doing, sent_ms)[transactional_id]
+            ended = {transactional_id: partitions}
+            found = self._taken({transactional_id: expected}, doing, sent_ms, ended)[transactional_id]
             if expected is not None and sent_ms != timeout_ms and reaction_to(found.error, request) is Reaction.FENCED:
                 ours = self._taken_unanswered(transactional_id, expected, sent_ms)
                 if ours is not None:
@@ -165,23 +175,27 @@ class TransactionClient:
     def _next_of(self, transactional_id: str, producer: Producer) -> Described | None:
         """What coordinators say of an id, if its producer is the next one after this."""
         found = self.describe([transactional_id]).get(transactional_id) if self.describes else None
-        return found if found is not None and _is_next(found.producer, producer) else None
+        return found if found is not None and is_next(found.producer, producer) else None
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""
+        partitions = self._partitions_of([transactional_id]).get(transactional_id, ())
         for timeout_ms in timeouts_ms[:-1]:
             try:
-                return self.take(transactional_id, timeout_ms), timeout_ms
+                return self.take(transactional_id, timeout_ms, partitions=partitions), timeout_ms
             except BrokerError as error:
                 if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
                     raise
-        return self.take(transactional_id, timeouts_ms[-1]), timeouts_ms[-1]
+        return self.take(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
 
     def give_up(self, transactional_id: str, producer: Producer) -> None:
         """Abort what this producer, which writes no more, has open, without another epoch for it."""
         doing = f"aborting the transaction of {transactional_id}"
-        request = Request.END_TRANSACTION
-        found = self._all(request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False))
+        request, partitions = Request.END_TRANSACTION, self._partitions_of([transactional_id])
+        found = self._all(
+            request, doing, [transactional_id], lambda one: requests.end(one, producer, commit=False),
+            partitions=partitions,
+        )  # fmt: skip
         self._ended(request, doing, transactional_id, found[transactional_id])
 
     def add(self, transactional_id: str, producer: Producer, tps: Collection[TopicPartition]) -> None:
@@ -220,11 +234,14 @@ class TransactionClient:
 
     # Of many
 
-    def commit_all(self, transactions: Mapping[str, Producer]) -> dict[str, bool]:
-        """Commit transactions, perhaps again. False for one that had ended before: perhaps it was committed."""
+    def commit_all(self, transactions: Mapping[str, Producer], partitions: Partitions | None = None) -> dict[str, bool]:
+        """Commit transactions, perhaps again. False for one that had ended before: perhaps it was committed.
+
+        Each one waits for leaders of its partitions (see :meth:`Coordinators.answers`).
+        """
         found = self._all(
             Request.END_TRANSACTION, "committing transactions", transactions,
-            lambda one: requests.end(one, transactions[one], commit=True),
+            lambda one: requests.end(one, transactions[one], commit=True), partitions=partitions,
         )  # fmt: skip
         return {
             one: not self._ended(Request.END_TRANSACTION, "committing transactions", one, answered)
@@ -238,6 +255,8 @@ class TransactionClient:
         task has sent arrives. 3. Brokers before Kafka 3.6 write it, outside of any transaction, and no marker follows:
         readers of committed records wait for it for ever. A new epoch has brokers refuse the record. Brokers before
         2.5 can be asked for that only without saying whose transaction is meant.
+
+        Each one waits for leaders of its partitions (see :meth:`Coordinators.answers`).
         """
         doing = "aborting transactions"
         if self.takes_expected:
@@ -252,7 +271,9 @@ class TransactionClient:
         for one, answered in found.items():
             self._ended(request, doing, one, answered)
 
-    def _taken(self, expected: Mapping[str, Producer | None], doing: str, timeout_ms: int) -> dict[str, Answered]:
+    def _taken(
+        self, expected: Mapping[str, Producer | None], doing: str, timeout_ms: int, partitions: Partitions | None = None
+    ) -> dict[str, Answered]:
         """Take ids, each from this producer only, if one is expected; then touch no transaction of others.
 
         Brokers refuse InitProducerId with an outdated producer, but first they abort what the newer one has open, and
@@ -282,8 +303,16 @@ class TransactionClient:
         return self._all(
             Request.INIT_PRODUCER_ID, doing, expected,
             lambda one: requests.init_producer_id(one, timeout_ms, expected[one]),
-            of_another if self.describes and any(expected.values()) else None,
+            of_another if self.describes and any(expected.values()) else None, partitions,
         )  # fmt: skip
+
+    def _partitions_of(self, transactional_ids: Collection[str]) -> Partitions:
+        """The partitions of transactions that are not over, as far as coordinators tell."""
+        if not self.describes:
+            return {}
+        doing, request = "describing transactions", Request.DESCRIBE_TRANSACTION
+        found = self._all(request, doing, transactional_ids, lambda one: requests.describe([one]))
+        return {one: _described(answered).partitions for one, answered in found.items() if answered.error is None}
 
     def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
         """Those of the ids that coordinators know."""
@@ -407,8 +436,9 @@ class TransactionClient:
         transactional_ids: Iterable[str],
         make: Callable[[str], Any],
         instead: Instead | None = None,
+        partitions: Partitions | None = None,
     ) -> dict[str, Answered]:
-        return self.coordinators.answers(request, doing, transactional_ids, make, self._left_s, instead)
+        return self.coordinators.answers(request, doing, transactional_ids, make, self._left_s, instead, partitions)
 
     def _one(
         self, request: Request, doing: str, transactional_id: str, make: Callable[[], Any], about: About | None = None
@@ -466,7 +496,7 @@ def longest_mark(timeout_ms: int) -> int:
     return max(1, min(LONGEST_MARK_MS, timeout_ms // 100))
 
 
-def _is_next(producer: Producer, expected: Producer) -> bool:
+def is_next(producer: Producer, expected: Producer) -> bool:
     """Whether brokers have made a producer from another one, with one request."""
     if producer.producer_id == expected.producer_id:
         return producer.epoch == expected.epoch + 1
@@ -475,4 +505,4 @@ def _is_next(producer: Producer, expected: Producer) -> bool:
 
 def _is_used_up(producer: Producer, expected: Producer | None) -> bool:
     """Whether brokers have raised a producer's last epoch, and have none left for its producer id."""
-    return expected is not None and _is_next(producer, expected) and producer.epoch > LAST_EPOCH
+    return expected is not None and is_next(producer, expected) and producer.epoch > LAST_EPOCH

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerTimeoutError
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import run_within
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
@@ -36,6 +37,8 @@ class Answered:
 
 Instead = Callable[[str, Answered], Answered | None]
 """For an id and what its coordinator describes: an answer that counts instead of another request's."""
+Partitions = Mapping[str, Collection[TopicPartition]]
+"""Of transactions, by their ids."""
 
 
 @dataclass
@@ -44,14 +47,25 @@ class _Asking:
 
     Attributes
     ----------
+    partitions
+        Of the transactions that the request ends, as far as the caller knows them.
     is_awaited
         Whether the attempt is under way. What goes on with the client's next use sends nothing: it comes too late.
+    leaders
+        Lookups of this attempt, by the connection and the topics.
     """
 
     request: Request
     make: Callable[[str], Any]
     instead: Instead | None
+    partitions: Partitions
     is_awaited: bool = True
+    leaders: dict[tuple[Any, frozenset[str]], Any] = field(default_factory=dict)
+
+    def has_leaders(self, tps: Collection[TopicPartition], node_id: Any) -> bool:
+        """Whether no lookup has to be waited for."""
+        found = self.leaders.get((node_id, frozenset(tp.topic for tp in tps)))
+        return not tps or (found is not None and found.is_done)
 
 
 class Coordinators:
@@ -73,6 +87,7 @@ class Coordinators:
         make: Callable[[str], Any],
         limit_s: float,
         instead: Instead | None = None,
+        partitions: Partitions | None = None,
     ) -> dict[str, Answered]:
         """The coordinators' answers, once each is one that another attempt would not change.
 
@@ -83,6 +98,11 @@ class Coordinators:
         instead
             Called with an id and what its coordinator describes, right before each request for the id is sent; what it
             returns counts as the answer, and nothing is sent then.
+        partitions
+            Of transactions that the requests end. Nothing is sent for an id while one of its partitions has no leader:
+            Kafka 4.3 (KAFKA-20734) counts that as deleted, writes no marker to it, and says that the transaction has
+            ended. The next marker of the producer would end these records, too: those of an aborted batch would be
+            published, or those of a published one lost.
 
         Raises
         ------
@@ -94,7 +114,9 @@ class Coordinators:
         last: dict[str, Any] = {}
         while waiting:
             for part in [waiting[at : at + AT_ONCE] for at in range(0, len(waiting), AT_ONCE)]:
-                for one, found in self._attempt(_Asking(request, make, instead), part, attempts).items():
+                for one, found in self._attempt(
+                    _Asking(request, make, instead, partitions or {}), part, attempts
+                ).items():
                     if found.error is not None and reaction_to(found.error, request) in RETRIED:
                         last[one] = last_of(last.get(one), found.error)
                         if reaction_to(found.error, request) is not Reaction.RETRY or found.response is None:
@@ -155,16 +177,47 @@ class Coordinators:
         if asking.instead is not None and self._manager.throttles(sends_by):
             looks_by = self._manager.beside(node_id, LANES + lane)
         await self._manager.unthrottled(sends_by, looks_by)
-        if asking.instead is not None:
-            looked = await self._sent(asking, Request.DESCRIBE_TRANSACTION, requests.describe([one]), looks_by)
-            refused = asking.instead(one, looked)
-            if refused is not None:
-                return refused
-            if not self._manager.sends_now(sends_by):  # later, another process may have begun: look again then
+        if asking.instead is None:
+            refused = await self._without_leader(asking, asking.partitions.get(one, ()), sends_by)
+        else:
+            looked, refused = await self._looked(asking, asking.instead, one, sends_by, looks_by)
+            if refused is None and not self._manager.sends_now(sends_by):
+                # Later, another process may have begun: look again then.
                 throttled = self._manager.throttles(sends_by)
                 later = kafka_errors.ThrottlingQuotaExceededError if throttled else kafka_errors.NodeNotReadyError
-                return Answered(looked.response, later)
-        return await self._sent(asking, asking.request, asking.make(one), sends_by)
+                refused = Answered(looked.response, later)
+        return refused or await self._sent(asking, asking.request, asking.make(one), sends_by)
+
+    async def _looked(
+        self, asking: _Asking, instead: Instead, one: str, sends_by: Any, looks_by: Any
+    ) -> tuple[Answered, Answered | None]:
+        """What the coordinator describes right now, and the answer that counts instead of the request's, if any."""
+        while True:
+            looked = await self._sent(asking, Request.DESCRIBE_TRANSACTION, requests.describe([one]), looks_by)
+            refused = instead(one, looked)
+            if refused is not None or looked.error is not None:
+                return looked, refused
+            tps = requests.described(looked.response.transaction_states[0]).partitions
+            were_known = asking.has_leaders(tps, looks_by)
+            refused = await self._without_leader(asking, tps, looks_by)
+            if were_known or refused is not None:
+                return looked, refused
+            await self._manager.unthrottled(sends_by, looks_by)  # leaders were looked up, so what was described is old
+
+    async def _without_leader(self, asking: _Asking, tps: Collection[TopicPartition], node_id: Any) -> Answered | None:
+        """The error where one of the partitions has no leader, as the coordinator knows, which writes the markers."""
+        if not tps:
+            return None
+        topics = frozenset(tp.topic for tp in tps)
+        if (node_id, topics) not in asking.leaders:
+            asking.leaders[node_id, topics] = self._manager.send(requests.leaders_of(topics), node_id=node_id)
+        try:
+            response = await asking.leaders[node_id, topics]
+        except kafka_errors.KafkaError as error:
+            return Answered(error=type(error))
+        if requests.leaderless(response).isdisjoint(tps):
+            return None
+        return Answered(response, kafka_errors.LeaderNotAvailableError)
 
     async def _sent(self, asking: _Asking, request: Request, message: Any, node_id: Any) -> Answered:
         if not asking.is_awaited:

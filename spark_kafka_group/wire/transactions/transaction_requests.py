@@ -13,7 +13,7 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 from kafka.protocol.admin import DescribeTransactionsRequest, ListTransactionsRequest
-from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
+from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -185,6 +185,22 @@ def described(found: Any) -> Described:
         found.transaction_timeout_ms,
         found.transaction_start_time_ms,
         tuple(sorted(tps)),
+    )
+
+
+def leaders_of(topics: Collection[str]) -> Any:
+    """Who leads the partitions of topics."""
+    named = [MetadataRequest.MetadataRequestTopic(name=name) for name in sorted(topics)]
+    return MetadataRequest(topics=named, allow_auto_topic_creation=False)
+
+
+def leaderless(response: Any) -> frozenset[TopicPartition]:
+    """The partitions that nobody leads, of the topics that there are."""
+    return frozenset(
+        TopicPartition(topic.name, found.partition_index)
+        for topic in response.topics
+        for found in topic.partitions
+        if found.leader_id < 0
     )
 
 
