@@ -15,7 +15,6 @@ from exactly_once_runs import (
     transaction_options,
     unstable,
 )
-from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.structs import TopicPartition as KafkaTopicPartition
 from support import name, options
 from transactions import Writer
@@ -348,41 +347,6 @@ def test_a_batch_of_which_nothing_was_committed_when_a_part_was_aborted_is_writt
     run.commit(run.tasks(plan, 0))
     run.batch(1)
     assert read(forgetful, output) == all_rows(2)
-
-
-@pytest.mark.soak
-def test_so_is_one_of_which_a_part_is_being_aborted_and_cannot_be_yet(formerly, monkeypatch):
-    """1. A partition has fewer replicas in sync than it needs. 2. Brokers abort a transaction that wrote to it."""
-    lacking, output = output_of(formerly), output_of(formerly)
-    first = run_on(formerly, lacking)
-    second = Run(first.options, output)
-    plan = first.plan()
-    messages = [first.task(plan, 0, 0, rows_of(0, 0, 3)), second.task(plan, 0, 1, rows_of(0, 1, 3))]
-    with monkeypatch.context() as patched:
-        patched.setattr(deciding, "finish", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            first.commit(messages)
-    need_replicas(formerly, lacking, 2)
-    with TransactionClient(first.options.client, "tests", 30_000) as client:
-        aborted = messages[0].transaction
-        client.give_up(aborted.transactional_id, aborted.producer)
-        assert client.describe([aborted.transactional_id])[aborted.transactional_id].is_being_aborted
-    plan = first.plan()
-    need_replicas(formerly, lacking, 1)
-    wait_until_aborted(formerly, lacking)
-    assert [*read(formerly, lacking), *read(formerly, output)] == []
-    first.commit([first.task(plan, 0, 0, rows_of(0, 0, 3)), second.task(plan, 0, 1, rows_of(0, 1, 3))])
-    assert read(formerly, lacking) == rows_of(0, 0, 3)
-    assert read(formerly, output) == rows_of(0, 1, 3)
-
-
-def stopped(*_):
-    raise KeyboardInterrupt
-
-
-def need_replicas(kafka, topic, number):
-    resource = ConfigResource(ConfigResourceType.TOPIC, topic, configs={"min.insync.replicas": str(number)})
-    kafka.admin.alter_configs([resource])
 
 
 def end_early(run, *slots):
