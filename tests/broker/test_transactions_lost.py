@@ -556,10 +556,10 @@ def test_a_note_that_arrives_late_is_not_written_outside_of_its_transaction(hurr
             raise BrokerTimeoutError("writing: kafka.delivery.timeout.ms is over", "NOT_ENOUGH_REPLICAS")
         return write(client, tp, *args)
 
-    def taken(client, *args):
+    def taken(client, *args, **named):
         if len(written) == 2 and not late:
             late.append(write(PartitionClient(client), decisions, *written[1]))
-        return take(client, *args)
+        return take(client, *args, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(PartitionClient, "write", failing)
