@@ -76,3 +76,11 @@ def test_an_abort_gives_up_though_requests_may_be_repeated_without_end(kafka3, r
     kill(kafka3, run, node)
     with pytest.raises(BrokerTimeoutError, match="last answer: LEADER_NOT_AVAILABLE"):
         endless.abort(messages)
+
+
+@pytest.mark.soak
+def test_a_start_does_not_wait_for_partitions_of_a_batch_that_is_published(kafka3, run, node):
+    run.batch(0)
+    wait_until(lambda: unstable(kafka3, run.topic) == [], within=60)
+    kill(kafka3, run, node)
+    assert run.plan().last.batch.batch == 0

@@ -97,12 +97,16 @@ def test_an_id_is_taken_though_a_neighbour_uses_up_the_quota_of_requests(run, us
                 producer = client.take(one, 60_000, producer)
 
 
-def test_transactions_are_aborted_though_a_neighbour_uses_up_the_quota_of_requests(kafka, output, run, used_up):
+@pytest.mark.parametrize("commit", [True, False])
+def test_transactions_are_ended_though_a_neighbour_uses_up_the_quota_of_requests(kafka, output, run, used_up, commit):
     tp, ids = TopicPartition(output, 0), [name("id") for _ in range(5)]
     with TransactionClient(run.options.client, "tests", 60_000) as client:
         producers = {one: begun(client, one, tp) for one in ids}
         with used_up():
-            client.abort_all(producers)
+            if commit:
+                assert all(client.commit_all(producers, dict.fromkeys(ids, [tp])).values())
+            else:
+                client.abort_all(producers)
         assert not any(found.open for found in client.describe(ids).values())
     assert unstable(kafka, output) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from spark_kafka_group.driver.transactions.resolution import Resolution, resolved
@@ -84,30 +84,43 @@ def _is_to_be_aborted(known: Described | None, producer: Producer) -> bool:
     return known.producer == producer or is_next(known.producer, producer)
 
 
-def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> None:
-    """Abort what is open of a batch of which nothing is published, and not all can be: it is written again as a whole.
+def abort_a_rest(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> set[str]:
+    """Abort what is open of a batch of which nothing is published, and not all can be: it is written again as a whole;
+    the ids of what stays open.
 
     1. A batch is decided, and its driver dies. 2. The time of its first transaction is over. 3. The driver is started
     again. If it committed the others, the batch would be published in part. What another process commits meanwhile is
     seen by :func:`finish`.
     """
     ends = ends_of(client, decisions, decision, LOOKED_UP_WITHIN_S)
-    if set(ends.values()) == {None, End.ABORTED}:
-        left = {
-            one.transactional_id: one.producer for one in decision.transactions if ends[one.transactional_id] is None
-        }
-        client.abort_all(left)
+    left = {one.transactional_id: one.producer for one in decision.transactions if ends[one.transactional_id] is None}
+    if set(ends.values()) != {None, End.ABORTED}:
+        return set(left)
+    client.abort_all(left)
+    return set()
 
 
-def finish(client: TransactionClient, decisions: DecisionLog, decision: Decision) -> Resolution:
+def finish(
+    client: TransactionClient, decisions: DecisionLog, decision: Decision, are_open: Collection[str] | None = None
+) -> Resolution:
     """Commit all transactions of a decision, perhaps again, and say what it has come to.
 
     A coordinator that refuses may have committed the transaction before: 1. it was committed. 2. The answer was lost
     with the driver. 3. The id was used again, or expired. So the partitions are asked then.
+
+    None is committed while a partition of one that is open has no leader: the time of all is over then, and the batch
+    is written again, if that lasts.
+
+    Parameters
+    ----------
+    are_open
+        The ids of those that may be open; None for all.
     """
+    waiting = [one for one in decision.transactions if are_open is None or one.transactional_id in are_open]
+    partitions = {tp for one in waiting for tp in one.offsets}
     committed = client.commit_all(
         {one.transactional_id: one.producer for one in decision.transactions},
-        {one.transactional_id: one.offsets for one in decision.transactions},
+        {one.transactional_id: partitions for one in waiting},
     )
     unclear = [one for one in decision.transactions if not committed[one.transactional_id]]
     if not unclear:

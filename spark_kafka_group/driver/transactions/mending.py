@@ -152,7 +152,7 @@ def _end_decision(
         abort(client, seen.prefix, left)
         revoke(decisions, seen.prefix, decision, driver, sequence=0)
         return
-    match finish(client, decisions, decision).kind:
+    match finish(client, decisions, decision, {one.transactional_id for one in seen.of_decision(None)}).kind:
         case Kind.REVOKE:
             revoke(decisions, seen.prefix, decision, driver, sequence=0)
         case Kind.LOST | Kind.DOUBTFUL if choice is Choice.COMMIT:

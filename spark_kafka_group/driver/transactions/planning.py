@@ -124,8 +124,8 @@ def _restarted(options: TransactionOptions, client: TransactionClient) -> Planne
     forgotten = None if decision is not None else _why_forgotten(options, client)
     belonging = () if decision is None else decision.transactions
     if decision is not None and decision.state is State.DECIDED:
-        abort_a_rest(client, decisions, decision)
-        resolution = finish(client, decisions, decision)
+        are_open = abort_a_rest(client, decisions, decision)
+        resolution = finish(client, decisions, decision, are_open)
         log.info("kafka.transactional.id %s: %s was decided: %s", prefix, decision.batch, resolution.kind.value)
         match resolution.kind:
             case Kind.LOST:

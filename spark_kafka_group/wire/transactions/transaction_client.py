@@ -179,14 +179,15 @@ class TransactionClient:
 
     def take_with(self, transactional_id: str, timeouts_ms: Sequence[int]) -> tuple[Producer, int]:
         """Take an id with the first timeout that brokers allow; the producer and that timeout."""
-        partitions = self._partitions_of([transactional_id]).get(transactional_id, ())
-        for timeout_ms in timeouts_ms[:-1]:
-            try:
-                return self.take(transactional_id, timeout_ms, partitions=partitions), timeout_ms
-            except BrokerError as error:
-                if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
-                    raise
-        return self.take(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
+        with self.together():
+            partitions = self._partitions_of([transactional_id]).get(transactional_id, ())
+            for timeout_ms in timeouts_ms[:-1]:
+                try:
+                    return self.take(transactional_id, timeout_ms, partitions=partitions), timeout_ms
+                except BrokerError as error:
+                    if not isinstance(error.__cause__, kafka_errors.InvalidTransactionTimeoutError):
+                        raise
+            return self.take(transactional_id, timeouts_ms[-1], partitions=partitions), timeouts_ms[-1]
 
     def give_up(self, transactional_id: str, producer: Producer) -> None:
         """Abort what this producer, which writes no more, has open, without another epoch for it."""

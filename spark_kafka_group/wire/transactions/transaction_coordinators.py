@@ -22,6 +22,8 @@ AT_ONCE = 200
 """Requests on their way to one broker."""
 LANES = 8
 """Connections to one broker over which ids are asked in turn; one for up to eight ids."""
+LEADERS_NEEDED_FROM = (4, 1)
+"""The first line of Kafka that may have KAFKA-20734: seen in 4.3.1, and not in 3.9.1."""
 LIMIT = "kafka.delivery.timeout.ms"
 NO_ANSWER = int(kafka_errors.UnknownError.errno)
 """The code that stands for a response without what was asked for: UNKNOWN_SERVER_ERROR."""
@@ -178,7 +180,8 @@ class Coordinators:
             looks_by = self._manager.beside(node_id, LANES + lane)
         await self._manager.unthrottled(sends_by, looks_by)
         if asking.instead is None:
-            refused = await self._without_leader(asking, asking.partitions.get(one, ()), sends_by)
+            refused = await self._without_leader(asking, self._needing(asking.partitions.get(one, ())), sends_by)
+            await self._manager.unthrottled(sends_by)
         else:
             looked, refused = await self._looked(asking, asking.instead, one, sends_by, looks_by)
             if refused is None and not self._manager.sends_now(sends_by):
@@ -197,12 +200,18 @@ class Coordinators:
             refused = instead(one, looked)
             if refused is not None or looked.error is not None:
                 return looked, refused
-            tps = requests.described(looked.response.transaction_states[0]).partitions
+            tps = self._needing(requests.described(looked.response.transaction_states[0]).partitions)
             were_known = asking.has_leaders(tps, looks_by)
+            if not were_known:
+                await self._manager.unthrottled(looks_by)
             refused = await self._without_leader(asking, tps, looks_by)
             if were_known or refused is not None:
                 return looked, refused
             await self._manager.unthrottled(sends_by, looks_by)  # leaders were looked up, so what was described is old
+
+    def _needing(self, tps: Collection[TopicPartition]) -> Collection[TopicPartition]:
+        """Those of the partitions that have to have a leader. Other brokers write the marker once there is one."""
+        return tps if self._manager.broker_version_data.broker_version >= LEADERS_NEEDED_FROM else ()
 
     async def _without_leader(self, asking: _Asking, tps: Collection[TopicPartition], node_id: Any) -> Answered | None:
         """The error where one of the partitions has no leader, as the coordinator knows, which writes the markers."""
