@@ -104,7 +104,7 @@ def test_transactions_are_ended_though_a_neighbour_uses_up_the_quota_of_requests
         producers = {one: begun(client, one, tp) for one in ids}
         with used_up():
             if commit:
-                assert all(client.commit_all(producers, dict.fromkeys(ids, [tp])).values())
+                assert all(client.commit_all(producers, {one: [tp] for one in ids}).values())
             else:
                 client.abort_all(producers)
         assert not any(found.open for found in client.describe(ids).values())
