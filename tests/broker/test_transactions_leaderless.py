@@ -37,6 +37,10 @@ def start(kafka3, node):
     kafka3.wait_until_ready()
 
 
+def waited(doing):
+    return pytest.raises(BrokerTimeoutError, match=f"{doing} transactions? .* last answer: LEADER_NOT_AVAILABLE")
+
+
 def check_rows(kafka3, run, rows):
     wait_until(lambda: unstable(kafka3, run.topic) == [], within=60)
     assert read(kafka3, run.topic) == rows
@@ -46,9 +50,9 @@ def check_rows(kafka3, run, rows):
 def test_rows_that_were_to_be_aborted_meanwhile_are_not_published_with_the_next_batch(kafka3, run, node):
     messages = run.tasks(run.plan(), 0)
     kill(kafka3, run, node)
-    with pytest.raises(BrokerTimeoutError, match="aborting transactions .* last answer: LEADER_NOT_AVAILABLE"):
+    with waited("aborting"):
         run.abort(messages)
-    with pytest.raises(BrokerTimeoutError, match="aborting transactions .* last answer: LEADER_NOT_AVAILABLE"):
+    with waited("aborting"):
         run.plan()
     start(kafka3, node)
     run.batch(0)
@@ -59,7 +63,7 @@ def test_rows_that_were_to_be_aborted_meanwhile_are_not_published_with_the_next_
 def test_rows_that_were_decided_meanwhile_are_published_by_the_next_start(kafka3, run, node):
     messages = run.tasks(run.plan(), 0)
     kill(kafka3, run, node)
-    with pytest.raises(BrokerTimeoutError, match="committing transactions .* last answer: LEADER_NOT_AVAILABLE"):
+    with waited("committing"):
         run.commit(messages)
     start(kafka3, node)
     run.batch(1)
@@ -74,7 +78,7 @@ def test_an_abort_gives_up_though_requests_may_be_repeated_without_end(kafka3, r
     endless = Run(transaction_options(kafka3.bootstrap_servers, run.options.prefix, limit_ms=2**31 - 1), run.topic)
     messages = run.tasks(run.plan(), 0)
     kill(kafka3, run, node)
-    with pytest.raises(BrokerTimeoutError, match="last answer: LEADER_NOT_AVAILABLE"):
+    with waited("aborting"):
         endless.abort(messages)
 
 
