@@ -38,7 +38,7 @@ def start(kafka3, node):
 
 
 def waited(doing):
-    return pytest.raises(BrokerTimeoutError, match=f"{doing} transactions? .* last answer: LEADER_NOT_AVAILABLE")
+    return pytest.raises(BrokerTimeoutError, match=f"{doing} transactions .* last answer: LEADER_NOT_AVAILABLE")
 
 
 def check_rows(kafka3, run, rows):
