@@ -32,6 +32,12 @@ def kill(kafka3, run, node):
     wait_until(lambda: any(found["leader_id"] < 0 for found in partitions_of(kafka3, run.topic)), within=60)
 
 
+def written_and_killed(kafka3, run, node):
+    messages = run.tasks(run.plan(), 0)
+    kill(kafka3, run, node)
+    return messages
+
+
 def start(kafka3, node):
     node.start()
     kafka3.wait_until_ready()
@@ -48,8 +54,7 @@ def check_rows(kafka3, run, rows):
 
 @pytest.mark.soak
 def test_rows_that_were_to_be_aborted_meanwhile_are_not_published_with_the_next_batch(kafka3, run, node):
-    messages = run.tasks(run.plan(), 0)
-    kill(kafka3, run, node)
+    messages = written_and_killed(kafka3, run, node)
     with waited("aborting"):
         run.abort(messages)
     with waited("aborting"):
@@ -61,8 +66,7 @@ def test_rows_that_were_to_be_aborted_meanwhile_are_not_published_with_the_next_
 
 @pytest.mark.soak
 def test_rows_that_were_decided_meanwhile_are_published_by_the_next_start(kafka3, run, node):
-    messages = run.tasks(run.plan(), 0)
-    kill(kafka3, run, node)
+    messages = written_and_killed(kafka3, run, node)
     with waited("committing"):
         run.commit(messages)
     start(kafka3, node)
@@ -76,8 +80,7 @@ def test_rows_that_were_decided_meanwhile_are_published_by_the_next_start(kafka3
 def test_an_abort_gives_up_though_requests_may_be_repeated_without_end(kafka3, run, node, monkeypatch):
     monkeypatch.setattr(deciding, "ABORTED_WITHIN_MS", 5_000)
     endless = Run(transaction_options(kafka3.bootstrap_servers, run.options.prefix, limit_ms=2**31 - 1), run.topic)
-    messages = run.tasks(run.plan(), 0)
-    kill(kafka3, run, node)
+    messages = written_and_killed(kafka3, run, node)
     with waited("aborting"):
         endless.abort(messages)
 

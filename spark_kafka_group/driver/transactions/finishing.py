@@ -123,10 +123,8 @@ def finish(
         {one.transactional_id: partitions for one in waiting},
     )
     unclear = [one for one in decision.transactions if not committed[one.transactional_id]]
-    if not unclear:
-        return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED))
-    found = _looked_up(decisions, _described(client, unclear), unclear, LOOKED_UP_WITHIN_S)
-    return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED) | found)
+    ends = _looked_up(decisions, _described(client, unclear), unclear, LOOKED_UP_WITHIN_S)
+    return resolved(decision.transactions, dict.fromkeys(committed, End.COMMITTED) | ends)
 
 
 def revoke(decisions: DecisionLog, prefix: str, decision: Decision, driver: Producer, sequence: int) -> int:

@@ -292,7 +292,7 @@ class TransactionClient:
         def of_another(one: str, looked: Answered) -> Answered | None:
             if looked.error is not None:
                 return None if _cannot_say(looked.error) else looked
-            known = _described(looked)
+            known = looked.described
             if not known.open and _is_used_up(known.producer, expected[one]):
                 return Answered(error=kafka_errors.ProducerFencedError)
             if known.open and known.producer == expected[one]:
@@ -313,7 +313,7 @@ class TransactionClient:
             return {}
         doing, request = "describing transactions", Request.DESCRIBE_TRANSACTION
         found = self._all(request, doing, transactional_ids, lambda one: requests.describe([one]))
-        return {one: _described(answered).partitions for one, answered in found.items() if answered.error is None}
+        return {one: answered.described.partitions for one, answered in found.items() if answered.error is None}
 
     def describe(self, transactional_ids: Collection[str]) -> dict[str, Described]:
         """Those of the ids that coordinators know."""
@@ -322,7 +322,7 @@ class TransactionClient:
         known = {}
         for one, answered in found.items():
             if answered.error is None:
-                known[one] = _described(answered)
+                known[one] = answered.described
             elif reaction_to(answered.error, request) is not Reaction.NO_SUCH_TRANSACTION:
                 raise self._refused(request, f"{doing} (of {one})", one, answered.error)
         return known
@@ -474,10 +474,6 @@ class TransactionClient:
             refused = ProducerFencedError(f"{doing}: {name}: {STOLEN}")
         refused.__cause__ = error(transactional_id)
         return refused
-
-
-def _described(answered: Answered) -> Described:
-    return requests.described(answered.response.transaction_states[0])
 
 
 def _cannot_say(error: Any) -> bool:

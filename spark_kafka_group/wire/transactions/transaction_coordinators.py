@@ -16,7 +16,7 @@ from spark_kafka_group.wire.client.connect import run_within
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.attempts import Attempts
-from spark_kafka_group.wire.transactions.transaction_requests import About
+from spark_kafka_group.wire.transactions.transaction_requests import About, Described
 
 AT_ONCE = 200
 """Requests on their way to one broker."""
@@ -35,6 +35,11 @@ class Answered:
 
     response: Any = None
     error: Any = None
+
+    @property
+    def described(self) -> Described:
+        """What a coordinator describes, where that was asked."""
+        return requests.described(self.response.transaction_states[0])
 
 
 Instead = Callable[[str, Answered], Answered | None]
@@ -200,7 +205,7 @@ class Coordinators:
             refused = instead(one, looked)
             if refused is not None or looked.error is not None:
                 return looked, refused
-            tps = self._needing(requests.described(looked.response.transaction_states[0]).partitions)
+            tps = self._needing(looked.described.partitions)
             were_known = asking.has_leaders(tps, looks_by)
             if not were_known:
                 await self._manager.unthrottled(looks_by)
