@@ -155,6 +155,23 @@ def test_an_address_that_refuses_is_away_also_where_the_event_loop_seldom_runs()
         assert "ECONNREFUSED" in client._manager.last_failure
 
 
+def test_an_attempt_that_begins_as_the_time_ends_leaves_the_reason_of_the_one_before():
+    client = manager.net_client(**connection_configs(parsed(NOWHERE).client, "tests"))
+    node_id = client.cluster.bootstrap_brokers()[0].node_id
+
+    def attempt(timeout_ms):
+        delay = client._manager.connection_delay
+        wait_until(lambda: client._net.poll(timeout_ms=10) or delay(node_id) == 0, within=10)
+        connection = client._manager.get_connection(node_id, timeout_ms, refresh_metadata_on_err=False)
+        wait_until(lambda: client._net.poll(timeout_ms=10) or connection.closed, within=10)
+        return str(connection.init_future.exception)
+
+    with contextlib.closing(client):
+        assert "ECONNREFUSED" in attempt(1000)
+        assert "timed out" in attempt(-1000)
+        assert "ECONNREFUSED" in client._manager.last_failure
+
+
 def test_an_address_that_stays_silent_is_away_also_where_the_event_loop_seldom_runs():
     """A task whose rows come one by one lets its event loop run with each: the time of every attempt is over between
     two of them."""

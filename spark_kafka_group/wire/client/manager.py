@@ -73,6 +73,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._patience = Patience(self.config["request_timeout_ms"], self._session_timeout_ms)
         self._not_greeted: dict[Any, int] = {}  # attempts to connect that failed, by node, since one that did not
         self._last_failure: str | None = None
+        self._refuses: tuple[str, int] | None = None  # the address of the last failure, if its reason is certain
         self._away: set[tuple[str, int]] = set()  # addresses of brokers that could not be reached last
         self._unclear: dict[tuple[str, int], float] = {}  # when an attempt has failed, perhaps by a pause alone
         self._any_asked = 0
@@ -282,7 +283,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         setup_ms = self.socket_connection_setup_timeout_ms(node_id)
         if str(node_id).startswith(COORDINATOR):
             setup_ms = connecting_ms(setup_ms, self._session_timeout_ms, self._not_greeted.get(node_id, 0))
-        timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
+        is_cut = timeout_ms is not None and timeout_ms < setup_ms
+        timeout_ms = timeout_ms if is_cut else setup_ms
         try:
             conn = super().get_connection(node_id, timeout_ms, **how)
         except kafka_errors.UnknownBrokerIdError as error:
@@ -293,7 +295,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if conn is not known:
             node = self.cluster.broker_metadata(node_id)
             conn.made_to = node.host, node.port
-            conn.begun_s = time.monotonic()
+            conn.begun_s, conn.is_cut = time.monotonic(), is_cut
             conn._reauth = Reauthenticator(conn)
             self._explain(conn, node)
             _check_version(conn, address(node.host, node.port))
@@ -338,8 +340,11 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 self._away.add((node.host, node.port))
                 if is_new:
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
-                    self._last_failure = str(error.args[0])
-                    if CLOSED_IN_HANDSHAKE in self._last_failure:
+                    # An attempt that the caller's limit ends may have begun in its last instant.
+                    if not (unclear and conn.is_cut and self._refuses == (node.host, node.port)):
+                        self._last_failure = str(error.args[0])
+                        self._refuses = None if unclear else (node.host, node.port)
+                    if CLOSED_IN_HANDSHAKE in str(error.args[0]):
                         self._hung_up(node, greeted=False)
                     if not isinstance(error, RefusedError) and not self.closed:
                         self._reach.failed(shown, self._last_failure, self._everyone(), self._goes_on())
@@ -347,6 +352,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                     message = error.args[0] if error.args else error
                     known = silent or isinstance(error, ReauthenticationError)
                     self._last_failure = f"{where}: {message}{'' if known else suspicion(self.config)}"
+                    self._refuses = None
                     if not known:
                         self._hung_up(node, greeted=True)
             lost(error)
@@ -354,6 +360,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         def reached(_: Any) -> None:
             self._away.discard((node.host, node.port))
             self._unclear.pop((node.host, node.port), None)
+            self._refuses = None
             self._not_greeted.pop(node.node_id, None)
             self._reach.reached(shown)
 
