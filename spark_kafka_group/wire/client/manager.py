@@ -284,7 +284,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         if str(node_id).startswith(COORDINATOR):
             setup_ms = connecting_ms(setup_ms, self._session_timeout_ms, self._not_greeted.get(node_id, 0))
         is_cut = timeout_ms is not None and timeout_ms < setup_ms
-        timeout_ms = timeout_ms if is_cut else setup_ms
+        timeout_ms = setup_ms if timeout_ms is None else min(timeout_ms, setup_ms)
         try:
             conn = super().get_connection(node_id, timeout_ms, **how)
         except kafka_errors.UnknownBrokerIdError as error:
@@ -340,14 +340,15 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 self._away.add((node.host, node.port))
                 if is_new:
                     self._not_greeted[node.node_id] = self._not_greeted.get(node.node_id, 0) + 1
+                    why = str(error.args[0])
                     # An attempt that the caller's limit ends may have begun in its last instant.
                     if not (unclear and conn.is_cut and self._refuses == (node.host, node.port)):
-                        self._last_failure = str(error.args[0])
+                        self._last_failure = why
                         self._refuses = None if unclear else (node.host, node.port)
-                    if CLOSED_IN_HANDSHAKE in str(error.args[0]):
+                    if CLOSED_IN_HANDSHAKE in why:
                         self._hung_up(node, greeted=False)
                     if not isinstance(error, RefusedError) and not self.closed:
-                        self._reach.failed(shown, self._last_failure, self._everyone(), self._goes_on())
+                        self._reach.failed(shown, self._last_failure or why, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
                     known = silent or isinstance(error, ReauthenticationError)
