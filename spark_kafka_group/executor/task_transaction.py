@@ -10,10 +10,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.planned_transactions import PlannedTransactions
 from spark_kafka_group.transactional_ids import TaskId
 from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
-from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED, UNDER_WAY, Described
-
-LOOKED_AT_ONCE = 4
-"""Ids that are looked up with one request each, at the same time."""
+from spark_kafka_group.wire.transactions.transaction_requests import COMMITTED
 
 
 class TaskTransaction:
@@ -45,15 +42,18 @@ class TaskTransaction:
     def begin(self) -> Producer:
         """Take an id, just before the first row is sent; tasks without rows need none.
 
-        A task of a driver that was replaced ends here: it might take an id that a task of the other driver has.
+        A task ends here whose driver was replaced, or whose batch was decided without it.
 
         Raises
         ------
         ProducerFencedError
         BrokerError
         """
-        self.transactional_id = self._free_id() if self._planned.described else self._id(self._attempt)
-        self._producer = self._client.take(self.transactional_id, self._planned.timeout_ms)
+        if self._planned.described:
+            self.transactional_id, self._producer = self._taken_free()
+        else:
+            self.transactional_id = self._id(self._attempt)
+            self._producer = self._client.take(self.transactional_id, self._planned.timeout_ms)
         return self._producer
 
     def add_partitions(self, tps: Collection[TopicPartition]) -> None:
@@ -86,11 +86,13 @@ class TaskTransaction:
         return TaskTransactionWritten(self.transactional_id, self._producer, offsets)
 
     def check_needed(self) -> None:
-        """See that the batch was not decided without this attempt, once all of its records are acknowledged.
+        """See that the batch was not decided without this attempt, also once all of its records are acknowledged.
 
-        1. Spark runs a second attempt of a task, and takes the first one's rows. 2. The driver lists what Spark did not
-        need, decides, and aborts the rest. 3. The second attempt writes on. The next batch aborts its transaction;
-        after the last batch of a query readers would wait for its timeout.
+        1. Spark runs a second attempt of a task, and takes the first one's rows. 2. The driver decides, and aborts what
+        Spark did not need. 3. The second attempt writes on. The next batch aborts its transaction; after the last batch
+        of a query readers would wait for its timeout.
+
+        The driver takes the prefix anew for each batch, so a transaction that it has committed is the decision.
 
         Raises
         ------
@@ -98,8 +100,19 @@ class TaskTransaction:
             When it was, or another driver goes on.
         BrokerError
         """
-        if self._planned.described:
-            self._check_undecided(self._client.describe([self._planned.prefix]))
+        if not self._planned.described:
+            return
+        prefix = self._planned.prefix
+        driver = self._client.describe([prefix]).get(prefix)
+        if driver is None or driver.producer != self._planned.driver:
+            raise ProducerFencedError(
+                f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned: "
+                f"give each query an id of its own, and run each query once"
+            )
+        if driver.state in COMMITTED:
+            raise ProducerFencedError(
+                f"kafka.transactional.id {prefix}: the batch was decided without this attempt of its task"
+            )
 
     def abort(self) -> None:
         """Abort what is open, on the way out of a task that fails. Harmless when repeated.
@@ -116,27 +129,14 @@ class TaskTransaction:
     def _id(self, number: int) -> str:
         return TaskId(self._slot, number, self._planned.parity).of(self._planned.prefix)
 
-    def _free_id(self) -> str:
-        prefix, first = self._planned.prefix, self._attempt
-        while True:
-            ids = [self._id(number) for number in range(first, first + LOOKED_AT_ONCE)]
-            found = self._client.describe([prefix, *ids])
-            self._check_undecided(found)
-            free = [one for one in ids if one not in found or found[one].state not in UNDER_WAY]
-            if free:
-                return free[0]
-            first += LOOKED_AT_ONCE
-
-    def _check_undecided(self, found: Mapping[str, Described]) -> None:
-        """The driver takes the prefix anew for each batch, so a transaction that it has committed is the decision."""
-        prefix = self._planned.prefix
-        driver = found.get(prefix)
-        if driver is None or driver.producer != self._planned.driver:
-            raise ProducerFencedError(
-                f"kafka.transactional.id {prefix}: another driver has taken it since this task was planned: "
-                f"give each query an id of its own, and run each query once"
-            )
-        if driver.state in COMMITTED:
-            raise ProducerFencedError(
-                f"kafka.transactional.id {prefix}: the batch was decided without this attempt of its task"
-            )
+    def _taken_free(self) -> tuple[str, Producer]:
+        """The first id from this attempt's on that has nothing open, and its producer."""
+        number = self._attempt
+        with self._client.together():
+            while True:
+                self.check_needed()
+                one = self._id(number)
+                producer = self._client.take_free(one, self._planned.timeout_ms)
+                if producer is not None:
+                    return one, producer
+                number += 1

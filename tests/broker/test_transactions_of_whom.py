@@ -11,6 +11,7 @@ from spark_kafka_group.executor.task_transaction import TaskTransaction
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire.transactions.decision_log import DecisionLog
+from spark_kafka_group.wire.transactions.transaction_client import TransactionClient
 
 
 @pytest.fixture
@@ -197,6 +198,44 @@ def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka,
     with pytest.raises(ProducerFencedError, match="the batch was decided without this attempt of its task"):
         run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
     wait_until(lambda: unstable(kafka, output) == [], within=10)
+    assert read(kafka, output) == all_rows(1)
+
+
+@pytest.mark.parametrize("query", ["q", "write-1"])
+def test_nor_does_an_attempt_that_is_over_right_before_the_decision(kafka, output, run_of, monkeypatch, query):
+    run = run_of(query=query)
+    plan = run.plan()
+    messages = run.tasks(plan, 0)
+    appended = DecisionLog.append
+
+    def decided(*decision, **more):
+        run.task(plan, 0, 1, rows_of(0, 1, 3), attempt=1)
+        monkeypatch.setattr(DecisionLog, "append", appended)
+        return appended(*decision, **more)
+
+    monkeypatch.setattr(DecisionLog, "append", decided)
+    run.commit(messages)
+    wait_until(lambda: unstable(kafka, output) == [], within=10)
+    assert read(kafka, output) == all_rows(1)
+
+
+def test_a_task_whose_driver_is_replaced_as_it_begins_takes_no_id_that_the_other_drivers_task_has(
+    kafka, output, run_of, monkeypatch
+):
+    older, newer, messages = run_of("late-take"), run_of("late-take"), []
+    plan, describe = older.plan(), TransactionClient.describe
+
+    def described(client, transactional_ids):
+        found = describe(client, transactional_ids)
+        if not messages:
+            messages.append(None)
+            messages[:] = newer.tasks(newer.plan(), 0)
+        return found
+
+    monkeypatch.setattr(TransactionClient, "describe", described)
+    with pytest.raises(ProducerFencedError, match="another driver has taken it since this task was planned"):
+        older.task(plan, 0, 0, rows_of(0, 0, 3))
+    newer.commit(messages)
     assert read(kafka, output) == all_rows(1)
 
 

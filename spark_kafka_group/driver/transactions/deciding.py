@@ -57,8 +57,9 @@ def decide_and_end(
     the next start goes on with step 3, and the batch's tasks write nothing. Before it, the next start aborts all of
     them.
 
-    Transactions of attempts that Spark did not need are looked up before step 2, when no newer driver can have tasks,
-    and aborted after step 3, so that readers of committed records need not wait for their timeout.
+    Transactions of attempts that Spark did not need are looked up and aborted after step 3, so that readers of
+    committed records need not wait for their timeout. Each of them began before step 2, or its task finds out that the
+    batch was decided, and aborts it.
 
     Parameters
     ----------
@@ -88,7 +89,6 @@ def decide_and_end(
     with kept_client(options, ROLE) as client:
         decision, offset = planned.last, planned.last_offset
         driver: Producer | None = planned.driver
-        unneeded = _unneeded(client, planned, written)
         was_written = _was_written(planned, told[0], rows)
         if (written or planned.sources or _begins(planned, batch)) and not was_written:
             over_ms, described = _check(client, planned, written)
@@ -107,8 +107,9 @@ def decide_and_end(
             _end(client, decisions, planned, decision)
             if batch.is_batch_write:
                 offset, is_noted = _leave_ended(decisions, planned, decision, offset)
-                driver, unneeded = _refuse_late_tasks(client, planned, unneeded, is_noted)
-        _abort_unneeded(client, planned, unneeded)
+                driver = _refuse_late_tasks(client, planned, is_noted)
+        if driver is not None:
+            _abort_unneeded(client, replace(planned, driver=driver), written, decision is not planned.last)
     left = None if decision is None else decision.in_short
     if driver is None:  # the next write of this application begins as a new one does
         last_batch.forget(shared, options.prefix)
@@ -189,30 +190,26 @@ def _leave_ended(
         return offset, False
 
 
-def _refuse_late_tasks(
-    client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer], is_noted: bool
-) -> tuple[Producer | None, dict[str, Producer]]:
+def _refuse_late_tasks(client: TransactionClient, planned: PlannedTransactions, is_noted: bool) -> Producer | None:
     """Let no task of a batch write begin any more, and end the transaction of a note that failed; the driver's producer
-    then, None where brokers did not say it, and what is left open.
+    then, None where brokers did not say it.
 
     1. Spark does not need an attempt any more, which goes on for two seconds. 2. The leftovers are looked up, and the
     write ends. 3. The attempt comes to its first row, and begins its transaction. A query's next batch would abort it;
     here readers would wait for its timeout.
     """
+    unchanged = planned.driver if is_noted else None
     if not planned.described or not client.takes_expected:
-        return planned.driver if is_noted else None, unneeded
+        return unchanged
     try:
         driver = _taken_to_abort(client, planned.prefix, planned.driver)
     except BrokerError as error:
         log.warning("kafka.transactional.id %s: late tasks cannot be refused: %s", planned.prefix, error)
-        return None, unneeded
+        return None
     if driver is None:
         log.warning("kafka.transactional.id %s: another process has taken it, and ends what is open", planned.prefix)
-        return planned.driver if is_noted else None, unneeded
-    try:
-        return driver, unneeded | _unneeded(client, replace(planned, driver=driver), [])
-    except ProducerFencedError:  # the batch is published all the same, and the other process aborts what is open
-        return driver, unneeded
+        return unchanged
+    return driver
 
 
 def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bool:
@@ -231,21 +228,24 @@ def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bo
     return True
 
 
-def _unneeded(
-    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten]
-) -> dict[str, Producer]:
-    """Open transactions of attempts that Spark did not need; none where brokers do not tell."""
-    try:
-        return left_open(client, planned.prefix, planned.driver, written) if planned.described else {}
-    except BrokerError as error:
-        log.warning("kafka.transactional.id %s: open transactions cannot be listed: %s", planned.prefix, error)
-        return {}
+def _abort_unneeded(
+    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten], decided: bool
+) -> None:
+    """Abort open transactions of attempts that Spark did not need. A failure is no reason to stop.
 
-
-def _abort_unneeded(client: TransactionClient, planned: PlannedTransactions, unneeded: dict[str, Producer]) -> None:
-    """Abort them. The batch is published, so a failure is no reason to stop."""
+    Raises
+    ------
+    ProducerFencedError
+        When another driver has the prefix, and nothing was decided that would have found it out.
+    """
+    if not planned.described:
+        return
     try:
-        abort(client, planned.prefix, unneeded)
+        abort(client, planned.prefix, left_open(client, planned.prefix, planned.driver, written))
+    except ProducerFencedError as error:
+        if not decided:
+            raise
+        log.info("%s, and ends what is open", error)
     except BrokerError as error:
         log.warning(
             "kafka.transactional.id %s: transactions of attempts that were not needed stay open, until the next batch "

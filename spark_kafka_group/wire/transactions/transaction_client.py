@@ -140,6 +140,28 @@ class TransactionClient:
             answered = self._response(request, doing, transactional_id, found)
             return Producer(answered.producer_id, answered.producer_epoch)
 
+    def take_free(self, transactional_id: str, timeout_ms: int) -> Producer | None:
+        """Take an id, unless its transaction is not over; None then. Right before each attempt it is looked.
+
+        Raises
+        ------
+        ProducerFencedError
+        """
+        doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
+
+        def under_way(_: str, looked: Answered) -> Answered | None:
+            if looked.error is not None:
+                return None if _cannot_say(looked.error) else looked
+            return Answered(error=kafka_errors.ProducerFencedError) if looked.described.is_under_way else None
+
+        found = self._all(
+            request, doing, [transactional_id], lambda one: requests.init_producer_id(one, timeout_ms, None), under_way
+        )[transactional_id]
+        if found.error is not None and reaction_to(found.error, request) is Reaction.FENCED:
+            return None
+        answered = self._response(request, doing, transactional_id, found)
+        return Producer(answered.producer_id, answered.producer_epoch)
+
     def aged(self, transactional_id: str, producer: Producer) -> Producer | None:
         """The producer that coordinators know in place of this one, whose transaction they aborted, for its age, or as
         this process has taken the id to end it.

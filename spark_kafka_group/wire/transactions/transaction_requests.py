@@ -38,7 +38,6 @@ ABORTING = frozenset({"PrepareAbort", "PrepareEpochFence"})
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction that is committed, or certain to be."""
 UNDER_WAY = ABORTING | {OPEN, "PrepareCommit"}
-"""States in which a transaction is not over."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,11 @@ class Described:
     def open(self) -> bool:
         """Whether records can be added, and it can end in either way."""
         return self.state == OPEN
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is open, or its end is not written to all partitions."""
+        return self.state in UNDER_WAY
 
     @property
     def aborted(self) -> bool:
