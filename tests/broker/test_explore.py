@@ -231,7 +231,8 @@ class TestGroups:
 
     def test_a_member_is_named(self, kafka, group, neighbour_of):
         topic = topic_with(kafka, numbered(3, 3))
-        neighbour_of(kafka, topic, group)
+        neighbour = neighbour_of(kafka, topic, group)
+        wait_until(neighbour.assignment, within=30)
         wait_until(lambda: any(row.owner for row in explore.lag(servers(kafka), group)), within=30)
         (listed,) = [row for row in explore.groups(servers(kafka)) if row.group == group]
         assert (listed.state, len(listed.members)) == ("Stable", 1)

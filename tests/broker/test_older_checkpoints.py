@@ -306,11 +306,17 @@ def killed(driver):
     driver._session = None
 
 
-def thrown_out(kafka, group, run):
-    """Have a query lose its membership; returns a function that waits until it has taken its positions once more."""
+def thrown_out(kafka, group, run, *committed_meanwhile):
+    """Have a query lose its membership, and commit before it joins again, if there is anything to commit.
+
+    Returns a function that waits until the query has taken its positions once more.
+    """
     before = run.driver._session.member.generation.member_id
-    throw_out(kafka, group)
-    assert members(kafka, group) == []
+    with run.driver._lock:  # its thread between triggers would join
+        throw_out(kafka, group)
+        assert members(kafka, group) == []
+        if committed_meanwhile:
+            commit_for(kafka, group, *committed_meanwhile)
 
     def is_back():
         run.driver.latest_offset(run.end, None)
@@ -350,17 +356,16 @@ def test_nor_are_they_where_they_counted_on_while_this_process_was_a_member(kafk
     run.batch()
     assert run.driver.latest_offset(run.end, None) == run.end
     last = GroupOffset.from_json(run.end)
-    is_back = thrown_out(kafka, group, run)
-    commit_for(kafka, group, {(topic, p): 10 for p in range(2)}, commit_note(last.reader, 70, last.batch))
+    note = commit_note(last.reader, 70, last.batch)
+    is_back = thrown_out(kafka, group, run, {(topic, p): 10 for p in range(2)}, note)
     is_back()
     assert run.driver.latest_offset(run.end, None) == run.end
 
 
 def test_nor_are_they_where_another_query_has_written_over_the_note(kafka, group, driver_of):
     topic, run = counting_anew(kafka, group, driver_of)
-    is_back = thrown_out(kafka, group, run)
     note = adopting_note("another", 3, 3, note_of_70(GroupOffset.from_json(run.end)))
-    commit_for(kafka, group, {(topic, 1): 2}, note)
+    is_back = thrown_out(kafka, group, run, {(topic, 1): 2}, note)
     is_back()
 
 
@@ -373,9 +378,8 @@ def test_a_successor_is_known_by_its_later_batch_whatever_notes_of_before_say(ka
     woken.batch()
     assert woken.driver.latest_offset(woken.end, None) == woken.end
     last = GroupOffset.from_json(woken.end)
-    is_back = thrown_out(kafka, group, woken)
     later = commit_note(last.reader, last.generation + 3, last.batch + 1)
-    commit_for(kafka, group, {(topic, p): 10 for p in range(2)}, later)
+    is_back = thrown_out(kafka, group, woken, {(topic, p): 10 for p in range(2)}, later)
     with pytest.raises(FencedError, match=f"up to generation {last.generation + 3}"):
         is_back()
 
@@ -390,7 +394,7 @@ def test_a_process_that_was_out_of_the_group_does_not_set_back_its_successor(kaf
     woken.driver.latest_offset(woken.end, None)
     last = GroupOffset.from_json(woken.end)
     assert committed(kafka, group) == {(topic, p): 6 for p in range(2)}
-    is_back = thrown_out(kafka, group, woken)
-    commit_for(kafka, group, {(topic, p): 9 for p in range(2)}, commit_note(last.reader, 1, last.batch + 1))
+    note = commit_note(last.reader, 1, last.batch + 1)
+    is_back = thrown_out(kafka, group, woken, {(topic, p): 9 for p in range(2)}, note)
     is_back()
     assert committed(kafka, group) == {(topic, p): 9 for p in range(2)}
