@@ -86,7 +86,8 @@ class TaskTransaction:
         return TaskTransactionWritten(self.transactional_id, self._producer, offsets)
 
     def check_needed(self) -> None:
-        """See that the batch was not decided without this attempt, also once all of its records are acknowledged.
+        """See that the batch was not decided without this attempt: before it begins, and once its records are
+        acknowledged.
 
         1. Spark runs a second attempt of a task, and takes the first one's rows. 2. The driver decides, and aborts what
         Spark did not need. 3. The second attempt writes on. The next batch aborts its transaction; after the last batch

@@ -201,8 +201,10 @@ def test_an_attempt_that_is_late_leaves_nothing_open_after_the_last_batch(kafka,
     assert read(kafka, output) == all_rows(1)
 
 
-@pytest.mark.parametrize("query", ["q", "write-1"])
-def test_nor_does_an_attempt_that_is_over_right_before_the_decision(kafka, output, run_of, monkeypatch, query):
+@pytest.mark.parametrize(("query", "refuses_late_tasks"), [("q", True), ("write-1", True), ("write-1", False)])
+def test_nor_does_an_attempt_that_is_over_right_before_the_decision(
+    kafka, output, run_of, monkeypatch, query, refuses_late_tasks
+):
     run = run_of(query=query)
     plan = run.plan()
     messages = run.tasks(plan, 0)
@@ -213,6 +215,11 @@ def test_nor_does_an_attempt_that_is_over_right_before_the_decision(kafka, outpu
         monkeypatch.setattr(DecisionLog, "append", appended)
         return appended(*decision, **more)
 
+    def not_taken(client, transactional_id, *more):
+        raise BrokerError("its coordinator is away")
+
+    if not refuses_late_tasks:
+        monkeypatch.setattr(TransactionClient, "take", not_taken)
     monkeypatch.setattr(DecisionLog, "append", decided)
     run.commit(messages)
     wait_until(lambda: unstable(kafka, output) == [], within=10)

@@ -58,8 +58,8 @@ def decide_and_end(
     them.
 
     Transactions of attempts that Spark did not need are looked up and aborted after step 3, so that readers of
-    committed records need not wait for their timeout. Each of them began before step 2, or its task finds out that the
-    batch was decided, and aborts it.
+    committed records need not wait for their timeout. An attempt that goes on later finds out that the batch was
+    decided, and aborts its own.
 
     Parameters
     ----------
@@ -108,8 +108,7 @@ def decide_and_end(
             if batch.is_batch_write:
                 offset, is_noted = _leave_ended(decisions, planned, decision, offset)
                 driver = _refuse_late_tasks(client, planned, is_noted)
-        if driver is not None:
-            _abort_unneeded(client, replace(planned, driver=driver), written, decision is not planned.last)
+        _abort_unneeded(client, planned, driver or planned.driver, written, is_published=decision is not planned.last)
     left = None if decision is None else decision.in_short
     if driver is None:  # the next write of this application begins as a new one does
         last_batch.forget(shared, options.prefix)
@@ -192,7 +191,7 @@ def _leave_ended(
 
 def _refuse_late_tasks(client: TransactionClient, planned: PlannedTransactions, is_noted: bool) -> Producer | None:
     """Let no task of a batch write begin any more, and end the transaction of a note that failed; the driver's producer
-    then, None where brokers did not say it.
+    then, None where it is not known, or must not go on.
 
     1. Spark does not need an attempt any more, which goes on for two seconds. 2. The leftovers are looked up, and the
     write ends. 3. The attempt comes to its first row, and begins its transaction. A query's next batch would abort it;
@@ -229,24 +228,28 @@ def _was_written(planned: PlannedTransactions, told: TaskWrite, rows: int) -> bo
 
 
 def _abort_unneeded(
-    client: TransactionClient, planned: PlannedTransactions, written: list[TaskTransactionWritten], decided: bool
+    client: TransactionClient,
+    planned: PlannedTransactions,
+    driver: Producer,
+    written: list[TaskTransactionWritten],
+    *,
+    is_published: bool,
 ) -> None:
-    """Abort open transactions of attempts that Spark did not need. A failure is no reason to stop.
+    """Abort open transactions of attempts that Spark did not need. Once the batch is published, a failure is no reason
+    to stop.
 
     Raises
     ------
     ProducerFencedError
-        When another driver has the prefix, and nothing was decided that would have found it out.
+        When another driver has the prefix, and no decision was due, which would have found it out.
     """
     if not planned.described:
         return
     try:
-        abort(client, planned.prefix, left_open(client, planned.prefix, planned.driver, written))
-    except ProducerFencedError as error:
-        if not decided:
+        abort(client, planned.prefix, left_open(client, planned.prefix, driver, written))
+    except (ProducerFencedError, BrokerError) as error:
+        if isinstance(error, ProducerFencedError) and not is_published:
             raise
-        log.info("%s, and ends what is open", error)
-    except BrokerError as error:
         log.warning(
             "kafka.transactional.id %s: transactions of attempts that were not needed stay open, until the next batch "
             "or their timeout: %s",

@@ -141,11 +141,9 @@ class TransactionClient:
             return Producer(answered.producer_id, answered.producer_epoch)
 
     def take_free(self, transactional_id: str, timeout_ms: int) -> Producer | None:
-        """Take an id, unless its transaction is not over; None then. Right before each attempt it is looked.
+        """Take an id, unless its transaction is not over, or another process takes it at the same time; None then.
 
-        Raises
-        ------
-        ProducerFencedError
+        What is open is looked up right before each request.
         """
         doing, request = f"taking transactional id {transactional_id}", Request.INIT_PRODUCER_ID
 

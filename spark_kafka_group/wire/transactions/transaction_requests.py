@@ -37,7 +37,6 @@ OPEN, ABORTED = "Ongoing", "CompleteAbort"
 ABORTING = frozenset({"PrepareAbort", "PrepareEpochFence"})
 COMMITTED = frozenset({"PrepareCommit", "CompleteCommit"})
 """States of a transaction that is committed, or certain to be."""
-UNDER_WAY = ABORTING | {OPEN, "PrepareCommit"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class Described:
     @property
     def is_under_way(self) -> bool:
         """Whether it is open, or its end is not written to all partitions."""
-        return self.state in UNDER_WAY
+        return self.open or self.is_being_aborted or self.state == "PrepareCommit"
 
     @property
     def aborted(self) -> bool:
