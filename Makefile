@@ -5,7 +5,7 @@ SHELL := /bin/bash
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-PYSPARK ?= 4.2.0
+PYSPARK ?= 4.3.0
 # pip shows what it does on a terminal only.
 QUIETLY = $(if $(MAKE_TERMOUT),,-q)
 NEWEST := .venv-newest

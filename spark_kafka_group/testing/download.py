@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-VERSION = "4.3.1"
+VERSION = "4.4.0"
 CACHE = "SPARK_KAFKA_GROUP_CACHE"
 """Environment variable: where downloads are kept, instead of ~/.cache/spark-kafka-group."""
 
