@@ -5,6 +5,7 @@ JAVA = frozenset(
         "allow.auto.create.topics",
         "auto.commit.interval.ms",
         "auto.offset.reset",
+        "bootstrap.resolve.timeout.ms",
         "bootstrap.servers",
         "check.crcs",
         "client.dns.lookup",
@@ -31,6 +32,7 @@ JAVA = frozenset(
         "max.partition.fetch.bytes",
         "max.poll.interval.ms",
         "max.poll.records",
+        "metadata.cluster.check.enable",
         "metadata.max.age.ms",
         "metadata.recovery.rebootstrap.trigger.ms",
         "metadata.recovery.strategy",
@@ -63,6 +65,8 @@ JAVA = frozenset(
         "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
         "sasl.mechanism",
+        "sasl.oauthbearer.allow.unverified.audience",
+        "sasl.oauthbearer.allow.unverified.issuer",
         "sasl.oauthbearer.assertion.algorithm",
         "sasl.oauthbearer.assertion.claim.aud",
         "sasl.oauthbearer.assertion.claim.exp.seconds",
@@ -120,4 +124,4 @@ JAVA = frozenset(
         "value.deserializer",
     ]
 )
-"""Java's consumer of Kafka 4.3.1: ConsumerConfig.configNames()."""
+"""Java's consumer of Kafka 4.4.0: ConsumerConfig.configNames()."""

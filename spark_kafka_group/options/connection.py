@@ -51,6 +51,11 @@ class Connection(Section):
         "How late a new topic or partition may be noticed. Kafka's default is five minutes; Spark's source is quicker.",
         default=30_000,
     )  # fmt: skip
+    partition_metadata_ttl_ms: int | None = option(
+        "partition.metadata.cache.ttl.ms", parsing.lifetime_ms,
+        "Spark's name for the same, since 4.3: takes precedence over `kafka.metadata.max.age.ms`, unless it is -1.",
+        shown="-1",
+    )  # fmt: skip
     metadata_recovery_strategy: str = option(
         "kafka.metadata.recovery.strategy", choice("rebootstrap", "none"),
         "Which brokers are asked when no known one answers. `rebootstrap`: those of `kafka.bootstrap.servers`, too. So "

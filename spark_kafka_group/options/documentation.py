@@ -30,6 +30,7 @@ SPARKS = frozenset({
     "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "groupIdPrefix", "includeHeaders",
     "kafkaConsumer.pollTimeoutMs",
     "maxOffsetsPerTrigger", "maxRecordsPerPartition", "maxTriggerDelay", "minOffsetsPerTrigger", "minPartitions",
+    "partition.metadata.cache.ttl.ms",
     "startingOffsets", "startingOffsetsByTimestamp", "startingOffsetsByTimestampStrategy", "startingTimestamp",
     "subscribe", "subscribePattern", "topic",
 })  # fmt: skip

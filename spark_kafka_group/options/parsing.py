@@ -47,6 +47,14 @@ def rack(raw: str) -> str:
     return name(raw) if raw.strip() else ""
 
 
+def lifetime_ms(raw: str) -> int | None:
+    """How long something that was looked up is kept; None, which Spark writes as -1, is for another option to say."""
+    kept_ms = integer(-1, INT64_MAX)(raw)
+    if kept_ms == 0:
+        raise ValueError(f"must be -1 or between 1 and {INT64_MAX}")
+    return None if kept_ms == -1 else kept_ms
+
+
 def buffer_bytes(raw: str) -> int | None:
     """Size of a socket's buffer; None, which Kafka writes as -1, is the system's default."""
     size = integer(-1)(raw)

@@ -16,7 +16,7 @@ SINK_SECTIONS: dict[str, type[Section]] = {
     "writing": Writing, "producing": Producing, "transacting": Transacting, "connection": Connection,
     "security": Security,
 }  # fmt: skip
-OF_READING_ONLY = frozenset({"maxBrokerOutage", "kafka.default.api.timeout.ms"})
+OF_READING_ONLY = frozenset({"maxBrokerOutage", "kafka.default.api.timeout.ms", "partition.metadata.cache.ttl.ms"})
 """Options of connections that mean nothing to a sink: a task waits by the settings of Kafka's producer."""
 
 

@@ -72,6 +72,13 @@ _OF_CONSUMERS = {
 OF_CLIENTS = {
     # Connections
     "kafka.bootstrap.timeout.ms": "kafka.request.timeout.ms bounds the first connection as well: take that",
+    "kafka.bootstrap.resolve.timeout.ms": (
+        "a name without an address is looked up again for 3 seconds, and for 10 while no name server answers: leave it "
+        "out"
+    ),
+    "kafka.metadata.cluster.check.enable": (
+        "brokers are not told which cluster and node a connection is meant for: leave it out"
+    ),
     "kafka.retry.backoff.max.ms": "the pause before a request is sent again does not grow: take kafka.retry.backoff.ms",
     "kafka.metadata.recovery.rebootstrap.trigger.ms": _NO_WAIT,
     "kafka.api.version": _VERSIONS_ARE_ASKED,
@@ -128,6 +135,8 @@ OF_CLIENTS = {
     "kafka.sasl.oauthbearer.header.urlencode": (
         "client id and secret are sent as they are: give them encoded where the token endpoint wants that"
     ),
+    "kafka.sasl.oauthbearer.allow.unverified.audience": _BROKER_CHECKS,
+    "kafka.sasl.oauthbearer.allow.unverified.issuer": _BROKER_CHECKS,
     "kafka.sasl.oauthbearer.clock.skew.seconds": _BROKER_CHECKS,
     "kafka.sasl.oauthbearer.expected.audience": _BROKER_CHECKS,
     "kafka.sasl.oauthbearer.expected.issuer": _BROKER_CHECKS,

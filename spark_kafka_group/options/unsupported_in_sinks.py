@@ -8,6 +8,7 @@ _NO_SERIALIZERS = (
     "key and value are string or binary columns: turn other types into these with Spark, "
     "as in df.selectExpr('to_json(struct(*)) as value')"
 )
+_ANY_RACK = "rows go to leaders in any rack, and equal shares of those without a key to each partition: leave it out"
 _EQUAL_SHARES = "partitions that have a leader get equal shares of the rows without a key: leave it out"
 
 UNSUPPORTED_IN_SINKS = {
@@ -18,6 +19,11 @@ UNSUPPORTED_IN_SINKS = {
     "kafka.partitioner.class": "it is a Java class: give the rows a column partition",
     "kafka.partitioner.adaptive.partitioning.enable": _EQUAL_SHARES,
     "kafka.partitioner.availability.timeout.ms": _EQUAL_SHARES,
+    "kafka.partitioner.rack.aware": _ANY_RACK,
+    "kafka.client.rack": _ANY_RACK,
+    "kafka.buffer.memory.allocation.strategy": (
+        "memory is taken as rows come, which Java's producer calls incremental: leave it out"
+    ),
     "kafka.retries": "a record batch is sent again until kafka.delivery.timeout.ms is over: take that",
     "kafka.metadata.max.idle.ms": "a worker process keeps what it knows of a topic: leave it out",
     "kafka.metric.reporters": "these are Java classes: the query's progress has the number of rows written",

@@ -48,7 +48,7 @@ class Calls:
             options,
             "driver",
             fetch_max_wait_ms=options.fetching.max_wait_ms,
-            metadata_max_age_ms=options.connection.metadata_max_age_ms,
+            metadata_max_age_ms=options.connection.partition_metadata_ttl_ms or options.connection.metadata_max_age_ms,
             isolation_level=options.fetching.isolation_level,
             **of_a_member,
         )

@@ -117,11 +117,12 @@ class TestPattern:
         end = driver.latest_offset(driver.initial_offset(), None)
         assert set(end) == {mine, "@group"} | (set() if whole else others)
 
-    def test_a_topic_made_later_joins_without_a_restart_from_its_first_record(self, kafka, group, made):
+    @pytest.mark.parametrize("quick", [QUICK, {"partition.metadata.cache.ttl.ms": 300}], ids=["kafka's", "spark's"])
+    def test_a_topic_made_later_joins_without_a_restart_from_its_first_record(self, kafka, group, made, quick):
         prefix = name("p")
         make(kafka, f"{prefix}-a")
         driver = driver_for(
-            made, kafka, group, {"subscribePattern": f"{prefix}-."}, **QUICK | {"startingOffsets": "latest"}
+            made, kafka, group, {"subscribePattern": f"{prefix}-."}, **quick | {"startingOffsets": "latest"}
         )
         start = driver.initial_offset()
         assert driver.latest_offset(start, None) == start

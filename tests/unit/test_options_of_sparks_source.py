@@ -33,6 +33,7 @@ def load_batch(options):
         "fetchOffset.retryIntervalMs",
         "minPartitions",
         "maxRecordsPerPartition",
+        "partition.metadata.cache.ttl.ms",
     ],
 )
 def test_names_are_case_insensitive(name, case):
@@ -46,6 +47,7 @@ def test_defaults_are_sparks():
     assert options.reading.max_trigger_delay_ms == 15 * 60 * 1000
     assert (options.fetching.offset_retries, options.fetching.offset_retry_interval_ms) == (3, 1000)
     assert options.fetching.poll_timeout_ms == 120_000
+    assert options == Options.parse(TOPIC | {"partition.metadata.cache.ttl.ms": "-1"})
 
 
 @pytest.mark.parametrize(("text", "ms"), [("5s", 5000), ("200ms", 200), ("15m", 900_000), ("1h", 3_600_000), ("7", 7)])
@@ -83,6 +85,7 @@ def test_what_is_read_must_be_said_in_one_of_three_ways(load, options, message):
         ("maxTriggerDelay", ["soon"]),
         ("failOnDataLoss", ["maybe"]),
         ("fetchOffset.numRetries", ["often"]),
+        ("partition.metadata.cache.ttl.ms", ["0", "-2", "-100", "1s"]),
         ("startingTimestamp", ["yesterday", "1.5"]),
         ("endingTimestamp", ["tomorrow"]),
         ("startingOffsetsByTimestamp", ["1000", '{"t": {"0": "noon"}}', "{"]),

@@ -3,6 +3,7 @@
 import ast
 import dataclasses
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,21 @@ def test_an_option_of_the_source_is_refused_by_the_sink(name):
 def test_an_option_of_the_sink_is_refused_by_the_source(name):
     with pytest.raises(OptionError, match=rf"(?i)^option {name} is not supported: "):
         Options.parse(REQUIRED | {"subscribe": "t", name: "1"})
+
+
+def test_a_setting_that_neither_has_is_of_the_other_side_where_only_that_refuses_it():
+    assert refusal({"kafka.max.poll.records": "1"}) == (
+        "option kafka.max.poll.records is not supported: it is for reading, and this query writes: leave it out"
+    )
+    with pytest.raises(OptionError, match=r"^option kafka.retries is not supported: it is for writing, and this query"):
+        Options.parse(REQUIRED | {"subscribe": "t", "kafka.retries": "1"})
+
+
+@pytest.mark.parametrize("name", ["client.rack", "partitioner.rack.aware", "buffer.memory.allocation.strategy"])
+def test_settings_new_in_the_producer_of_kafka_4_4_are_refused_in_words(name):
+    for given in (f"kafka.{name}", name):
+        assert re.match(rf"option {given} is not supported: .*: leave it out$", refusal({given: "x"}))
+        assert "for reading" not in refusal({given: "x"})
 
 
 def test_the_other_sides_option_is_named_where_there_is_one():
