@@ -12,7 +12,7 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, ClassVar
 
-from spark_kafka_group.errors import OffsetOutOfRangeError, OptionError, ReadError
+from spark_kafka_group.errors import BrokerError, OffsetOutOfRangeError, OptionError, ReadError
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.record_samples import headers_of
@@ -22,7 +22,7 @@ from spark_kafka_group.options import Options
 from spark_kafka_group.sampling.few_records import read
 from spark_kafka_group.text_table import clipped, counted
 from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
-from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile
+from spark_kafka_group.wire.topic_admin import TopicAdmin, deleted_meanwhile, not_unpacked
 
 MOST = 10_000
 """The most messages of one call: so many are in memory, however many are read."""
@@ -206,6 +206,9 @@ def _starts_at(admin: TopicAdmin, tps: Collection[TopicPartition], at: datetime)
     """Offsets of the first records with timestamps as new; none for partitions without one."""
     asked = dict.fromkeys(tps, max(0, milliseconds("at", at)))
     (first,) = admin.lookups(f"looking up {next(iter(tps)).topic}", [asked])
+    without = {tp for tp in tps if tp not in first}
+    if without:
+        raise BrokerError(f"looking up timestamps: {not_unpacked(without)}")
     return {tp: record.offset for tp, record in first.items() if record is not None}
 
 
@@ -245,7 +248,8 @@ def _newest(
     filled = [tp for tp, log in logs.items() if log.size]
     if len(filled) > count:
         newest = admin.newest(filled)
-        filled = sorted(filled, key=lambda tp: -1 if (r := newest[tp]) is None else r.timestamp_ms)[-count:]
+        unknown = [tp for tp in filled if tp not in newest]
+        filled = unknown + sorted(newest, key=lambda tp: -1 if (r := newest[tp]) is None else r.timestamp_ms)[-count:]
     newest_first: list[dict[str, Any]] = []
     ends = {tp: logs[tp].end for tp in filled}
     span = -(-FURTHER_BACK * count // max(1, len(ends)))

@@ -15,7 +15,7 @@ from spark_kafka_group.explore.looking import existing
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.shown_table import Table, milliseconds, moment, short_name
 from spark_kafka_group.offsets import TopicPartition
-from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found, Lookup
+from spark_kafka_group.wire.log_times import EARLIEST, LATEST, Found
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 
 DAY_MS = 86_400_000
@@ -75,7 +75,7 @@ def rate(
 
     Brokers say which offset each log had at each time: the first whose timestamp is as new. So where a producer sends
     old timestamps after newer ones, these records count for the newer time. Compaction and transactions leave gaps
-    between offsets, which count too.
+    between offsets, which count too. Records count later where a broker does not look up their time, with a warning.
 
     Parameters
     ----------
@@ -112,10 +112,8 @@ def _counts(admin: TopicAdmin, tps: Sequence[TopicPartition], times: Sequence[in
     filled = [tp for tp in tps if _offset(begin, tp, 0) < _offset(end, tp, 0)]
     if not filled:
         return [0] * (len(times) - 1)
-    ends = {tp: _offset(end, tp, 0) for tp in filled}
-    known = _Known(admin, doing, times, ends)
-    known.ask([dict.fromkeys(filled, times[0]), dict.fromkeys(filled, times[-1])], [0, len(times) - 1])
-    known.fill()
+    known = _Known(admin, doing, times, {tp: _offset(end, tp, 0) for tp in filled})
+    known.fill({tp: _offset(begin, tp, 0) for tp in filled})
     sums = [sum(known.at[tp][n] for tp in filled) for n in range(len(times))]
     return [after - before for before, after in itertools.pairwise(sums)]
 
@@ -130,16 +128,11 @@ class _Known:
         self._ends = ends
         self.at: dict[TopicPartition, dict[int, int]] = {tp: {} for tp in ends}
 
-    def ask(self, lookups: Sequence[Lookup], numbers: Sequence[int]) -> None:
-        """Look up partitions at the times with these numbers."""
-        for number, found in zip(numbers, self._admin.lookups(self._doing, lookups), strict=True):
-            for tp in found:
-                # A record may have come since the end was looked up.
-                self.at[tp][number] = min(_offset(found, tp, self._ends[tp]), self._ends[tp])
-
-    def fill(self) -> None:
-        """Look up the rest, by halves."""
-        gaps = [(tp, 0, len(self._times) - 1) for tp in self._ends]
+    def fill(self, begins: Mapping[TopicPartition, int]) -> None:
+        """Look up the ends of the times, and what lies between, by halves."""
+        last = len(self._times) - 1
+        self._ask({0: begins, last: begins})
+        gaps = [(tp, 0, last) for tp in self._ends]
         while gaps:
             asked: dict[int, dict[TopicPartition, int]] = {}
             halves = []
@@ -148,11 +141,20 @@ class _Known:
                     self.at[tp] |= dict.fromkeys(range(first + 1, last), self.at[tp][first])
                 elif last - first > 1:
                     middle = (first + last) // 2
-                    asked.setdefault(middle, {})[tp] = self._times[middle]
+                    asked.setdefault(middle, {})[tp] = self.at[tp][first]
                     halves += [(tp, first, middle), (tp, middle, last)]
             if asked:
-                self.ask(list(asked.values()), list(asked))
+                self._ask(asked)
             gaps = halves
+
+    def _ask(self, numbers: Mapping[int, Mapping[TopicPartition, int]]) -> None:
+        """Look up partitions at the times with these numbers: each with an offset from earlier, in place of none."""
+        lookups = [dict.fromkeys(earlier, self._times[number]) for number, earlier in numbers.items()]
+        for (number, earlier), found in zip(numbers.items(), self._admin.lookups(self._doing, lookups), strict=True):
+            for tp, offset in earlier.items():
+                # A record may have come since the end was looked up.
+                at = min(_offset(found, tp, self._ends[tp]), self._ends[tp])
+                self.at[tp][number] = at if tp in found else offset
 
 
 def _offset(found: Found, tp: TopicPartition, otherwise: int) -> int:

@@ -144,7 +144,7 @@ def _logs(admin: TopicAdmin, tps: Collection[TopicPartition], now_ms: int) -> _L
     # The ends come last: a record that comes meanwhile is not before a beginning.
     times = [EARLIEST, 0, now_ms - MINUTE_MS, now_ms - HOUR_MS, LATEST]
     begin, first, minute, hour, end = admin.lookups("looking up logs", [dict.fromkeys(tps, at) for at in times])
-    there = [tp for tp in tps if first[tp] is not None]
+    there = [tp for tp in tps if tp not in first or first[tp] is not None]
     return _Logs(begin, first, admin.newest(there) if there else {}, minute, hour, end)
 
 

@@ -28,7 +28,7 @@ Lookup = Mapping[TopicPartition, int]
 """Partitions, and the time of each in milliseconds since the epoch; or EARLIEST, LATEST, NEWEST."""
 Found = dict[TopicPartition, OffsetAndTimestamp | None]
 """The first record of each log that is as new, or newer; None where there is none. The timestamps at EARLIEST and
-LATEST are -1."""
+LATEST are -1. Logs whose records the broker does not unpack are not there."""
 
 __all__ = ["EARLIEST", "LATEST", "NEWEST", "Found", "Lookup", "can_find_newest", "looked_up"]
 
@@ -94,6 +94,8 @@ def _answered(response: Any) -> Iterator[tuple[TopicPartition, OffsetAndTimestam
             error = kafka_errors.for_code(partition.error_code)
             if error is kafka_errors.UnsupportedForMessageFormatError:  # from before Kafka 0.10, without times
                 yield TopicPartition(topic.name, partition.partition_index), None
+            elif error is kafka_errors.InvalidRecordError:  # above max.decompressed.message.bytes, from Kafka 4.4 on
+                continue
             elif error is not kafka_errors.NoError:
                 raise error({topic.name})
             else:

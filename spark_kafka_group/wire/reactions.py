@@ -27,6 +27,7 @@ class Request(Enum):
     DESCRIBE = "DescribeGroups"
     LEAVE = "LeaveGroup"
     FETCH = "Fetch"
+    LIST_OFFSETS = "ListOffsets"
     EPOCH_END = "OffsetForLeaderEpoch"
     PRODUCE = "Produce"
     INIT_PRODUCER_ID = "InitProducerId"
@@ -316,7 +317,9 @@ ADVICE_FOR_WRITING: Mapping[str, str] = {
         "lower it"
     ),
     "INVALID_RECORD": (
-        "the broker refuses a record: topic {topics} may be compacted, which needs keys, or validate its records"
+        "the broker refuses a record: topic {topics} may be compacted, which needs keys, validate its records, or "
+        "(from Kafka 4.4 on) have a max.decompressed.message.bytes below the size of a record that comes compressed: "
+        "raise that, or set kafka.compression.type to none"
     ),
     "INVALID_TIMESTAMP": (
         "the clock here is further from the broker's than message.timestamp.before.max.ms or "
@@ -343,6 +346,16 @@ ADVICE_FOR_WRITING: Mapping[str, str] = {
 }
 """Advice about errors of Produce and InitProducerId, in place of the others."""
 
+ADVICE_FOR_LOOKUPS: Mapping[str, str] = {
+    "INVALID_RECORD": (
+        "the broker unpacks no record above max.decompressed.message.bytes of topic {topics}, so it does not find "
+        "times among them: raise that setting, or give offsets in place of times"
+    ),
+}
+"""Advice about errors of ListOffsets, in place of the others."""
+
+_OF_REQUEST = {Request.PRODUCE: ADVICE_FOR_WRITING, Request.LIST_OFFSETS: ADVICE_FOR_LOOKUPS}
+
 
 @dataclass(frozen=True)
 class Facts:
@@ -366,7 +379,8 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
     topics
         The topics the error is about.
     """
-    text = (ADVICE_FOR_WRITING.get(error) if request is Request.PRODUCE else None) or ADVICE.get(error)
+    of_request = _OF_REQUEST.get(request, {}) if request is not None else {}
+    text = of_request.get(error) or ADVICE.get(error)
     return text and text.format(
         group_id=facts.group_id,
         instance_id=facts.instance_id,

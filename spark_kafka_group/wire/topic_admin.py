@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,10 +12,15 @@ from kafka.protocol.admin import DescribeLogDirsRequest
 
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import INT64_MAX, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 from spark_kafka_group.wire.client.connect import run_within, translated
+from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_newest, looked_up
+from spark_kafka_group.wire.reactions import Facts, Request, name_of
+
+log = logging.getLogger(__name__)
 
 Leaders = dict[TopicPartition, Node | None]
 
@@ -32,6 +38,10 @@ class TopicAdmin(GroupAdmin):
     BrokerError
         Here, and by everything below.
     """
+
+    def __init__(self, options: ClientOptions) -> None:
+        super().__init__(options)
+        self._not_unpacked: set[str] = set()  # topics of which that was said
 
     def partitions(self, subscription: Subscription) -> Leaders:
         """Existing partitions of `subscription`, and the leader of each; None for a partition without a leader."""
@@ -56,10 +66,17 @@ class TopicAdmin(GroupAdmin):
         return self._all_topics(Subscription(pattern=""))
 
     def lookups(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
-        """The answer to each lookup; as many at once as :data:`OFFSETS_AT_ONCE` allows."""
+        """The answer to each lookup; as many at once as :data:`OFFSETS_AT_ONCE` allows.
+
+        Partitions whose records the broker does not unpack are not in it; a warning names their topics once.
+        """
         found: list[Found] = []
         for several in in_turns(lookups, OFFSETS_AT_ONCE):
             found += self._at_once(doing, several)
+        without = {tp for asked, of_it in zip(lookups, found, strict=True) for tp in asked if tp not in of_it}
+        for topic in sorted({tp.topic for tp in without} - self._not_unpacked):
+            self._not_unpacked.add(topic)
+            log.warning("%s: %s", doing, not_unpacked({tp for tp in without if tp.topic == topic}))
         return found
 
     def _at_once(self, doing: str, lookups: Sequence[Lookup]) -> list[Found]:
@@ -101,6 +118,7 @@ class TopicAdmin(GroupAdmin):
         while after:
             middle = {tp: (_time(found, tp) + end) // 2 for tp, end in after.items()}
             (later,) = self.lookups(doing, [middle])
+            after = {tp: end for tp, end in after.items() if tp in later}
             for tp, record in later.items():
                 if record is None:
                     after[tp] = middle[tp]
@@ -142,6 +160,12 @@ class TopicAdmin(GroupAdmin):
 
     def _refresh(self, timeout_ms: float) -> None:
         run_within(self._manager, timeout_ms, self._manager.cluster.refresh_metadata)
+
+
+def not_unpacked(tps: Collection[TopicPartition]) -> str:
+    """Why there is no answer about times in logs."""
+    name = name_of(kafka_errors.InvalidRecordError)
+    return Refusal(name, Request.LIST_OFFSETS, failed=dict.fromkeys(tps, name)).describe(Facts())
 
 
 def deleted_meanwhile(topic: str) -> BrokerError:

@@ -29,8 +29,8 @@ INSIDE = {
     "kafka.KafkaAdminClient": "_manager",
     "kafka.KafkaConsumer": "_client _coordinator _fetcher _subscription",
     "kafka.consumer.fetcher.Fetcher": (
-        "_fetch_offsets_by_times_async _group_list_offset_requests _isolation_level _manager "
-        "_send_list_offsets_requests"
+        "_fetch_offsets_by_times_async _group_list_offset_requests _handle_list_offsets_response _isolation_level "
+        "_manager _send_list_offsets_requests"
     ),
     "kafka.coordinator.base.BaseCoordinator": (
         "_do_join_and_sync_async _enable_heartbeat _generation _handle_find_coordinator_response "

@@ -1,9 +1,12 @@
-"""Lookups of log offsets that wait for partitions without a leader, so that they answer for all partitions.
+"""Lookups of log offsets that wait for partitions without a leader, so that they answer for all partitions; an error
+that stays ends them.
 
 Two races that kafka-python loses: 1. one of several partitions has no leader, 2. kafka-python leaves it out of the
 lookup, 3. its caller reads the gap in the result as "no record is as new". And: 1. a partition gets another leader,
 2. kafka-python asks the old one, 3. that answers NOT_LEADER_OR_FOLLOWER, 4. kafka-python asks it again, without a
 pause, until its metadata is renewed for another reason.
+
+It also asks again, until its time is over, whatever error a broker answers.
 """
 
 from __future__ import annotations
@@ -14,6 +17,12 @@ from typing import Any
 import kafka.errors as kafka_errors
 from kafka import KafkaConsumer
 
+from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.coordinator_responses import Refusal
+from spark_kafka_group.wire.reactions import Request, name_of
+
+STAYS = {kind.errno: kind for kind in (kafka_errors.InvalidRecordError, kafka_errors.UnsupportedVersionError)}
+"""Errors of a lookup that are the same each time. Others may pass, UNKNOWN_SERVER_ERROR of a broker that stops, too."""
 NO_LEADER = -1
 """What metadata have in place of a leader's node id."""
 
@@ -22,6 +31,7 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
     """Make lookups of `consumer` ask again, until their time is over, while a partition has no leader."""
     fetcher, cluster = consumer._fetcher, consumer._client._manager.cluster
     send, look_up = fetcher._send_list_offsets_requests, fetcher._fetch_offsets_by_times_async
+    handle = fetcher._handle_list_offsets_response
 
     async def send_for_all(timestamps: Mapping[Any, int]) -> Any:
         # Sends nothing, but asks for metadata where a leader is missing.
@@ -44,5 +54,22 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
             named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lacking)
             raise kafka_errors.KafkaTimeoutError(f"without a leader: {named}") from error
 
+    def heard(response: Any) -> Any:
+        refused = {
+            TopicPartition(topic.name, partition.partition_index): STAYS[partition.error_code]
+            for topic in response.topics
+            for partition in topic.partitions
+            if partition.error_code in STAYS
+        }
+        if refused:
+            kind = next(iter(refused.values()))
+            error = kind()
+            error.refusal = Refusal(
+                name_of(kind), Request.LIST_OFFSETS, failed={tp: name_of(one) for tp, one in refused.items()}
+            )
+            raise error
+        return handle(response)
+
+    fetcher._handle_list_offsets_response = heard
     fetcher._send_list_offsets_requests = send_for_all
     fetcher._fetch_offsets_by_times_async = look_up_or_say_why
