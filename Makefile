@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 PYSPARK ?= 4.3.0
 # pip shows what it does on a terminal only.
 QUIETLY = $(if $(MAKE_TERMOUT),,-q)
-NEWEST := .venv-newest
+OLDEST_PYSPARK := 4.2.0
+OLDEST := .venv-oldest
 PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,msk,processing,notebook
@@ -23,20 +24,20 @@ TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
-TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries}.py
+TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries,sink,record_processor}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
 # second run only rooms that wait more than they compute.
 WORKERS ?= 4
 AT_ONCE := -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 # JVMs that live for a minute or two are quicker with their simple compiler, and Spark's with an archive of classes. VFORK starts the
 # commands sooner that Hadoop runs for files of local checkpoints.
-test test-newest test-faults prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
+test test-oldest test-faults prepare $(VENV)/spark.jsa: export JAVA_TOOL_OPTIONS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Djdk.lang.Process.launchMechanism=VFORK
 test test-faults faults: export SPARK_SUBMIT_OPTS := -XX:SharedArchiveFile=$(abspath $(VENV))/spark.jsa -Xlog:disable
 DECODER := $(wildcard spark_kafka_group/executor/*/_*_c.pyx spark_kafka_group/executor/decode/*.h)
 SOURCES := $(shell find spark_kafka_group pyspark_groupkafka jobs conf -name '*.py' -o -name '*.pyx' -o -name '*.pyi' -o -name '*.h') $(wildcard conf/* conf/*/*)
 export PYSPARK_PYTHON := $(abspath $(BIN))/python
 # Spark starts Python processes all the time. Where bytecode is not kept, each compiles what it imports of the source tree, and of
-# the newest pyspark, once more: half of the time that it takes to start.
+# pyspark, once more: half of the time that it takes to start.
 export PYTHONDONTWRITEBYTECODE :=
 
 # The requirements of an extra of pyproject.toml, without the package: $(call install_extra,folder of python and pip,extra)
@@ -78,20 +79,21 @@ $(VENV)/.bench: $(VENV)/.dependencies
 	rm -rf build && $(BIN)/pip install -q '.[bench]'
 	touch $@
 
-# The newest pyspark alone; everything else, the package included, comes from .venv, which may be made meanwhile.
-$(NEWEST)/.installed: pyproject.toml
-	$(PYTHON) -m venv --clear $(NEWEST)
-	$(NEWEST)/bin/pip install -q --no-compile 'pyspark>=4.2,<5'
-	packages=$$($(NEWEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') && \
-	  echo "import site; site.addsitedir('$${packages/$(NEWEST)/$(VENV)}')" > "$$packages/others.pth"
-	cp conf/python-unzipped $(NEWEST)/bin
+# The oldest pyspark that the package takes, and pandas 2; everything else, the package included, comes from .venv, which may be
+# made meanwhile.
+$(OLDEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(OLDEST)/bin/pip install -q --no-compile 'pyspark==$(OLDEST_PYSPARK)' 'pandas<3'
+	packages=$$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') && \
+	  echo "import site; site.addsitedir('$${packages/$(OLDEST)/$(VENV)}')" > "$$packages/others.pth"
+	cp conf/python-unzipped $(OLDEST)/bin
 	touch $@
 
 .PHONY: setup
 setup: $(VENV)/.installed  ## make .venv with everything, the compiled decoder included
 
 .PHONY: prepare
-prepare: $(VENV)/.installed $(VENV)/spark.jsa $(NEWEST)/.installed  ## make everything that make test and make test-newest need
+prepare: $(VENV)/.installed $(VENV)/spark.jsa $(OLDEST)/.installed  ## make everything that make test and make test-oldest need
 	@# pytest keeps the tests compiled: else each of its workers compiles all of them.
 	@said=$$($(BIN)/pytest --collect-only -q) || { tail -n 20 <<< "$$said"; exit 1; }
 
@@ -150,9 +152,9 @@ format: $(VENV)/.dependencies  ## let ruff format and fix
 test: $(VENV)/.installed $(VENV)/spark.jsa  ## all tests but those of soak, on real brokers and real Spark
 	$(BIN)/pytest $(AT_ONCE) $(ARGS)
 
-.PHONY: test-newest
-test-newest: $(VENV)/.installed $(NEWEST)/.installed  ## the tests that depend on Spark most, on the newest pyspark 4.x; TESTS=tests/spark for all of them
-	PYSPARK_PYTHON=$(abspath $(NEWEST))/bin/python $(NEWEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
+.PHONY: test-oldest
+test-oldest: $(VENV)/.installed $(OLDEST)/.installed  ## the tests that depend on Spark most, on the oldest pyspark; TESTS=tests/spark for all of them
+	PYSPARK_PYTHON=$(abspath $(OLDEST))/bin/python $(OLDEST)/bin/python -P -m pytest $(AT_ONCE) $(TESTS) $(ARGS)
 
 .PHONY: test-faults
 test-faults: $(VENV)/.installed $(VENV)/spark.jsa  ## one cheap fault of each family, in real Spark: the short form of `make faults`
@@ -229,6 +231,6 @@ site: $(SITE)/.installed  ## make the website of README and docs/, in site/
 
 .PHONY: clean
 clean:  ## remove everything that was built; keeps downloaded Kafka in ~/.cache/spark-kafka-group
-	rm -rf $(VENV) $(NEWEST) $(PUBLISHED)* $(SITE) build site .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
+	rm -rf $(VENV) $(OLDEST) $(PUBLISHED)* $(SITE) build site .fuzz dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f spark_kafka_group/executor/*/_*_c.c spark_kafka_group/executor/*/_*_c.*.so

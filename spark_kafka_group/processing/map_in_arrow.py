@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     Function = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
-PIP = "pip install 'pandas>=2.2,<3'"
+PIP = "pip install 'pandas>=2.2'"
 
 
 def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
@@ -29,7 +29,7 @@ def map_in_arrow(df: DataFrame, function: Function, schema: str) -> DataFrame:
     try:
         return df.mapInArrow(partial(_quietly, function), schema)
     except ImportError as error:
-        raise MissingPackageError(f"handlers need pandas on the driver, 2.2 or newer and below 3: {PIP}") from error
+        raise MissingPackageError(f"handlers need pandas on the driver, 2.2 or newer: {PIP}") from error
 
 
 def _quietly(function: Function, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

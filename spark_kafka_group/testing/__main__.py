@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import sys
@@ -14,13 +15,14 @@ from typing import Any
 
 from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.testing.cluster import KafkaCluster
-from spark_kafka_group.testing.download import cache_directory, writable
+from spark_kafka_group.testing.download import VERSION, cache_directory, writable
 from spark_kafka_group.testing.produce import produce
 from spark_kafka_group.testing.wait import wait_until
 
 # Exit codes, as those of systemctl status.
 SOME_DOWN = 1
 NOT_RUNNING = 3
+OLDEST = (2, 8, 0)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -31,6 +33,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start Kafka and print its bootstrap servers")
     start.add_argument("--nodes", type=int, choices=(1, 3), default=1)
+    start.add_argument("--version", type=version, default=VERSION, help="Kafka's, from 2.8.0 on (default: %(default)s)")
     start.add_argument(
         "--port", type=int, help="port of the first node; others take the next ports (default: free ports)"
     )
@@ -53,6 +56,13 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "status", help=f"print which nodes run; exit code {NOT_RUNNING} if none does, {SOME_DOWN} if some do not"
     )
     return parser.parse_args(argv)
+
+
+def version(text: str) -> str:
+    """A version of Kafka that clusters start, as an argument."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", text) or tuple(map(int, text.split("."))) < OLDEST:
+        raise argparse.ArgumentTypeError(f"{text} is no version of Kafka from 2.8.0 on, such as {VERSION}")
+    return text
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
@@ -82,6 +92,10 @@ def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
         if len(alive) < len(state["pids"]):
             print("some nodes are down: stop the others first", file=sys.stderr)
             return SOME_DOWN
+        running = state.get("version", args.version)
+        if args.version != running:
+            print(f"Kafka {running} is running: stop it first", file=sys.stderr)
+            return SOME_DOWN
         print("already running", file=sys.stderr)
         print(state["bootstrap_servers"])
         return 0
@@ -89,13 +103,14 @@ def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
     writable(file.parent)
     ports = [args.port + n for n in range(args.nodes)] if args.port else None
     directory = args.directory.resolve() if args.directory else None
-    cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports)
+    cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports, args.version)
     cluster.start()
     state = {
         "pids": cluster.detach(),
         "bootstrap_servers": cluster.bootstrap_servers,
         "directory": str(cluster.directory),
         "temporary": directory is None,
+        "version": args.version,
     }
     file.write_text(json.dumps(state))
     print(cluster.bootstrap_servers)

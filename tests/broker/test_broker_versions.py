@@ -14,7 +14,7 @@ from spark_kafka_group.testing import KafkaCluster, wait_until
 
 pytestmark = pytest.mark.soak  # each is downloaded first
 
-LINES = ["2.8.2", "3.3.2", "3.9.1"]
+LINES = ["2.8.2", "3.3.2", "3.9.1", "4.3.1"]
 
 
 @pytest.fixture(scope="module", params=LINES)

@@ -21,7 +21,7 @@ from spark_kafka_group.testing import (
     wait_until,
 )
 from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
-from spark_kafka_group.testing.download import java
+from spark_kafka_group.testing.download import VERSION, java
 
 
 @pytest.mark.soak
@@ -190,19 +190,25 @@ def test_describe_is_parsed_with_and_without_members(kafka, group):
     assert committed(kafka, group) == {(topic, p): 5 for p in range(3)}
 
 
-def test_start_status_and_stop_from_a_shell(tmp_path, capsys):
+@pytest.mark.parametrize("version", [VERSION, pytest.param("4.3.1", marks=pytest.mark.soak)])  # which is downloaded
+def test_start_status_and_stop_from_a_shell(tmp_path, capsys, version):
     state = ["--state", str(tmp_path)]
     assert main([*state, "status"]) == NOT_RUNNING
     properties = tmp_path / "broker.properties"
     properties.write_text("# a comment\nauto.create.topics.enable = true\n")
     capsys.readouterr()
-    assert main([*state, "start", "--properties", str(properties)]) == 0
+    started = [*state, "start", "--version", version]
+    assert main([*started, "--properties", str(properties)]) == 0
     servers = capsys.readouterr().out.strip()
     try:
         assert main([*state, "status"]) == 0
-        assert f"node 1: {servers} pid" in capsys.readouterr().out
-        assert main([*state, "start"]) == 0
+        said = capsys.readouterr().out
+        assert f"node 1: {servers} pid" in said
+        assert f"kafka-{version}/" in Path("/proc", said.split()[4], "cmdline").read_text()
+        assert main(started) == 0
         assert capsys.readouterr().out.strip() == servers
+        assert main([*state, "start", "--version", "3.9.1"]) == SOME_DOWN
+        assert capsys.readouterr().err == f"Kafka {version} is running: stop it first\n"
     finally:
         assert main([*state, "stop"]) == 0
     assert capsys.readouterr().out.strip() == "stopped 1 node(s)"

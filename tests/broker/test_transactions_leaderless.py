@@ -1,6 +1,6 @@
 """Transactions with records in a partition that has no leader: nobody ends them before it has one.
 
-Kafka 4.3 writes no marker to such a partition, and says that the transaction has ended.
+Kafka 4.3 and 4.4 write no marker to such a partition, and say that the transaction has ended (KAFKA-20734).
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Logs of a real broker (4.3.1), written by Java's producer; see capture.py."""
+"""Logs of a real broker (4.4.0), written by Java's producer; see capture.py."""
 
 from __future__ import annotations
 

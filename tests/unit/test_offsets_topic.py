@@ -30,8 +30,9 @@ from spark_kafka_group.offsets_topic import (
 )
 from spark_kafka_group.testing import group_log
 
-# By the generated classes of Kafka 4.3.1 (MessageUtil.toVersionPrefixedByteBuffer), version by version. Those of
-# version 4 have tagged fields: a topic id, and tags that no version knows, one of them 200 bytes long.
+# By the generated classes of Kafka 4.3.1 (MessageUtil.toVersionPrefixedByteBuffer), version by version; those of 4.4.0
+# have the same schemas. Those of version 4 have tagged fields: a topic id, and tags that no version knows, one of them
+# 200 bytes long.
 OFFSET_VALUES = {
     0: "000000000000000000b4001d7b22726561646572223a2272222c2267656e65726174696f6e223a377d0000018bcfe5687b",
     1: "000100000000000000b4001d7b22726561646572223a2272222c2267656e65726174696f6e223a377d0000018bcfe568"

@@ -4,7 +4,7 @@ import pytest
 
 from spark_kafka_group.testing import produce
 from spark_kafka_group.testing.__main__ import SOME_DOWN, main
-from spark_kafka_group.testing.download import CACHE, cache_directory, jars, once
+from spark_kafka_group.testing.download import CACHE, VERSION, cache_directory, jars, once
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_home_that_cannot_be_written_is_named_with_the_variable_for_another_pl
 
 def test_so_it_is_where_a_program_starts_the_broker(no_cache):
     assert cache_directory() == no_cache
-    with pytest.raises(RuntimeError, match=rf"kafka-4\.3\.1 cannot be written .* {CACHE}$"):
+    with pytest.raises(RuntimeError, match=rf"kafka-{VERSION} cannot be written .* {CACHE}$"):
         jars("kafka_2.13")
 
 
@@ -37,6 +37,14 @@ def test_the_first_process_that_makes_something_says_what(tmp_path, capsys):
     for _ in range(2):
         assert once(tmp_path / "made", make, "making it, once") == tmp_path / "made"
     assert capsys.readouterr().err == "making it, once\n"
+
+
+@pytest.mark.parametrize("version", ["4.4", "2.7.2", "newest"])
+def test_a_version_that_cannot_be_started_is_refused_with_a_version_that_can(version, capsys):
+    with pytest.raises(SystemExit):
+        main(["start", "--version", version])
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"argument --version: {version} is no version of Kafka from 2.8.0 on, such as {VERSION}")
 
 
 def test_records_need_a_broker(tmp_path, capsys):

@@ -23,7 +23,7 @@ AT_ONCE = 200
 LANES = 8
 """Connections to one broker over which ids are asked in turn; one for up to eight ids."""
 LEADERS_NEEDED_FROM = (4, 1)
-"""The first line of Kafka that may have KAFKA-20734: seen in 4.3.1, and not in 3.9.1."""
+"""The first line of Kafka that may have KAFKA-20734: seen in 4.3.1 and 4.4.0, and not in 3.9.1."""
 LIMIT = "kafka.delivery.timeout.ms"
 NO_ANSWER = int(kafka_errors.UnknownError.errno)
 """The code that stands for a response without what was asked for: UNKNOWN_SERVER_ERROR."""
@@ -107,8 +107,8 @@ class Coordinators:
             returns counts as the answer, and nothing is sent then.
         partitions
             Of transactions that the requests end. Nothing is sent for an id while one of its partitions has no leader:
-            Kafka 4.3 (KAFKA-20734) counts that as deleted, writes no marker to it, and says that the transaction has
-            ended. The next marker of the producer would end these records, too: those of an aborted batch would be
+            Kafka 4.3 and 4.4 count that as deleted (KAFKA-20734), write no marker to it, and say that the transaction
+            has ended. The next marker of the producer would end these records, too: those of an aborted batch would be
             published, or those of a published one lost.
 
         Raises
