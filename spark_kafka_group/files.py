@@ -1,9 +1,10 @@
-"""Files that options and command lines name, read within bounds: of size, and of time where a file is a pipe."""
+"""Files and folders that options and command lines name. Files are read within bounds: of size, of time for a pipe."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import stat
 import time
@@ -14,8 +15,19 @@ READERS_FOLDER = ".groupkafka"
 PLANS_PREFIX = "groupkafka-transactions-"
 """How the files of exactly-once writes begin in Spark's temporary directory for an application."""
 MOST_BYTES = 4 * 1024 * 1024
+OF_A_LOCAL_URI = re.compile("file:(?://[^/]*)?(?=/)")
+"""What precedes a path on this machine in a URI: the scheme, and perhaps a host."""
 PIPE_S = 10.0
 """How long a pipe may take, such as that of ``<(command)`` in a shell."""
+
+
+def local_folder(named: str) -> Path:
+    """The folder that Hadoop's ``Path`` takes a name for, which may be a URI, where its file system is the local one.
+
+    Hadoop takes ``..`` out of the text. The system looks where it leads: nowhere, below a folder that is missing, and
+    elsewhere, below a link.
+    """
+    return Path(os.path.normpath(os.path.join(os.getcwd(), OF_A_LOCAL_URI.sub("", named, count=1))))
 
 
 def read_file(path: str | Path) -> bytes:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from spark_kafka_group.files import local_folder
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, TopicPartition
 from spark_kafka_group.tools.command_errors import ToolError
 
+Positions = Mapping[str | None, Mapping[TopicPartition, int]]
+"""By group, and by partition; None is for checkpoints that do not say their group."""
+OF_A_SOURCE = re.compile(r"(?:\w+:)?(?=\{)")
+"""What precedes an offset in version 2 of Spark's offset log: the source's name, or its number. Version 1 has nothing
+there, and the sources in their order in the query."""
 
-def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
-    """Where the newest planned batch of each query ends, by partition.
+
+def positions(checkpoints: Iterable[Path]) -> Positions:
+    """Where the newest planned batch of each query ends.
 
     Parameters
     ----------
@@ -23,15 +31,16 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
     ToolError
         When one is no checkpoint of a groupkafka query.
     """
-    by_partition: dict[TopicPartition, int] = {}
+    found: dict[str | None, dict[TopicPartition, int]] = {}
     for checkpoint in checkpoints:
-        batches = sorted(int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
+        log = local_folder(str(checkpoint)) / "offsets"
+        batches = sorted(int(file.name) for file in log.glob("*") if file.name.isdecimal())
         if not batches:
             raise ToolError(
                 f"{checkpoint} is not the checkpoint of a query that has planned a batch: it has no offsets"
             )
         try:
-            lines = (checkpoint / "offsets" / str(batches[-1])).read_text(encoding="utf-8").splitlines()
+            lines = (log / str(batches[-1])).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
         sources = [line for line in lines if f'"{GROUP_KEY}"' in line]
@@ -39,7 +48,13 @@ def positions(checkpoints: Iterable[Path]) -> dict[TopicPartition, int]:
             raise ToolError(f"{checkpoint} is the checkpoint of a query that does not read with groupkafka")
         try:
             for line in sources:
-                by_partition |= GroupOffset.from_json(parsed(line)).positions
+                offset = GroupOffset.from_json(parsed(OF_A_SOURCE.sub("", line, count=1)))
+                found.setdefault(offset.group_id, {}).update(offset.positions)
         except ValueError as error:
             raise ToolError(f"{checkpoint}: batch {batches[-1]} cannot be read: {error}") from error
-    return by_partition
+    return found
+
+
+def of_group(found: Positions, group: str) -> dict[TopicPartition, int]:
+    """The positions of queries in a group."""
+    return {**found.get(None, {}), **found.get(group, {})}

@@ -177,7 +177,7 @@ def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
 
 
 def look_at_all(
-    admin: GroupAdmin, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None = None
+    admin: GroupAdmin, clock: Callable[[], float], positions: checkpoint.Positions | None = None
 ) -> list[GroupReport]:
     """All groups of consumers as they are now, by name; without those that go meanwhile.
 
@@ -195,7 +195,7 @@ def look_at_all(
 
 
 def look(
-    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None = None
+    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: checkpoint.Positions | None = None
 ) -> GroupReport:
     """A group as it is now; `positions` are those of its queries, where they are known.
 
@@ -216,7 +216,7 @@ def look_without_generation(admin: GroupAdmin, group: str, clock: Callable[[], f
 
 
 def _looked_at(
-    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: Mapping[TopicPartition, int] | None
+    admin: GroupAdmin, group: str, clock: Callable[[], float], positions: checkpoint.Positions | None
 ) -> GroupReport:
     """A group without its generation."""
     described = admin.describe(group)
@@ -236,7 +236,7 @@ def _looked_at(
             f"partitions of members that do not assign as Kafka's consumers do are not known: {', '.join(unreadable)}"
         )
     owners = {tp: m for m in members for tp in m.assigned}
-    rows = _partition_rows(admin, committed, owners, positions or {}, clock)
+    rows = _partition_rows(admin, committed, owners, checkpoint.of_group(positions or {}, group), clock)
     coordinator = admin.coordinator(group)
     return GroupReport(group, described.state, coordinator, described.epoch, described.strategy, members, rows,
                        problem, described.kind)  # fmt: skip

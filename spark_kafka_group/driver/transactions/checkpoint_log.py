@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 from spark_kafka_group.exactly_once import BatchId
+from spark_kafka_group.files import local_folder
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GROUP_KEY
-
-LOCAL = "file:"
 
 
 def logged_batch(checkpoint: str | None, batch: BatchId) -> str:
@@ -42,21 +40,17 @@ def newest_has(checkpoint: str | None, reader: str) -> bool:
     if not checkpoint:
         return False
     try:
-        logged = (_folder(checkpoint) / "offsets").iterdir()
+        logged = (local_folder(checkpoint) / "offsets").iterdir()
         newest = max((path for path in logged if path.name.isdecimal()), key=lambda path: int(path.name), default=None)
         return newest is not None and json.dumps(reader).encode() in newest.read_bytes()
     except OSError:
         return False
 
 
-def _folder(checkpoint: str) -> Path:
-    return Path("/" + checkpoint.removeprefix(LOCAL).lstrip("/") if checkpoint.startswith(LOCAL) else checkpoint)
-
-
 def _logged(checkpoint: str | None, batch: BatchId) -> bytes:
     if not checkpoint:
         return b""
-    folder = _folder(checkpoint)
+    folder = local_folder(checkpoint)
     try:
         # There may be a local folder of the same name as one of Spark's default file system.
         if parsed((folder / "metadata").read_bytes()).get("id") != batch.query:
