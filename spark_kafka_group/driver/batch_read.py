@@ -10,8 +10,8 @@ from spark_kafka_group.driver.backlog import last_stable
 from spark_kafka_group.driver.filters import Constraints, narrow
 from spark_kafka_group.driver.positions import truncation
 from spark_kafka_group.driver.positions.data_loss import DataLoss
-from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until
-from spark_kafka_group.driver.positions.rules import StartRules
+from spark_kafka_group.driver.positions.lookup import looked_up, looked_up_until, warn_without_offset
+from spark_kafka_group.driver.positions.rules import StartRules, by_reset
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetRange, TopicPartition
@@ -175,10 +175,13 @@ def _starts(
     cut: dict[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
     """Where the read starts, where logs diverge (`cut`) at that offset."""
-    chosen = StartRules(starting(options), options.reading.auto_offset_reset or "earliest").new(tps, committed, others)
+    policy, group_id = options.reading.auto_offset_reset or "earliest", options.group.id
+    chosen = StartRules(starting(options), policy).new(tps, committed, others)
     for tp in sorted(chosen):
         if chosen[tp].conflict:
-            log.warning("group %s: %s", options.group.id, chosen[tp].conflict)
+            log.warning("group %s: %s", group_id, chosen[tp].conflict)
+    if group_id is not None:
+        warn_without_offset(client, group_id, by_reset(chosen), policy)
     wanted: dict[TopicPartition, Position] = {tp: start.offset for tp, start in chosen.items()}
     return looked_up(client, wanted | cut, options.reading.starting_by_timestamp_strategy)
 

@@ -17,13 +17,13 @@ from spark_kafka_group.driver.positions.rules import (
     Checkpoint,
     Start,
     StartRules,
+    by_reset,
     new_partitions,
     of_later_batches,
     recreated,
     refuse_older_checkpoint,
     replaced_in,
     restarted,
-    without_offset,
 )
 from spark_kafka_group.driver.positions.rules import adopted as to_adopt
 from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError, OptionError
@@ -311,12 +311,13 @@ def test_while_others_are_members_the_groups_offset_wins_over_starting_offsets(s
     assert rules.new([A], {}, ["them"]) == rules.new([A], {})
 
 
-def test_a_start_by_the_reset_policy_is_worth_a_warning_but_for_a_new_query_in_a_new_group():
+def test_partitions_that_start_by_the_reset_policy_are_known():
     committed = {A: Committed(90, "")}
     rules = StartRules(Bound("startingOffsets", group=True), "latest")
-    assert without_offset(rules.new([A, B], committed), committed, True) == [B]
-    assert without_offset(rules.new([A, B], {}), {}, True) == []
-    assert without_offset(rules.gained([B], {}), {}, False) == [B]
+    assert by_reset(rules.new([A, B], committed)) == {B}
+    assert by_reset(rules.new([A, B], {})) == {A, B}
+    assert by_reset(rules.gained([B], {})) == {B}
+    assert by_reset(StartRules(named(A, 3), "latest").new([A], {})) == set()
 
 
 def test_a_topic_made_again_is_known_by_its_id():

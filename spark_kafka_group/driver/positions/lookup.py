@@ -5,8 +5,9 @@ A broker that has just started may not know yet which topics and records exist.
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 from spark_kafka_group.errors import OptionError
@@ -15,6 +16,7 @@ from spark_kafka_group.options.bounds import AtTime, Position
 from spark_kafka_group.wire import LogClient
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 LOOKUPS, PAUSE_S = 25, 0.2
 """How often, and how far apart, a log that ends too early, or is gone, is looked up before that is believed."""
@@ -53,6 +55,22 @@ def looked_up(
 def _at(positions: Mapping[TopicPartition, Position], end: int) -> set[TopicPartition]:
     """Partitions whose position is this end of the log."""
     return {tp for tp, position in positions.items() if position == end}
+
+
+def warn_without_offset(client: LogClient, group_id: str, by_reset: Collection[TopicPartition], policy: str) -> None:
+    """Name partitions that start by the reset policy, so that records may be missed, or come again.
+
+    Whether the group is new, or its offsets have expired, the coordinator does not say. A log that never had a record
+    is no matter.
+    """
+    ends = client.end_offsets(by_reset) if by_reset else {}
+    without = sorted(tp for tp, end in ends.items() if end > 0)
+    if without:
+        log.warning(
+            "group %s: no committed offset for %s (none was committed, or it has expired): starting where "
+            "kafka.auto.offset.reset says (%s)",
+            group_id, " ".join(map(str, without)), policy,
+        )  # fmt: skip
 
 
 def looked_up_until(good: Callable[[T], bool], look: Callable[[], T]) -> T:

@@ -347,15 +347,9 @@ def adopted(
     return {tp: group for tp, group in taken.items() if not is_known(group.metadata, reader, batch, generation)}
 
 
-def without_offset(
-    starts: Mapping[TopicPartition, Start], committed: Mapping[TopicPartition, Committed], is_new_query: bool
-) -> list[TopicPartition]:
-    """Partitions that start by the reset policy although the group had an offset, or might have had one.
-
-    A new query in a group without commits misses nothing.
-    """
-    by_reset = sorted(tp for tp, start in starts.items() if start.why == BY_RESET)
-    return [] if is_new_query and not committed else by_reset
+def by_reset(starts: Mapping[TopicPartition, Start]) -> set[TopicPartition]:
+    """Partitions that start by the reset policy."""
+    return {tp for tp, start in starts.items() if start.why == BY_RESET}
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -11,7 +11,7 @@ from spark_kafka_group.driver.membership.other_members import others_in_group
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, topic_changes, unowned
-from spark_kafka_group.driver.positions.lookup import looked_up
+from spark_kafka_group.driver.positions.lookup import looked_up, warn_without_offset
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.errors import AuthorizationError, FencedError
 from spark_kafka_group.offsets import TopicPartition
@@ -56,7 +56,7 @@ class Taking:
             self._refuse_older_checkpoint(committed)
             self._note_left_out(committed)
             starts = self._starts(missing, committed)
-            self._warn_of(starts, committed)
+            self._warn_of(starts)
             offsets = self._looked_up(starts, committed)
             self._agree(starts, offsets, committed)
             self._count_conflicts(starts)
@@ -198,18 +198,15 @@ class Taking:
         apart = [instance_id_of(configured, reader) for reader in self._siblings.apart()]
         return others_in_group(query.client, query.generation, instance_id_of(configured, query.reader), apart)
 
-    def _warn_of(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> None:
+    def _warn_of(self, starts: Starts) -> None:
         """Log where the group contradicts the start that is taken, and where it may have forgotten an offset."""
+        query = self._query
         for tp in sorted(starts):
             if starts[tp].conflict:
-                log.warning("group %s: %s", self._query.group_id, starts[tp].conflict)
-        without = rules.without_offset(starts, committed, self._standing.is_new_query)
-        if without:
-            log.warning(
-                "group %s: no committed offset for %s (none was committed, or it has expired): starting where "
-                "kafka.auto.offset.reset says (%s)",
-                self._query.group_id, " ".join(map(str, without)), self._rules.auto_offset_reset,
-            )  # fmt: skip
+                log.warning("group %s: %s", query.group_id, starts[tp].conflict)
+        if query.options.group.id is not None or not self._standing.is_new_query:  # or nobody had the group before
+            without = rules.by_reset(starts)
+            warn_without_offset(query.client, query.group_id, without, self._rules.auto_offset_reset)
 
     def _looked_up(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
         """`starts` as offsets; those of partitions that were deleted meanwhile are not there."""
