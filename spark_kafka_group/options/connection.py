@@ -22,7 +22,8 @@ class Connection(Section):
     client_id: str = option(
         "kafka.client.id",
         parsing.name,
-        "The client's name in broker logs and quotas. `-driver` or `-executor` is added.",
+        "The client's name in broker logs and quotas. `-driver` or `-executor` is added. As in Kafka, a member's id "
+        "begins with its `kafka.group.instance.id`, which a streaming query always has, or else with this name.",
         default="groupkafka",
     )
     request_timeout_ms: int = option(

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import logging
+import re
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -91,11 +92,23 @@ def error_of(call, *errors):
     return None
 
 
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+
+
 def test_a_new_dynamic_member_is_asked_for_the_id_it_was_given(kafka, topic, group, client_of, caplog):
     caplog.set_level(logging.INFO, "kafka.coordinator")
-    joined = client_of(kafka, topic, group).join()
+    joined = client_of(kafka, topic, group, **{"kafka.client.id": "invoices"}).join()
     assert f"Received member id {joined.member_id} for group {group}" in caplog.text
     assert joined.id == 1
+    assert re.fullmatch(f"invoices-driver-{UUID}", joined.member_id)
+    assert [member["member_id"] for member in members(kafka, group)] == [joined.member_id]
+
+
+def test_a_static_member_has_an_id_that_begins_with_its_instance_id(kafka, topic, group, client_of):
+    joined = client_of(kafka, topic, group, "billing-1", **{"kafka.client.id": "invoices"}).join()
+    assert re.fullmatch(f"billing-1-{UUID}", joined.member_id)
+    (member,) = members(kafka, group)
+    assert (member["member_id"], member["client_id"]) == (joined.member_id, "invoices-driver")
 
 
 def test_a_session_timeout_the_broker_does_not_allow_is_said_with_its_bounds(kafka, topic, group, client_of):
