@@ -13,11 +13,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from unittest import mock
 
 from common import Goal, Report, fill, parser, seconds
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from spark_kafka_group.executor.chunk import Chunk
+from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
@@ -61,6 +64,29 @@ def ours(cluster: KafkaCluster, topic: str, records: int) -> float:
         assert rows == records, rows
 
     return seconds(drain)
+
+
+class AskingLate(Fetcher):
+    """Without read-ahead: a request is sent when the rows of the response before are gone."""
+
+    _late = False
+
+    def _next_response(self) -> list[Chunk]:
+        self._late = True
+        try:
+            return super()._next_response()
+        finally:
+            self._late = False
+
+    def _send(self, node_id: int) -> None:
+        if not self._late:
+            super()._send(node_id)
+
+
+def asking_late(cluster: KafkaCluster, topic: str, records: int) -> float:
+    """As :func:`ours`, without read-ahead."""
+    with mock.patch("spark_kafka_group.executor.read.Fetcher", AskingLate):
+        return ours(cluster, topic, records)
 
 
 def ours_fresh(cluster: KafkaCluster, topic: str, records: int) -> float:
@@ -160,6 +186,7 @@ def cpu_s() -> float:
 
 CLIENTS: dict[str, tuple[Callable[[KafkaCluster, str, int], float], int]] = {
     "groupkafka": (ours, 1),
+    "asking late": (asking_late, 1),
     "fresh": (ours_fresh, 1),
     "Java": (java, 1),
     "confluent": (confluent, 5),

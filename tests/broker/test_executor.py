@@ -5,9 +5,10 @@ import socket
 import time
 
 import pytest
+from damage import batches, damaged
 from support import Record, name, numbered, options, produce, topic_with
 
-from spark_kafka_group import BrokerTimeoutError, OffsetOutOfRangeError, ReadError
+from spark_kafka_group import BrokerTimeoutError, CorruptRecordError, OffsetOutOfRangeError, ReadError
 from spark_kafka_group.executor import connections, decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetcher import Fetcher
@@ -16,7 +17,7 @@ from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.testing import KafkaCluster
-from spark_kafka_group.wire import Brokers, LogClient
+from spark_kafka_group.wire import Brokers, FetchConnection, LogClient
 
 
 def parsed(kafka, topic, **more):
@@ -47,16 +48,79 @@ def test_all_ranges_of_a_task_are_read_in_offset_order_from_every_leader(kafka3,
         assert mine == [(offset, b"v%d" % (6 * offset + p)) for offset in range(5 * p, 100 - p)]
 
 
-def test_the_next_request_is_under_way_before_records_are_handed_out(kafka, disconnected):
+class AskingLate(Fetcher):
+    """Without read-ahead: a request is sent when the records of the response before are gone."""
+
+    def _next_response(self):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self, "_send", lambda node_id: None)
+            return super()._next_response()
+
+
+@pytest.mark.parametrize(("fetcher_type", "ahead"), [(Fetcher, True), (AskingLate, False)], ids=["as it is", "without"])
+def test_the_next_request_is_under_way_whenever_records_are_handed_out(kafka, disconnected, fetcher_type, ahead):
     topic = topic_with(kafka, numbered(500, 1), partitions=1, **SMALL_BATCHES)
     settings = parsed(kafka, topic, **SMALL)
     disconnected(settings)
     brokers = brokers_for(settings)
-    fetcher = Fetcher(brokers, task(topic, (0, 500)).ranges, decode.load("auto").scan, 30)
-    chunks = fetcher.chunks()
-    next(chunks)
-    assert not brokers.connection(1).idle
-    chunks.close()
+    fetcher = fetcher_type(brokers, task(topic, (0, 500)).ranges, decode.load("auto").scan, 30)
+    reads_ahead = [not brokers.connection(1).idle for _ in fetcher.chunks()]
+    assert reads_ahead == [ahead] * (len(reads_ahead) - 1) + [False]
+    assert len(reads_ahead) > 10
+
+
+@pytest.mark.parametrize(
+    ("more", "of_partition", "of_response"),
+    [
+        ({}, 150_000, 200_000),
+        ({"kafka.max.partition.fetch.bytes": 4000}, 4000, 8000),
+        ({"kafka.fetch.max.bytes": 5000}, 5000, 5000),
+    ],
+    ids=["all there is", "of a partition", "of a response"],
+)
+def test_a_broker_sends_as_much_as_the_two_limits_allow(
+    kafka, disconnected, monkeypatch, more, of_partition, of_response
+):
+    topic = topic_with(kafka, [Record(n % 2, None, b"x" * 1000) for n in range(160)], partitions=2, **SMALL_BATCHES)
+    settings = parsed(kafka, topic, **more)
+    disconnected(settings)
+    receive, sizes = FetchConnection.receive, []
+
+    def noting(connection):
+        partitions = receive(connection)
+        sizes.append([len(partition.records) for partition in partitions])
+        return partitions
+
+    monkeypatch.setattr(FetchConnection, "receive", noting)
+    assert len(rows(read(task(topic, (0, 80), (0, 80)), settings))) == 160
+    assert of_partition / 2 < max(max(of) for of in sizes) <= of_partition
+    assert of_response / 2 < max(map(sum, sizes)) <= of_response
+
+
+def test_checksums_are_checked_unless_the_user_trusts_the_brokers(kafka, disconnected):
+    topic = topic_with(kafka, [Record(0, None, b"%03d" % n) for n in range(30)], partitions=1, batch_size=10)
+    (segment,) = (kafka.node(0).data / f"{topic}-0").glob("*.log")
+    log = segment.read_bytes()
+    assert len(batches(log)) > 2
+    *_, last = batches(log)
+    changed = damaged(log, len(batches(log)) - 1, "wrong checksum")
+    (at,) = [at for at, (before, after) in enumerate(zip(log, changed, strict=True)) if before != after]
+    with segment.open("r+b") as file:  # of a broker that runs: it sends what the file has
+        file.seek(at)
+        file.write(changed[at : at + 1])
+
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    found = []
+    with pytest.raises(CorruptRecordError, match=rf"{topic}-0: offset {last.base_offset}: .*kafka.check.crcs=false"):
+        found += read(task(topic, (0, 30)), settings)
+    assert [value for *_, value in rows(found)] == [b"%03d" % n for n in range(last.base_offset)]
+    trusting = parsed(kafka, topic, **{"kafka.check.crcs": "false"})
+    disconnected(trusting)
+    values = [value for *_, value in rows(read(task(topic, (0, 30)), trusting))]
+    assert len(values) == 30
+    assert values[:-1] == [b"%03d" % n for n in range(29)]
+    assert values[-1] != b"029"
 
 
 def test_a_reader_that_is_closed_half_way_leaves_no_connection_that_owes_a_response(kafka, disconnected):
