@@ -95,7 +95,9 @@ def test_a_member_that_the_answer_to_its_own_generation_finds_removed_has_lost_i
     assert driver.report_latest_offset()["@group"]["membershipsLost"] == 1
 
 
-def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver_of):
+def test_an_interceptor_hears_of_each_commit_in_order_and_of_those_that_a_restart_of_the_coordinator_fails(
+    group, driver_of
+):
     with KafkaCluster() as kafka:
         topic = topic_with(kafka, numbered(20, 2), partitions=2)
         settings = {"interceptors": "recorders:Commits", "kafka.default.api.timeout.ms": 2000}
@@ -104,8 +106,18 @@ def test_an_interceptor_hears_of_each_commit_and_of_one_that_fails(group, driver
         following = driver.latest_offset(end, 4)
         assert recorders.calls == [("committed", {0: 2, 1: 2}, "NoneType")]
         kafka.node(0).kill()
-        assert driver.latest_offset(following, 4) == following
+        assert driver.latest_offset(following, 4) == following  # the next batch waits for this one's commit
         assert recorders.calls[1:] == [("committed", {0: 4, 1: 4}, "CommitTimeoutError")]
+        kafka.node(0).start()
+        kafka.wait_until_ready()
+        last = wait_until(lambda: (planned := driver.latest_offset(following, 4)) != following and planned, within=60)
+        driver.latest_offset(last, 4)
+        heard = [(offsets, error) for _, offsets, error in recorders.calls]
+        assert [offsets[0] for offsets, _ in heard] == sorted(offsets[0] for offsets, _ in heard)
+        assert [offsets for offsets, error in heard if error == "NoneType"] == [
+            dict.fromkeys((0, 1), n) for n in (2, 4, 6)
+        ]
+        assert committed(kafka, group) == {(topic, p): 6 for p in range(2)}
         driver.stop()
 
 

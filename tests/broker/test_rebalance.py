@@ -64,6 +64,44 @@ def contiguous(ranges, partitions, end):
         assert all(before[1] == after[0] for before, after in itertools.pairwise(mine))
 
 
+class TestGenerationsOfBatches:
+    def generations(self, kafka, topic, group, query):
+        """Of three batches, each of which is committed before the next one is planned."""
+        found = []
+        for n in range(3):
+            at = dict(committed(kafka, group))
+            produce(kafka, topic, numbered(4, 4, first=4 * n))
+            wait_until(
+                lambda at=at: all(committed(kafka, group).get((topic, p), 0) > at.get((topic, p), 0) for p in range(4)),
+                within=30,
+            )
+            found.append(query.driver._session.member.generation.id)
+        return found
+
+    @pytest.mark.parametrize(("policy", "begins"), [("auto", False), ("batch", True), ("stable", False)])
+    def test_in_company_a_leader_begins_one_only_if_it_is_told_to(
+        self, kafka, group, query_of, neighbour_of, policy, begins
+    ):
+        topic = topic_with(kafka, [], partitions=4)
+        query = query_of(kafka, topic, group, **BOTH, generation=policy)
+        wait_until(lambda: len(query.owned()) == 4, within=30)
+        neighbour = neighbour_of(kafka, topic, group, heartbeat_interval_ms=100)
+        wait_until(lambda: spread([query], 2) and len(neighbour.assignment()) == 2, within=30)
+        assert query.driver._session.member.generation.leader
+        first, _, last = self.generations(kafka, topic, group, query)
+        assert last - first >= 2 if begins else last == first
+
+    def test_a_follower_begins_none_whatever_it_is_told(self, kafka, group, query_of, neighbour_of):
+        topic = topic_with(kafka, [], partitions=4)
+        neighbour = neighbour_of(kafka, topic, group, heartbeat_interval_ms=100)
+        wait_until(lambda: len(neighbour.assignment()) == 4, within=30)
+        query = query_of(kafka, topic, group, **BOTH, generation="batch")
+        wait_until(lambda: spread([query], 2) and len(neighbour.assignment()) == 2, within=30)
+        assert not query.driver._session.member.generation.leader
+        first, _, last = self.generations(kafka, topic, group, query)
+        assert last == first
+
+
 class TestTriggers:
     def test_a_member_that_joins_and_one_that_leaves(self, kafka, group, query_of):
         topic = topic_with(kafka, numbered(40, 4), partitions=4)

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -204,6 +205,33 @@ def test_where_the_older_one_is_quicker_both_end_and_the_next_start_goes_on(
     last = start_query(settings)
     last.wait_for(lambda: committed(kafka, group) == {(topic, p): 40 for p in range(3)})
     assert values(spark, tmp_path) == list(range(120))
+
+
+def test_another_member_has_the_partitions_of_a_killed_query_soon_after_its_session(
+    kafka, group, tmp_path, start_query
+):
+    topic = topic_with(kafka, numbered(4, 4), partitions=4)
+    session_s = 2
+    short = {"kafka.session.timeout.ms": str(1000 * session_s), "kafka.heartbeat.interval.ms": "200"}
+    by_group = {"startingOffsets": "group", "kafka.auto.offset.reset": "earliest"}
+    settings = settings_of(kafka, topic, group) | short | by_group
+    victim = start_query(settings, "--point", "sink", program="driven.py")
+    victim.wait_for(lambda: committed(kafka, group) == {(topic, p): 1 for p in range(4)})
+    (tmp_path / "heir").mkdir()
+    heir = start_query(settings, directory=tmp_path / "heir", program="driven.py")
+    heir.wait_for(lambda: len(members(kafka, group)) == 2 and kafka.group_state(group)[0] == "Stable")
+    produce(kafka, topic, numbered(40, 4, first=4))
+    victim.wait_for((tmp_path / "marks" / "sink").exists)  # a batch of its two partitions, which it never commits
+    heir.wait_for(lambda: sorted(committed(kafka, group).values()) == [1, 1, 11, 11])
+
+    victim.kill()
+    killed_s = time.monotonic()
+    heir.wait_for(lambda: committed(kafka, group) == {(topic, p): 11 for p in range(4)})
+    assert time.monotonic() - killed_s < session_s + 5
+    heir.kill()
+    first, second = handled(tmp_path), handled(tmp_path / "heir")
+    assert sorted({*first, *second}) == list(range(44))
+    assert len(first) + len(second) == 44 + 20  # the batch that the victim had not committed
 
 
 def test_a_query_whose_session_ended_while_it_was_stopped_does_not_set_its_successor_back(

@@ -1,6 +1,9 @@
 """group_batch: a bounded read that commits when its block ends well."""
 
 import json
+import subprocess
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,6 +13,22 @@ from spark_kafka_group import DataLossError, OptionError, group_batch
 from spark_kafka_group.driver import batch_read
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
+from spark_kafka_group.testing import wait_until
+
+JOINED = """
+import json, sys, threading
+from spark_kafka_group.assignors import resolve
+from spark_kafka_group.options import Options
+from spark_kafka_group.wire import GroupClient
+options = Options.parse(json.loads(sys.argv[1]))
+group = options.group
+client = GroupClient(options, group.id, group.instance_id, resolve(group.assignment_strategy))
+client.subscribe(options.reading.subscription)
+client.partitions(options.reading.subscription)
+client.join_first(client.join)
+threading.Event().wait()
+"""
+"""A process that is in the group as group_batch is in its block."""
 
 
 def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafka, group):
@@ -25,6 +44,37 @@ def test_what_was_read_is_committed_and_the_next_batch_goes_on_there(spark, kafk
     produce(kafka, topic, numbered(30, 3))
     with group_batch(spark, settings) as batch:
         assert sorted(row.offset for row in batch.df.select("offset").collect()) == sorted([*range(100, 110)] * 3)
+
+
+def test_its_member_is_a_dynamic_one_whose_id_begins_with_the_client_id(spark, kafka, group):
+    settings = options(kafka, topic_with(kafka, numbered(3, 3)), group, **{"kafka.client.id": "invoices"})
+    with group_batch(spark, settings):
+        (member,) = members(kafka, group)
+        assert (member["client_id"], member["group_instance_id"]) == ("invoices-driver", None)
+        assert member["member_id"].startswith("invoices-driver-")
+
+
+@pytest.mark.parametrize(("static", "session_s"), [(False, 3), (True, 60)], ids=["dynamic", "static"])
+def test_after_kill_9_the_next_run_waits_for_the_dead_members_session_unless_it_takes_its_place(
+    spark, kafka, group, static, session_s
+):
+    settings = options(kafka, topic_with(kafka, numbered(30, 3)), group, startingOffsets="group") | {
+        "kafka.session.timeout.ms": str(1000 * session_s), "kafka.heartbeat.interval.ms": "300",
+    } | ({"kafka.group.instance.id": f"{group}-job"} if static else {})  # fmt: skip
+    killed = subprocess.Popen([sys.executable, "-c", JOINED, json.dumps(settings)])
+    try:
+        wait_until(lambda: kafka.group_state(group)[0] == "Stable", within=60)
+    finally:
+        killed.kill()
+        killed.wait()
+    killed_s = time.monotonic()
+    with group_batch(spark, settings) as batch:
+        waited_s = time.monotonic() - killed_s
+        assert batch.records == 30
+    if static:
+        assert waited_s < session_s / 2
+    else:
+        assert waited_s > session_s - 0.6  # the last heartbeat was up to 0.3 s before
 
 
 def test_every_action_reads_the_same_records(spark, kafka, group):
