@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -156,14 +157,18 @@ def delays_ms(raw: str) -> tuple[int, ...]:
 
 def writable_file(raw: str) -> str:
     """Path of a file in a directory that exists."""
-    path = Path(text(raw))
+    path = Path(text(raw)).absolute()
     try:
-        possible = path.absolute().parent.is_dir() and not path.is_dir()
-    except OSError as error:  # such as a name that is too long
+        possible = not stat.S_ISDIR(path.stat().st_mode)
+    except FileNotFoundError:
+        possible = path.parent.is_dir()
+    except OSError as error:  # such as a name that is too long; Path.is_dir() says no to it from Python 3.14 on
         raise ValueError(f"must be a file in a directory that exists: {error.strerror}") from None
+    except ValueError:  # a name with NUL
+        possible = False
     if not possible:
         raise ValueError("must be a file in a directory that exists")
-    return str(path.absolute())
+    return str(path)
 
 
 def instance_id(raw: str) -> str:

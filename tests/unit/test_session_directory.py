@@ -114,5 +114,5 @@ def test_a_signal_that_a_finalizer_has_swallowed_is_not_the_last_one_that_counts
             wait_until(ends, within=60)
         finally:
             reader.kill()
-        assert "Exception ignored in" in reader.stderr.read()
+        assert "Exception ignored " in reader.stderr.read()
         assert reader.wait() == 128 + signal.SIGTERM
