@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 
 import pytest
 from support import commit_for, committed, members, name, numbered, produce, throw_out, topic_with
@@ -95,6 +96,24 @@ def test_a_driver_that_lost_its_membership_joins_again_and_commits_what_is_prove
     assert following[topic] == {"0": 6, "1": 6, "2": 6}
     before = GroupOffset.from_json(end)
     assert GroupOffset.from_json(following).starts(before) == before.positions
+
+
+def test_a_batch_longer_than_session_and_poll_interval_is_committed_by_the_member_that_planned_it(
+    kafka, group, driver_of
+):
+    topic = topic_with(kafka, numbered(30, 3))
+    short = {"session.timeout.ms": 1000, "heartbeat.interval.ms": 200, "max.poll.interval.ms": 1000}
+    driver = driver_of(kafka, topic, group, **{f"kafka.{name}": value for name, value in short.items()})
+    start = driver.initial_offset()
+    end = driver.latest_offset(start, 9)
+    driver.plan(start, end)
+    before, began_s = members(kafka, group), time.monotonic()
+    wait_until(lambda: time.monotonic() - began_s > 2.5, within=30)  # the batch runs
+    driver.latest_offset(end, 9)
+    assert [m["member_id"] for m in members(kafka, group)] == [m["member_id"] for m in before]
+    assert {json.loads(note)["generation"] for _, note in kafka.committed(group).values()} == {1}
+    assert committed(kafka, group) == {(topic, p): 3 for p in range(3)}
+    assert driver.report_latest_offset()["@group"]["membershipsLost"] == 0
 
 
 def test_batches_that_a_killed_process_committed_are_not_those_of_a_successor(kafka, group, driver_of, neighbour_of):

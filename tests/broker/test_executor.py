@@ -233,6 +233,21 @@ def test_a_topic_that_is_gone_is_an_error_that_names_it(kafka, disconnected):
         list(read(task(topic, (0, 10)), settings))
 
 
+@pytest.mark.parametrize("codec", [None, "gzip", "snappy", "lz4", "zstd"])
+def test_a_range_that_begins_and_ends_within_record_batches_has_its_records_alone(kafka, disconnected, codec):
+    topic = topic_with(
+        kafka, numbered(100, 1), partitions=1, compression=codec, linger_ms=10_000, batch_size=2 * len(b"v00" * 100),
+        enable_idempotence=False,
+    )  # fmt: skip
+    (segment,) = (kafka.node(0).data / f"{topic}-0").glob("*.log")
+    stored = [(batch.base_offset, batch.next_offset) for batch in batches(segment.read_bytes())]
+    start, end = (next(base + 2 for base, after in stored if after - base > 4 and base > at) for at in (10, 60))
+    settings = parsed(kafka, topic)
+    disconnected(settings)
+    found = rows(read(task(topic, (start, end)), settings))
+    assert found == [(0, offset, b"v%d" % offset) for offset in range(start, end)]
+
+
 def test_a_record_larger_than_every_limit_comes_through(kafka, disconnected):
     topic = topic_with(kafka, [], partitions=1)
     produce(kafka, topic, [Record(0, None, b"x" * 900_000)])

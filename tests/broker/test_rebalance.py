@@ -7,11 +7,13 @@ import time
 
 import pytest
 import recorders
+from kafka import TopicPartition as KafkaTopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from running import Query, settled
 from support import committed, members, new_client, numbered, produce, throw_out, topic_with
 
 from spark_kafka_group import MembershipError
+from spark_kafka_group.offsets_topic import coordinator_partition
 from spark_kafka_group.testing import wait_until
 
 QUICK = {"kafka.metadata.max.age.ms": 300, "kafka.heartbeat.interval.ms": 100}
@@ -211,20 +213,42 @@ class TestTriggers:
         following = wait_until(lambda: (o := driver.latest_offset(end, None)) != end and o, within=30)
         assert following[topic] == {"0": 20, "1": 20}
 
-    @pytest.mark.soak
-    def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, driver_of):
+    @pytest.fixture
+    def led(self, kafka3, group, driver_of):
+        """Plans a batch; gives the number of the node that coordinates, and a function that checks the next batch."""
         topic = topic_with(kafka3, numbered(30, 3))
         driver = driver_of(kafka3, topic, group, generation="stable", **QUICK)
         end = driver.latest_offset(driver.initial_offset(), 9)
         member = driver._session.member
         before, coordinator = member.generation, member.client._coordinator.coordinator_id
-        node = kafka3.node(int(str(coordinator).removeprefix("coordinator-")) - 1)
-        node.kill()
-        try:
+
+        def goes_on():
             following = driver.latest_offset(end, 9)
             assert committed(kafka3, group) == {(topic, p): 3 for p in range(3)}
             assert following["@group"]["generation"] == end["@group"]["generation"]
             assert member.generation == before
+            assert member.client._coordinator.coordinator_id != coordinator
+
+        return int(str(coordinator).removeprefix("coordinator-")), goes_on
+
+    def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, led):
+        coordinator, goes_on = led
+        tp = KafkaTopicPartition("__consumer_offsets", coordinator_partition(group, 5))
+        assert kafka3.leader(*tp) == coordinator
+        others = [node.number for node in kafka3.nodes if node.number != coordinator]
+        kafka3.admin.alter_partition_reassignments({tp: [*others, coordinator]})
+        wait_until(lambda: not kafka3.admin.list_partition_reassignments(), within=30)
+        kafka3.admin.elect_leaders(0, {tp.topic: [tp.partition]}, raise_errors=False)  # the preferred one
+        wait_until(lambda: kafka3.leader(*tp) == others[0], within=30)
+        goes_on()
+
+    @pytest.mark.soak
+    def test_nor_is_one_that_dies(self, kafka3, led):
+        coordinator, goes_on = led
+        node = kafka3.node(coordinator - 1)
+        node.kill()
+        try:
+            goes_on()
         finally:
             node.start()
             kafka3.wait_until_ready()

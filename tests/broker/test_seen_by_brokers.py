@@ -19,6 +19,7 @@ from spark_kafka_group.executor.sink_columns import SinkColumns
 from spark_kafka_group.executor.write import write
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.sink_options import SinkOptions
+from spark_kafka_group.testing import wait_until
 from spark_kafka_group.testing.download import java
 from spark_kafka_group.testing.node import free_ports
 
@@ -83,6 +84,23 @@ def test_steady_batches_ask_neither_for_positions_nor_for_the_coordinator(
     assert (made["OffsetFetch"], made["FindCoordinator"]) == (0, 0)
     # The ends of logs come by the same request as positions. They are good for this long.
     assert made["ListOffsets"] <= 1 + took_s / ENDS_HOLD_S
+
+
+def test_a_query_that_has_read_everything_commits_and_joins_no_more(kafka, group, driver_of, metrics):
+    driver = driver_of(kafka, topic_with(kafka, numbered(10, 2), partitions=2), group)
+    start = driver.initial_offset()
+    end = driver.latest_offset(start, None)
+    driver.plan(start, end)
+    assert driver.latest_offset(end, None) == end
+    before = metrics.requests()
+
+    def looked_again():
+        assert driver.latest_offset(end, None) == end
+        return (metrics.requests() - before)["ListOffsets"] >= 2
+
+    wait_until(looked_again, within=30)
+    made = metrics.requests() - before
+    assert [made[kind] for kind in ("OffsetCommit", "OffsetFetch", "JoinGroup", "FindCoordinator")] == [0] * 4
 
 
 @pytest.fixture
