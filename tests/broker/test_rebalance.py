@@ -215,24 +215,36 @@ class TestTriggers:
 
     @pytest.fixture
     def led(self, kafka3, group, driver_of):
-        """Plans a batch; gives the number of the node that coordinates, and a function that checks the next batch."""
-        topic = topic_with(kafka3, numbered(30, 3))
-        driver = driver_of(kafka3, topic, group, generation="stable", **QUICK)
-        end = driver.latest_offset(driver.initial_offset(), 9)
-        member = driver._session.member
-        before, coordinator = member.generation, member.client._coordinator.coordinator_id
+        """Plans a batch; gives the number of the node that coordinates, and functions that tell when the member knows
+        another one, and that check the next batch."""
 
-        def goes_on():
-            following = driver.latest_offset(end, 9)
-            assert committed(kafka3, group) == {(topic, p): 3 for p in range(3)}
-            assert following["@group"]["generation"] == end["@group"]["generation"]
-            assert member.generation == before
-            assert member.client._coordinator.coordinator_id != coordinator
+        def make(heartbeat_ms):
+            topic = topic_with(kafka3, numbered(30, 3))
+            beating = {"kafka.heartbeat.interval.ms": heartbeat_ms}
+            driver = driver_of(kafka3, topic, group, generation="stable", **QUICK | beating)
+            end = driver.latest_offset(driver.initial_offset(), 9)
+            member = driver._session.member
+            before, coordinator = member.generation, member.client._coordinator.coordinator_id
 
-        return int(str(coordinator).removeprefix("coordinator-")), goes_on
+            def knows():
+                return member.client._coordinator.coordinator_id not in (coordinator, None)
 
-    def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, led):
-        coordinator, goes_on = led
+            def goes_on():
+                following = driver.latest_offset(end, 9)
+                assert committed(kafka3, group) == {(topic, p): 3 for p in range(3)}
+                assert following["@group"]["generation"] == end["@group"]["generation"]
+                assert member.generation == before
+                assert knows()
+                told = driver.report_latest_offset()["@group"]
+                assert (told["membershipsLost"], told["rebalances"]) == (0, 0)
+
+            return int(str(coordinator).removeprefix("coordinator-")), knows, goes_on
+
+        return make
+
+    @pytest.mark.parametrize("heartbeat_ms", [100, 10_000], ids=["heard by a heartbeat", "heard by the commit"])
+    def test_a_coordinator_that_moves_is_no_rebalance(self, kafka3, group, led, heartbeat_ms):
+        coordinator, knows, goes_on = led(heartbeat_ms)
         tp = KafkaTopicPartition("__consumer_offsets", coordinator_partition(group, 5))
         assert kafka3.leader(*tp) == coordinator
         others = [node.number for node in kafka3.nodes if node.number != coordinator]
@@ -240,11 +252,13 @@ class TestTriggers:
         wait_until(lambda: not kafka3.admin.list_partition_reassignments(), within=30)
         kafka3.admin.elect_leaders(0, {tp.topic: [tp.partition]}, raise_errors=False)  # the preferred one
         wait_until(lambda: kafka3.leader(*tp) == others[0], within=30)
+        if heartbeat_ms == 100:
+            wait_until(knows, within=30)
         goes_on()
 
     @pytest.mark.soak
     def test_nor_is_one_that_dies(self, kafka3, led):
-        coordinator, goes_on = led
+        coordinator, _, goes_on = led(100)
         node = kafka3.node(coordinator - 1)
         node.kill()
         try:
