@@ -14,6 +14,7 @@ from spark_kafka_group.json_text import excerpt, parsed_without_doubles
 from spark_kafka_group.offsets import EARLIEST, INT32_MAX, INT64_MAX, TopicPartition
 from spark_kafka_group.option import integer, names, text
 from spark_kafka_group.options.bounds import WORDS, AtTime, Bound, Position
+from spark_kafka_group.options.java_pattern import in_python
 from spark_kafka_group.retry_topics import is_topic_name
 from spark_kafka_group.transactional_ids import of_a_task
 
@@ -111,18 +112,11 @@ def _check_topic(topic: str) -> None:
 
 
 def pattern(raw: str) -> str:
-    """A regular expression to find in topic names. Flags at its beginning are kept: (?i)orders."""
+    """A regular expression of Java to find in topic names."""
     if len(raw) > LONGEST_PATTERN:
         raise ValueError(f"has {len(raw)} characters: at most {LONGEST_PATTERN} are allowed")
-    flags = re.match(r"\(\?([a-zA-Z]+)\)", text(raw))
-    scoped = f"(?{flags[1]}:{text(raw)[flags.end() :]})" if flags else f"(?:{text(raw)})"
-    try:
-        re.compile(scoped)
-    except re.error as error:
-        raise ValueError(f"is not a regular expression: {error}") from None
-    except (RecursionError, OverflowError):
-        raise ValueError("is a regular expression that is nested too deeply, or repeats something too often") from None
-    return scoped
+    in_python(text(raw))
+    return text(raw)
 
 
 def partitions(raw: str) -> frozenset[TopicPartition]:

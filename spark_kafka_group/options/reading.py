@@ -26,8 +26,9 @@ class Reading(Section):
     )  # fmt: skip
     topic_pattern: str | None = option(
         "subscribePattern", parsing.pattern,
-        "A regular expression. The query reads each topic whose name matches it anywhere, also topics made later, but "
-        "no internal topic, nor `__groupkafka_decisions`. Begin with `^` and end with `$` to match whole names.",
+        "A regular expression of Java. The query reads each topic whose name matches it anywhere, also topics made "
+        "later, but no internal topic, nor `__groupkafka_decisions`. Begin with `^` and end with `$` to match whole "
+        "names.",
         shown=ONE_OF_THREE,
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = option(

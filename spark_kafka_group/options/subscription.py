@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options.java_pattern import in_python
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.retry_topics import dead_letter_topic, delay_of, main_topic
 
@@ -20,8 +20,9 @@ class Subscription:
     topics
         Topics by name (`subscribe`).
     pattern
-        A regular expression to find in topics' names (`subscribePattern`). Internal topics never match, nor does that
-        of the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next one.
+        A regular expression of Java to find in topics' names (`subscribePattern`). Internal topics never match, nor
+        does that of the sink's decisions: with an exactly-once sink each micro-batch would write a record for the next
+        one.
     partitions
         Partitions by name (`assign`): without membership, so no other member gets or takes them.
     delays_ms
@@ -46,7 +47,7 @@ class Subscription:
         return topic in self.topics or any(tp.topic == topic for tp in self.partitions)
 
     def _is_found(self, topic: str) -> bool:
-        return self.pattern is not None and topic != DECISION_TOPIC and re.search(self.pattern, topic) is not None
+        return self.pattern is not None and topic != DECISION_TOPIC and bool(in_python(self.pattern).search(topic))
 
     def _is_found_with_retries(self, topic: str) -> bool:
         given_up = topic.removesuffix(dead_letter_topic(""))

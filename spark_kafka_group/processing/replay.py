@@ -134,7 +134,7 @@ def _retry_topics(options: Options) -> frozenset[str]:
 
     client = LogClient(options)
     try:
-        return frozenset(tp.topic for tp in client.partitions(Subscription(pattern=f"{RETRY.pattern}$")))
+        return frozenset(tp.topic for tp in client.partitions(Subscription(pattern=".-retry-[1-9][0-9]*$")))
     finally:
         client.close()
 

@@ -157,7 +157,7 @@ class GroupClient(LogClient):
         if subscription.manual:
             self._consumer.assign([KafkaTopicPartition(*tp) for tp in sorted(subscription.partitions)])
         elif subscription.pattern is not None:
-            self._consumer.subscribe(pattern=subscription.pattern)
+            self._consumer.subscribe(pattern=".*")
             self._consumer._subscription.subscribed_pattern = _Pattern(subscription)
         else:
             self._consumer.subscribe(sorted(subscription.topics))
