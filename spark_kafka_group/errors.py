@@ -46,6 +46,10 @@ from spark_kafka_group.printable import printable
 
 NO_TRACEBACK = "SPARK_HIDE_TRACEBACK"
 """Environment variable by which Spark's Python processes send an error's text alone."""
+NEW_CHECKPOINT = (
+    "a new checkpoint (and a new output folder if it writes files: Spark skips batches whose numbers a folder has)"
+)
+"""What an error advises where a checkpoint is of no use any more. Batches of a new one are counted from 0 again."""
 
 
 class GroupKafkaError(Exception):

@@ -15,8 +15,8 @@ READERS_FOLDER = ".groupkafka"
 PLANS_PREFIX = "groupkafka-transactions-"
 """How the files of exactly-once writes begin in Spark's temporary directory for an application."""
 MOST_BYTES = 4 * 1024 * 1024
-OF_A_LOCAL_URI = re.compile("file:(?://[^/]*)?(?=/)")
-"""What precedes a path on this machine in a URI: the scheme, and perhaps a host."""
+ROOT = re.compile("(?:file:)?/+")
+"""How the name of a folder on this machine begins, or its URI; Hadoop refuses a host in it."""
 PIPE_S = 10.0
 """How long a pipe may take, such as that of ``<(command)`` in a shell."""
 
@@ -27,7 +27,9 @@ def local_folder(named: str) -> Path:
     Hadoop takes ``..`` out of the text. The system looks where it leads: nowhere, below a folder that is missing, and
     elsewhere, below a link.
     """
-    return Path(os.path.normpath(os.path.join(os.getcwd(), OF_A_LOCAL_URI.sub("", named, count=1))))
+    root = ROOT.match(named)
+    path = named if root is None else "/" + named[root.end() :]
+    return Path(os.path.normpath(os.path.join(os.getcwd(), path)))
 
 
 def read_file(path: str | Path) -> bytes:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from spark_kafka_group.errors import OffsetFormatError
+from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetFormatError
 from spark_kafka_group.json_text import excerpt
 from spark_kafka_group.printable import printable
 
@@ -253,8 +253,8 @@ class GroupOffset:
                 raise OffsetFormatError(
                     f"{tp}: the checkpoint lacks the ends of batches {previous.batch + 1} to {self.batch - 1}, as "
                     f"Spark keeps only some with asyncProgressTrackingEnabled, and batch {self.batch} does not say "
-                    f"where it starts. Start the query with a new checkpoint and startingOffsets=group: it goes on "
-                    f"at the group's offsets"
+                    f"where it starts. Start the query with {NEW_CHECKPOINT} and startingOffsets=group: it "
+                    f"goes on at the group's offsets"
                 )
             if start is None:
                 raise OffsetFormatError(f"{tp}: the checkpoint says where the batch ends but not where it starts")

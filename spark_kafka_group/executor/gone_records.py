@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 
-from spark_kafka_group.errors import OffsetOutOfRangeError
+from spark_kafka_group.errors import NEW_CHECKPOINT, OffsetOutOfRangeError
 from spark_kafka_group.executor.elections import Elected
 from spark_kafka_group.executor.stall import Stall
 from spark_kafka_group.offsets import TopicPartition
@@ -140,7 +140,7 @@ class GoneRecords:
             raise OffsetOutOfRangeError(
                 tp.topic, tp.partition, self._positions[tp],
                 f"[KAFKA_DATA_LOSS.{condition}] {problem}, so records of this batch are gone ({cause}). Set "
-                f"failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint: it "
+                f"failOnDataLoss=false to go on with the records that are left; or start with {NEW_CHECKPOINT}: it "
                 f"goes on at the group's offset, which kafka-consumer-groups --reset-offsets moves",
             )  # fmt: skip
         log.warning(

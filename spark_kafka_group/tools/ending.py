@@ -62,7 +62,8 @@ OF_SPARK = {
         r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+) should be empty"
     ): (
         r"the checkpoint has files in \1, and no micro-batch: Spark was killed when it began the first one, or another "
-        r"query uses the checkpoint. In the first case delete that folder, in the second name another checkpoint"
+        r"query uses the checkpoint. In the first case delete that folder, in the second name another checkpoint, and "
+        r"another output folder if it writes files"
     ),
 }
 """What Spark says without asking this package, and what a user is to do."""

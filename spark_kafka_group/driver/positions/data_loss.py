@@ -8,13 +8,13 @@ from __future__ import annotations
 import logging
 
 from spark_kafka_group.driver.reporting.query_metrics import Metrics
-from spark_kafka_group.errors import DataLossError
+from spark_kafka_group.errors import NEW_CHECKPOINT, DataLossError
 
 log = logging.getLogger(__name__)
 
 STOP_OR_GO_ON = (
-    "Set failOnDataLoss=false to go on with the records that are left; or start with a new checkpoint, or stop the "
-    "query and move the group's offset with kafka-consumer-groups --reset-offsets"
+    f"Set failOnDataLoss=false to go on with the records that are left; or start with {NEW_CHECKPOINT}, or stop the "
+    f"query and move the group's offset with kafka-consumer-groups --reset-offsets"
 )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from spark_kafka_group.commit_metadata import generation_of, is_known, is_own, is_written_over, writer_of
-from spark_kafka_group.errors import NoOffsetForPartitionError, OffsetConflictError
+from spark_kafka_group.errors import NEW_CHECKPOINT, NoOffsetForPartitionError, OffsetConflictError
 from spark_kafka_group.offsets import EARLIEST, GroupOffset, TopicPartition
 from spark_kafka_group.options.bounds import WORDS, Bound, Position
 from spark_kafka_group.printable import printable
@@ -101,8 +101,8 @@ def refuse_older_checkpoint(committed: Mapping[TopicPartition, Committed], reade
         raise OffsetConflictError(
             f"the checkpoint ends with batch {batch} and the group has offsets of this query's batch {latest}, so "
             f"the checkpoint is an older one, and the sink, which has written that batch, would drop rows: take the "
-            f"query's newest checkpoint, or start it with a new checkpoint, at the group's offsets, and with another "
-            f"kafka.transactional.id"
+            f"query's newest checkpoint, or start it with {NEW_CHECKPOINT}, at the group's offsets, and with "
+            f"another kafka.transactional.id"
         )
 
 
