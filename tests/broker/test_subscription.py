@@ -5,6 +5,7 @@ import functools
 import json
 
 import pytest
+from kafka import KafkaConsumer
 from running import settled
 from support import commit_for, committed, members, name, numbered, options, produce, topic_with
 
@@ -12,7 +13,9 @@ from spark_kafka_group import MembershipError
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.backlog import backlog
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
+from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.positions import lookup
+from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.errors import DataLossError, OptionError
@@ -71,6 +74,21 @@ def test_a_topic_that_stays_missing_or_empty_is_named_again(kafka, group, made, 
     named = f"record in topic {typo}: is its name right?" if there else f"topic {typo}: create it, or correct its name"
     assert f"group {group}: still no {named}" in caplog.text
     assert caplog.text.count("still no") == 1
+
+
+@pytest.mark.parametrize("subscription", ["subscribe", "subscribePattern"])
+def test_a_missing_topic_is_named_once_however_long_another_member_delays_the_join(kafka, group, caplog, subscription):
+    other, typo = kafka.create_topic(name("other")), name("typo")
+    consumer = KafkaConsumer(other, bootstrap_servers=kafka.bootstrap_servers, group_id=group)
+    wait_until(lambda: consumer.poll(timeout_ms=100) or consumer.assignment(), within=30)  # and polls no more
+    settings = options(kafka, "unused", group)
+    del settings["subscribe"]
+    member = Query.started(Options.parse(settings | {subscription: typo}), "reader", GroupOffset({})).member
+    for _ in range(3):
+        assert member.ensure(300.0) is Joined.NOT_YET
+    member.stop()
+    assert caplog.text.count("the cluster lacks topics" if subscription == "subscribe" else "no topic matches") == 1
+    consumer.close(autocommit=False)
 
 
 class TestAvailableNow:

@@ -59,6 +59,7 @@ class Member:
         self._metrics = metrics
         self._used = True  # whether a batch was planned under the current generation
         self._joining = False  # the first join has begun
+        self._missing: list[str] | None = None  # topics that a first join has lacked
         self._preparing = False  # the listener has been called for a rebalance that is not over
         self._lost = False
         self._rebalancing_since_s = 0.0
@@ -201,13 +202,14 @@ class Member:
         subscription = self._options.reading.subscription
         existing = self.client.partitions(subscription)  # a leader assigns the partitions that it knows to exist
         missing = subscription.missing(existing)
-        if missing:
+        said, self._missing = self._missing, missing  # the join may take many triggers
+        if missing and missing != said:
             log.warning(
                 "group %s: the cluster lacks topics of subscribe, and the query goes on without them until they exist: "
                 "%s. Create them, or correct their names",
                 self._group_id, ", ".join(missing),
             )  # fmt: skip
-        elif not existing:
+        elif not existing and said is None:
             log.warning(
                 "group %s: no topic matches subscribePattern (%s) yet: the query waits for one. Create it, or correct "
                 "the pattern",
