@@ -220,7 +220,9 @@ class ScriptedBroker:
             if kind == "Metadata":
                 return self._Metadata(message, {} if node in self.cut_off else self.topics)
             if kind == "ListOffsets":
-                return self._ListOffsets(message, 0 if node == self._leader() else CODES["NOT_LEADER_FOR_PARTITION"])
+                error = self._script[kind].popleft() if self._script[kind] else None
+                error = error if node == self._leader() else "NOT_LEADER_FOR_PARTITION"
+                return self._ListOffsets(message, CODES[error] if error else 0)
             if kind not in {request.value for request in OF_A_MEMBER}:
                 return answer(message)
             scripted = self._script[kind].popleft() if self._script[kind] else None

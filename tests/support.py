@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import socketserver
 import sys
 import threading
@@ -32,6 +33,19 @@ class Record(NamedTuple):
     value: bytes | None
     headers: tuple[tuple[str, bytes], ...] = ()
     timestamp_ms: int = 1_700_000_000_000
+
+
+@contextlib.contextmanager
+def a_full_queue() -> Iterator[str]:
+    """The address of a server that takes no more connections: the kernel does not answer."""
+    with socket.socket() as server, contextlib.ExitStack() as taken:
+        server.bind(("127.0.0.1", 0))
+        server.listen(0)
+        for _ in range(2):
+            client = taken.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(server.getsockname())
+        yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @contextlib.contextmanager

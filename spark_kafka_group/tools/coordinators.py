@@ -11,6 +11,11 @@ from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 
+NOT_SHOWN = (
+    f"the cluster shows no topic {OFFSETS_TOPIC}: its brokers are not Apache Kafka's, or this user lacks the ACL "
+    f"operation Describe on the topic"
+)
+
 
 def led(leaders: Mapping[TopicPartition, Node | None], group: str) -> tuple[TopicPartition, Node]:
     """The partition that has a group's records, and its leader.

@@ -9,6 +9,7 @@ from spark_kafka_group import offsets_topic
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC, GroupGeneration, GroupRemoved
+from spark_kafka_group.tools.coordinators import NOT_SHOWN
 from spark_kafka_group.wire.admin import GroupAdmin
 
 
@@ -22,9 +23,11 @@ def newest(admin: GroupAdmin, groups: Iterable[str]) -> dict[str, int | BrokerEr
     found: dict[str, int | BrokerError] = {}
     try:
         leaders = admin.leaders([OFFSETS_TOPIC])
+        if not leaders:
+            return {groups[0]: BrokerError(f"{NOT_SHOWN}. No group has a generation here")}
         for group in groups:
-            tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders) or 1))
-            if leaders.get(tp) is None:  # since the group was described, when it had a coordinator
+            tp = TopicPartition(OFFSETS_TOPIC, offsets_topic.coordinator_partition(group, len(leaders)))
+            if leaders[tp] is None:  # since the group was described, when it had a coordinator
                 found[group] = BrokerError(f"{tp} has no leader")
             else:
                 together[tp].append(group)

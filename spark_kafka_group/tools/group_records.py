@@ -38,7 +38,7 @@ from spark_kafka_group.text_table import NOTHING
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.coordinators import led
+from spark_kafka_group.tools.coordinators import NOT_SHOWN, led
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
@@ -127,7 +127,7 @@ def locate(admin: GroupAdmin, group: str) -> Located:
     """
     leaders = admin.leaders([OFFSETS_TOPIC])
     if not leaders:
-        raise ToolError(f"the cluster has no topic {OFFSETS_TOPIC}: no consumer group has ever been used in it")
+        raise ToolError(f"{NOT_SHOWN}, or no group has been used in it yet")
     tp, leader = led(leaders, group)
     start, end = admin.log_ranges([tp])[tp]
     return Located(tp, leader, start, end)

@@ -282,7 +282,7 @@ class GroupAdmin:
     def retried(self, doing: str, call: Callable[[float], Any]) -> Any:
         """Call with the milliseconds left until it works, at most kafka.request.timeout.ms."""
         deadline = time.monotonic() + self._timeout_ms / 1000
-        with translated(doing):
+        with translated(doing, failure=lambda: self._manager.last_failure):
             return retried(deadline, call)
 
 

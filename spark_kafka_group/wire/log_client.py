@@ -20,6 +20,7 @@ from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import REQUEST_TIMEOUT, run_within
 from spark_kafka_group.wire.client.leaderless import NO_LEADER
 from spark_kafka_group.wire.consumer_calls import Calls
+from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
@@ -270,7 +271,9 @@ class LogClient:
                 self._calls.run(self._manager.cluster.refresh_metadata)
                 existing[:] = self._of_known_topics(existing)
                 # Once more, for the others; without time left, this is the error.
-                raise kafka_errors.RequestTimedOutError(*error.args) from None
+                again = kafka_errors.RequestTimedOutError(*error.args)
+                again.refusal = refusal_of(error)
+                raise again from None
             return {TopicPartition(tp.topic, tp.partition): offset for tp, offset in found.items()}
 
         return self._in_attempts(f"{doing} of {_named(tps)}", look_up) if tps else {}

@@ -52,7 +52,7 @@ def cases(authority, stranger):
         "no client certificate": ("MTLS", "SSL", trust, "wants a client certificate .*kafka.ssl.keystore.location"),
         "strange client certificate": ("MTLS", "SSL", trust | keystore, "client certificate that it trusts"),
         "TLS to plaintext": ("SASL", "SSL", trust, "kafka.security.protocol SSL"),
-        "plaintext to TLS": ("SSL", "PLAINTEXT", {}, "may be a TLS listener: set kafka.security.protocol to SSL"),
+        "plaintext to TLS": ("SSL", "PLAINTEXT", {}, "is a TLS listener: set kafka.security.protocol to SSL"),
         "SASL to TLS": ("SASL_SSL", "SASL_PLAINTEXT", PLAIN, "TLS listener: set kafka.security.protocol to SASL_SSL"),
         "plaintext to SASL": ("SASL", "PLAINTEXT", {}, "kafka.security.protocol PLAINTEXT"),
     }

@@ -29,7 +29,7 @@ from spark_kafka_group.wire.client.manager import net_client
 from spark_kafka_group.wire.client.refusals import RefusedError, UnsupportedError, WrongAddressError
 from spark_kafka_group.wire.client.security_configs import security_configs
 from spark_kafka_group.wire.coordinator_responses import UNKNOWN_TOPIC, Answers, LongUnknownError, Refusal, refusal_of
-from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, reaction_to
+from spark_kafka_group.wire.reactions import RETRIED, Facts, Reaction, Request, name_of, reaction_to
 
 T = TypeVar("T")
 
@@ -92,6 +92,11 @@ def _ours(
     retried = answers is not None and reaction_to(error) in RETRIED
     if reaction in RETRIED or retried or isinstance(error, OUT_OF_TIME):
         return _out_of_time(doing, error, answers, limit, failure)
+    passing = _answered(error)
+    if refusal is None and passing is not None:
+        return BrokerError(f"{doing}: {passing.describe(Facts())}")
+    if isinstance(error, kafka_errors.NodeNotReadyError) and (why := failure()):
+        return BrokerError(f"{doing}: {why}")
     if refusal is None:
         lost = isinstance(error, NOT_A_MEMBER)
         return (MembershipLostError if lost else BrokerError)(f"{doing}: {type(error).__name__}: {error}")
@@ -116,8 +121,19 @@ def _out_of_time(
     if last:
         answered = answers.last.error if answers is not None and answers.last is not None else None
         return BrokerTimeoutError(f"{doing}: {limit} is over, {last}", answered)
+    refusal = refusal_of(error) or _answered(error)
+    if refusal is not None:
+        facts = Facts() if answers is None else answers.facts
+        return BrokerTimeoutError(f"{doing}: {limit} is over, last answer: {refusal.describe(facts)}", refusal.error)
     why = error.args[0] if isinstance(error, OUT_OF_TIME) and error.args and error.args[0] else failure() or error
     return BrokerTimeoutError(f"{doing}: no answer within {limit}: {why}")
+
+
+def _answered(error: Exception) -> Refusal | None:
+    """A broker's answer that may pass; kafka-python has the same class for a request that is not answered in time."""
+    if isinstance(error, OUT_OF_TIME) or not isinstance(error, kafka_errors.BrokerResponseError):
+        return None
+    return Refusal(name_of(type(error)))
 
 
 def connection_configs(options: ClientOptions, role: str) -> dict[str, Any]:

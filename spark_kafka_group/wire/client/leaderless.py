@@ -6,12 +6,12 @@ lookup, 3. its caller reads the gap in the result as "no record is as new". And:
 2. kafka-python asks the old one, 3. that answers NOT_LEADER_OR_FOLLOWER, 4. kafka-python asks it again, without a
 pause, until its metadata is renewed for another reason.
 
-It also asks again, until its time is over, whatever error a broker answers.
+It also asks again, until its time is over, whatever error a broker answers, and does not name it then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import kafka.errors as kafka_errors
@@ -21,8 +21,10 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.reactions import Request, name_of
 
-STAYS = {kind.errno: kind for kind in (kafka_errors.InvalidRecordError, kafka_errors.UnsupportedVersionError)}
+STAYS = (kafka_errors.InvalidRecordError, kafka_errors.UnsupportedVersionError)
 """Errors of a lookup that are the same each time. Others may pass, UNKNOWN_SERVER_ERROR of a broker that stops, too."""
+ANSWERED = (kafka_errors.NoError, kafka_errors.UnsupportedForMessageFormatError)
+"""The second one is of records from before Kafka 0.10, which have no times."""
 NO_LEADER = -1
 """What metadata have in place of a leader's node id."""
 
@@ -32,6 +34,7 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
     fetcher, cluster = consumer._fetcher, consumer._client._manager.cluster
     send, look_up = fetcher._send_list_offsets_requests, fetcher._fetch_offsets_by_times_async
     handle = fetcher._handle_list_offsets_response
+    refused: dict[TopicPartition, str] = {}  # the last answers of a lookup that are errors
 
     async def send_for_all(timestamps: Mapping[Any, int]) -> Any:
         # Sends nothing, but asks for metadata where a leader is missing.
@@ -45,31 +48,38 @@ def wait_for_leaders(consumer: KafkaConsumer) -> None:
         return offsets, unanswered
 
     async def look_up_or_say_why(timestamps: Mapping[Any, int], timeout_ms: float | None = None) -> Any:
+        refused.clear()
         try:
             return await look_up(timestamps, timeout_ms)
         except kafka_errors.KafkaTimeoutError as error:
             lacking = sorted(tp for tp in timestamps if cluster.leader_for_partition(tp) in (None, NO_LEADER))
             if not lacking:
+                if refused:
+                    _with_refusal(error, refused)
                 raise
             named = ", ".join(f"{tp.topic}-{tp.partition}" for tp in lacking)
             raise kafka_errors.KafkaTimeoutError(f"without a leader: {named}") from error
 
     def heard(response: Any) -> Any:
-        refused = {
-            TopicPartition(topic.name, partition.partition_index): STAYS[partition.error_code]
-            for topic in response.topics
-            for partition in topic.partitions
-            if partition.error_code in STAYS
-        }
-        if refused:
-            kind = next(iter(refused.values()))
-            error = kind()
-            error.refusal = Refusal(
-                name_of(kind), Request.LIST_OFFSETS, failed={tp: name_of(one) for tp, one in refused.items()}
-            )
-            raise error
+        for tp, kind in _answers(response):
+            refused.pop(tp, None)
+            if kind not in ANSWERED:
+                refused[tp] = name_of(kind)
+            if kind in STAYS:
+                raise _with_refusal(kind(), {tp: name_of(kind)})
         return handle(response)
 
     fetcher._handle_list_offsets_response = heard
     fetcher._send_list_offsets_requests = send_for_all
     fetcher._fetch_offsets_by_times_async = look_up_or_say_why
+
+
+def _answers(response: Any) -> Iterator[tuple[TopicPartition, Any]]:
+    for topic in response.topics:
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), kafka_errors.for_code(partition.error_code)
+
+
+def _with_refusal(error: Any, named: Mapping[TopicPartition, str]) -> Any:
+    error.refusal = Refusal(next(iter(named.values())), Request.LIST_OFFSETS, failed=dict(named))
+    return error

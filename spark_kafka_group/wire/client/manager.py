@@ -82,6 +82,9 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._reach = Reach(f"group {group_id}" if group_id else self.config["client_id"], speaks)
         self._wrong = WrongAddresses(reached_before)
         self._bootstrap: tuple[float, float] | None = None  # when it began, and has to end, while it is under way
+        self._met: set[tuple[str, int]] = set()  # addresses that were reached
+        self._met_a_broker = False  # by the address that it advertises
+        self._unmet_since = math.inf  # when brokers were advertised of which none was reached yet
 
         everyone = self._configured_brokers = self.cluster.bootstrap_brokers
         # kafka-python takes any of them at random, again and again one that is silent.
@@ -211,7 +214,10 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         self._wrong.begin()
         late = self._net.call_later(SAY_AFTER_S, self._warn_unreachable)
         try:
-            return await super()._do_bootstrap(deadline)
+            result = await super()._do_bootstrap(deadline)
+            self._note_met()
+            self._unmet_since = math.inf if self._met_a_broker else time.monotonic()
+            return result
         except kafka_errors.KafkaTimeoutError as error:
             if self._last_failure is None:
                 raise
@@ -252,17 +258,36 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
         """A TCP connection to a broker."""
         options, proxy_url = self.config["socket_options"], self.config["proxy_url"]
         if self._wrong.hangs_up((node.host, node.port)):
-            self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
+            self._wrong.check(*self._tried())
         try:
             sock = await sockets.connected(self._net, (node.host, node.port), options, proxy_url, by)
         except (kafka_errors.KafkaConnectionError, UnicodeError) as error:
-            problem = None if proxy_url else self._wrong.problem((node.host, node.port), error)
+            advertised = bool(self._advertiser(node))
+            problem = None if proxy_url else self._wrong.problem((node.host, node.port), error, advertised)
             if problem is None:
                 raise
-            self._wrong.check(self._bootstrap and self._bootstrap[0], self._bootstrap_addresses())
+            self._wrong.check(*self._tried())
             raise kafka_errors.KafkaConnectionError(problem) from error
         self._wrong.connected((node.host, node.port))
         return sock
+
+    def _note_met(self) -> None:
+        self._met_a_broker |= any((broker.host, broker.port) in self._met for broker in self.cluster.brokers())
+
+    def _tried(self) -> tuple[float | None, dict[tuple[str, int], str]]:
+        """Since when addresses are tried that may all be wrong, and these, with who advertises each."""
+        if self._bootstrap is not None:
+            return self._bootstrap[0], dict.fromkeys(self._bootstrap_addresses(), "")
+        if self._met_a_broker:
+            return None, {}
+        return self._unmet_since, {(one.host, one.port): self._advertiser(one) for one in self.cluster.brokers()}
+
+    def _advertiser(self, node: Any) -> str:
+        """Who advertises an address that was never reached; empty for another one."""
+        place = node.host, node.port
+        if place in self._met or place in self._bootstrap_addresses():
+            return ""
+        return f"node {str(node.node_id).removeprefix(COORDINATOR)} advertises "
 
     def _bootstrap_addresses(self) -> set[tuple[str, int]]:
         """All of kafka.bootstrap.servers, also those that are tried last."""
@@ -329,7 +354,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                 silent = isinstance(error, kafka_errors.RequestTimedOutError)
                 is_new = conn.initializing and not conn.init_future.is_done
                 if is_new:
-                    error = explained(where, error, self.config)
+                    by = f"{self._advertiser(node)}{where}"
+                    error = explained(by, error, self.config, getattr(conn.transport, "first", b""))
                 unclear = silent or (conn.initializing and not is_certain(error))
                 # Once in a row: a task whose rows come one by one pauses in each attempt, in an outage, too.
                 is_next = conn.begun_s > self._unclear.get((node.host, node.port), math.inf)
@@ -351,7 +377,7 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
                         self._reach.failed(shown, self._last_failure or why, self._everyone(), self._goes_on())
                 elif conn.connected:
                     message = error.args[0] if error.args else error
-                    known = silent or isinstance(error, ReauthenticationError)
+                    known = silent or isinstance(error, ReauthenticationError | kafka_errors.KafkaProtocolError)
                     self._last_failure = f"{where}: {message}{'' if known else suspicion(self.config)}"
                     self._refuses = None
                     if not known:
@@ -360,6 +386,8 @@ class Manager(KafkaConnectionManager):  # type: ignore[misc]
 
         def reached(_: Any) -> None:
             self._away.discard((node.host, node.port))
+            self._met.add((node.host, node.port))
+            self._note_met()
             self._unclear.pop((node.host, node.port), None)
             self._refuses = None
             self._not_greeted.pop(node.node_id, None)

@@ -23,6 +23,8 @@ CLOSED_IN_HANDSHAKE = "the connection was closed during the TLS handshake"
 CLOSED_BY_BROKER = (ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """Errors of a TLS handshake that the broker ends. Debian's Python 3.11 has the second also without an alert."""
 TIMED_OUT = "timed out"
+TLS_ALERT, HTTP = b"\x15\x03", b"HTTP/"
+"""How answers begin: of a listener with TLS to a client without, and of a web server."""
 NOT_THERE = ("ECONNREFUSED", NO_ADDRESS)
 """Errors without a listener, so that the listener's protocol is not in question."""
 
@@ -51,11 +53,19 @@ def mechanism_of(config: Mapping[str, Any]) -> Mechanism | None:
     return MECHANISMS[config["sasl_mechanism"]]
 
 
-def explained(address: str, error: Exception, config: Mapping[str, Any]) -> Any:
-    """The error that ended an attempt to connect, as one that says what to change."""
+def explained(address: str, error: Exception, config: Mapping[str, Any], first: bytes = b"") -> Any:
+    """The error that ended an attempt to connect, as one that says what to change.
+
+    Parameters
+    ----------
+    first
+        The first bytes that came from there.
+    """
     cause: Exception = error
     while cause.args and isinstance(cause.args[0], Exception):
         cause = cause.args[0]
+    if isinstance(cause, kafka_errors.KafkaProtocolError):
+        return RefusedError(f"{address}: {_why_no_kafka(cause, config, first)}")
     why = _why_refused(cause, config)
     if why is not None:
         return RefusedError(f"{address}: {why}")
@@ -107,12 +117,19 @@ def _why_refused(error: Exception, config: Mapping[str, Any]) -> str | None:
         )
     if isinstance(error, kafka_errors.IllegalSaslStateError):
         return f"this listener takes no SASL: set {PROTOCOL} to {protocol.removeprefix('SASL_')}"
-    if isinstance(error, kafka_errors.KafkaProtocolError) and not protocol.endswith("SSL"):
-        with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
-        return f"its answer is not Kafka's protocol, so it may be a TLS listener: set {PROTOCOL} to {with_tls}"
     if isinstance(error, ssl.SSLError):
         return _why_no_tls(error, config)
     return None
+
+
+def _why_no_kafka(error: Exception, config: Mapping[str, Any], first: bytes) -> str:
+    protocol = config["security_protocol"]
+    if first.startswith(TLS_ALERT) and not protocol.endswith("SSL"):
+        with_tls = "SASL_SSL" if protocol.startswith("SASL_") else "SSL"
+        return f"its answer is a TLS alert, so it is a TLS listener: set {PROTOCOL} to {with_tls}"
+    if first.startswith(HTTP):
+        return "its answer is HTTP, so it is no Kafka broker: correct kafka.bootstrap.servers, or advertised.listeners"
+    return f"its answer is not Kafka's protocol as this client knows it ({error.args[0]}): is it a Kafka broker?"
 
 
 def _why_not_let_in(config: Mapping[str, Any], cause: str) -> str:

@@ -10,19 +10,28 @@ import struct
 import kafka.errors as kafka_errors
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+FIRST_BYTES = 8
+
 
 class LastWordsMixin:
     """A transport that passes on the bytes that arrived before a connection ended.
 
     kafka-python's drops them, and with them a broker's reason for closing: the refusal of a password.
+
+    Attributes
+    ----------
+    first
+        The first bytes that have arrived.
     """
 
+    first = b""
     _ended: Exception | None = None
 
     def _sock_recv(self) -> tuple[bytes, Exception | None]:
         if self._ended is not None:
             return b"", self._ended
         data, self._ended = super()._sock_recv()  # type: ignore[misc]
+        self.first = self.first or bytes(data[:FIRST_BYTES])
         return (data, None) if data else (b"", self._ended)
 
     def abort(self, error: Exception | None = None) -> None:

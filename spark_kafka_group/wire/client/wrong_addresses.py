@@ -1,20 +1,23 @@
-"""Addresses in kafka.bootstrap.servers that are no broker's: for how long a client tries them."""
+"""Addresses that are no broker's, in kafka.bootstrap.servers or in what brokers advertise: for how long a client tries
+them."""
 
 from __future__ import annotations
 
 import math
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from spark_kafka_group.wire.client.address import address
-from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, PROTOCOL, WrongAddressError
+from spark_kafka_group.wire.client.refusals import NO_ADDRESS, NO_LISTENER, PROTOCOL, TIMED_OUT, WrongAddressError
 
 NO_SUCH_NAME_S, NO_ANSWER_ABOUT_NAME_S = 3.0, 10.0
 """How long a client looks up names that all lack an address: wrong names, and names without an answer of a server."""
 NO_LISTENER_S = 5.0
 """How long a client tries addresses that all refuse connections. A broker that is away for good does, too."""
+SILENT_S = 15.0
+"""How long a client tries advertised addresses that do not answer, while those of kafka.bootstrap.servers do."""
 WITH_SASL = {"PLAINTEXT": "SASL_PLAINTEXT", "SSL": "SASL_SSL"}
 WITHOUT_TLS = {"SSL": "PLAINTEXT", "SASL_SSL": "SASL_PLAINTEXT"}
 
@@ -42,9 +45,15 @@ class WrongAddresses:
         self._wrong: dict[Address, _Wrong] = {}
         self._hanging_up: dict[Address, _Wrong] = {}
 
-    def problem(self, address: Address, error: Exception) -> str | None:
-        """Why no connection was made, if the address is to blame: `error` is the result of the attempt."""
-        wrong = _unresolved(address) or _refusing(address, error)
+    def problem(self, address: Address, error: Exception, advertised: bool = False) -> str | None:
+        """Why no connection was made, if the address is to blame: `error` is the result of the attempt.
+
+        Parameters
+        ----------
+        advertised
+            A broker has named this address, and another one was reached.
+        """
+        wrong = _unresolved(address) or _refusing(address, error) or (_silent(error) if advertised else None)
         if wrong is None:
             self._wrong.pop(address, None)
             return None
@@ -76,8 +85,13 @@ class WrongAddresses:
         """Forget what the attempts before this bootstrap have met."""
         self._hanging_up.clear()
 
-    def check(self, began_s: float | None, addresses: Collection[Address]) -> None:
-        """Give up while bootstrapping, when all of `addresses` have been wrong for a while.
+    def check(self, began_s: float | None, addresses: Mapping[Address, str]) -> None:
+        """Give up when all of `addresses` have been wrong since `began_s` for a while.
+
+        Parameters
+        ----------
+        addresses
+            With who advertises each; empty for one in kafka.bootstrap.servers.
 
         Raises
         ------
@@ -87,11 +101,12 @@ class WrongAddresses:
             known = self._known()
             wrong = {one: known[one] for one in sorted(set(addresses))}
             whys = "; ".join(
-                f"{host if one.shown.startswith(NO_ADDRESS) else address(host, port)}: {one.shown}"
-                for (host, port), one in wrong.items()
+                f"{addresses[place]}{place[0] if one.shown.startswith(NO_ADDRESS) else address(*place)}: {one.shown}"
+                for place, one in wrong.items()
             )
             remedies = ", or ".join(sorted({one.remedy for one in wrong.values()}))
-            raise WrongAddressError(f"{whys}. Correct kafka.bootstrap.servers, or {remedies}")
+            where = "advertised.listeners of the brokers" if any(addresses.values()) else "kafka.bootstrap.servers"
+            raise WrongAddressError(f"{whys}. Correct {where}, or {remedies}")
 
     def until(self, began_s: float | None, addresses: Collection[Address]) -> float:
         """When addresses that are all wrong are given up, by time.monotonic().
@@ -102,7 +117,7 @@ class WrongAddresses:
             When the bootstrap began; None if none is under way.
         """
         known = self._known()
-        if began_s is None or self._reached_before or not set(addresses) <= known.keys():
+        if began_s is None or not addresses or self._reached_before or not set(addresses) <= known.keys():
             return math.inf
         return began_s + max(known[address].patience_s for address in addresses)
 
@@ -119,6 +134,12 @@ def _unresolved(address: Address) -> _Wrong | None:
         patience_s = NO_ANSWER_ABOUT_NAME_S if silent else NO_SUCH_NAME_S
         return _Wrong(f"{NO_ADDRESS} ({why})", patience_s, "the name service of this machine")
     return None
+
+
+def _silent(error: Exception) -> _Wrong | None:
+    if TIMED_OUT not in str(error):
+        return None
+    return _Wrong("no answer to a connection", SILENT_S, "let connections from here pass")
 
 
 def _refusing(address: Address, error: Exception) -> _Wrong | None:
