@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 DELETED = "UNKNOWN_TOPIC_OR_PARTITION"
 """The coordinator's error for a topic that was deleted, or that it does not know yet."""
 
+NOTES_WITHIN_MS = 2_000.0
+"""How long the note of the first commit is looked for, before the next commit looks."""
+
 
 class Committer:
     """Holds the one batch that is planned and not yet known to have succeeded, and the group's offsets.
@@ -45,6 +48,11 @@ class Committer:
     ----------
     transactional_id
         Of the sink that commits the offsets of batches in its transactions; None where this commits them.
+
+    Attributes
+    ----------
+    looked_for_notes, keeps_notes
+        Whether the note of a commit of this process was looked for in the group, and was there.
     """
 
     def __init__(
@@ -68,6 +76,8 @@ class Committer:
         self._transactional_id = transactional_id
         self._planned: Batch | None = None
         self.unanswered = False  # the planned batch has succeeded, and its commit got no answer
+        self.keeps_notes = True
+        self.looked_for_notes = False
         self.in_group: dict[TopicPartition, int] = {}  # committed offsets as last written, or when positions were taken
 
     @property
@@ -182,6 +192,20 @@ class Committer:
         for note, offsets in by_note.items():
             self._record(self._sent(offsets, generation, note), generation)
         return newer
+
+    def try_notes(self, others: Mapping[TopicPartition, Committed], generation: int, batch: int) -> None:
+        """Put this query's note on offsets without one, as :meth:`adopt`, to see whether brokers keep it. Whether the
+        query goes on from them is not decided by that.
+
+        Raises
+        ------
+        MembershipLostError, FencedError, CommitError, BrokerError
+        """
+        before = dict(self.in_group)
+        try:
+            self.adopt(others, generation, batch)
+        finally:
+            self.in_group = before
 
     def _sent(self, offsets: Mapping[TopicPartition, int], generation: int, note: str) -> Mapping[TopicPartition, int]:
         """Commit `offsets`, those of partitions that still exist; returns them."""
@@ -302,6 +326,14 @@ class Committer:
             self._note_committed(batch, {tp: batch.ends[tp] for tp in done})
         lacking = batch.ends.keys() - done
         # Others may have gone on since the sink's commit, where the member was lost, or replaced, in between.
+        if any(tp in committed and committed[tp].offset == batch.ends[tp] for tp in lacking) and not any(
+            group.metadata for group in committed.values()
+        ):
+            raise CommitError(
+                f"group {self.group_id}: these brokers do not keep the metadata of commits, by which the source knows "
+                f"that its sink has committed batch {batch.end.batch}: kafka.transactional.id needs that. Leave it out "
+                f"of source and sink, and write at least once"
+            )
         not_written = {tp for tp in lacking if self._as_before(tp, batch, committed.get(tp))}
         if not_written and not batch.replayed and (existing := self._client.existing(not_written) & not_written):
             raise CommitError(self._not_by_sink(batch, existing))
@@ -403,6 +435,25 @@ class Committer:
             raise
         ended = time.monotonic()
         self._metrics.commit.record((ended - began) * 1000, ended)
+        if not self.looked_for_notes:
+            self._look_for_notes(offsets)
+
+    def _look_for_notes(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Whether the group has the note of this process's first commit: brokers that are not Apache's may drop it."""
+        try:
+            committed = self._client.committed(offsets, NOTES_WITHIN_MS, stable=False)
+        except BrokerError as error:
+            log.info("group %s: notes of commits: %s", self.group_id, error)
+            return
+        self.looked_for_notes = True
+        self.keeps_notes = any(group.metadata for group in committed.values()) or not committed
+        if not self.keeps_notes:
+            log.warning(
+                "group %s: these brokers do not keep the metadata of commits. So nobody can say who has committed an "
+                "offset: a restarted query goes on from its checkpoint, as onOffsetConflict=auto means checkpoint, and "
+                "offsets that another program sets while it is stopped do not count",
+                self.group_id,
+            )  # fmt: skip
 
     def _record(self, offsets: Mapping[TopicPartition, int], generation: int) -> None:
         self.in_group |= offsets

@@ -162,9 +162,10 @@ def run(args: argparse.Namespace) -> int:
 def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
     positions = checkpoint.positions(args.checkpoint)
     if args.group is None:
-        reports, missing = look_at_all(admin, time.time, positions), missing_groups(admin)
+        reports, failed = look_at_all(admin, time.time, positions)
+        missing = "\n".join(filter(None, [missing_groups(admin), *failed]))
     else:
-        reports, missing = [look(admin, args.group, time.time, positions)], None
+        reports, missing = [look(admin, args.group, time.time, positions)], ""
     if args.watch is not None and not args.json:
         print(f"{CLEAR if sys.stdout.isatty() else ''}{instant(time.time() * 1000)}\n")
     if args.json:
@@ -178,20 +179,24 @@ def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
 
 def look_at_all(
     admin: GroupAdmin, clock: Callable[[], float], positions: checkpoint.Positions | None = None
-) -> list[GroupReport]:
-    """All groups of consumers as they are now, by name; without those that go meanwhile.
+) -> tuple[list[GroupReport], list[str]]:
+    """All groups of consumers as they are now, by name, and why some could not be looked at; without those that go
+    meanwhile.
 
     Raises
     ------
     BrokerError
     """
-    reports = []
+    reports, failed = [], []
     for name, kind in sorted(admin.groups().items()):
         if kind in (CLASSIC, CONSUMER):
             # Of another protocol type, as Kafka Connect's workers, or gone since it was listed.
             with contextlib.suppress(ToolError):
-                reports.append(_looked_at(admin, name, clock, positions))
-    return _with_generations(admin, reports)
+                try:
+                    reports.append(_looked_at(admin, name, clock, positions))
+                except BrokerError as error:
+                    failed.append(f"group {name} cannot be shown: {error}")
+    return _with_generations(admin, reports), failed
 
 
 def look(

@@ -13,7 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.errors import BrokerError, BrokerTimeoutError, CommitError
-from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.offsets import OffsetAndTimestamp, TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
@@ -21,7 +21,9 @@ from spark_kafka_group.wire.coordinator_responses import Refusal
 from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.offset_requests import commit_request, fetch_all_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import commit_request, fetch_request, fetched, partitions_of
+from spark_kafka_group.wire.log_ends import FetchedEnds
+from spark_kafka_group.wire.log_times import believed
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 POLL_MS = 200
@@ -64,6 +66,7 @@ class GroupAdmin:
         # The reset policy is for a log whose start moved while it was read.
         self._consumer = connected_consumer(options, "admin", group_id=None, auto_offset_reset="earliest")
         self._manager = self._consumer._client._manager
+        self._fetched_ends = FetchedEnds(self._manager, lambda call: run_within(self._manager, self._timeout_ms, call))
 
     def __enter__(self) -> Self:
         return self
@@ -122,12 +125,12 @@ class GroupAdmin:
     def committed(self, group: str) -> dict[TopicPartition, Committed]:
         """Everything the group has committed."""
 
-        def ask() -> Any:
-            return self.send(fetch_all_request(group), self.coordinator(group).id)
+        def ask(left_ms: float) -> Any:
+            return fetched(self.send(fetch_request(group, None, stable=False), self.coordinator(group).id))
 
         doing = f"looking up committed offsets of group {group}"
         found = {}
-        for tp, p in partitions_of(self._asked(doing, ask)):
+        for tp, p in partitions_of(self.retried(doing, ask)):
             if p.error_code:
                 raise BrokerError(f"{doing}: {tp}: {kafka_errors.for_code(p.error_code).__name__}")
             if p.committed_offset >= 0:
@@ -187,21 +190,32 @@ class GroupAdmin:
     def log_ranges(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
         """First offset of each log, and the one its next record will get. Logs without a leader are waited for."""
         first = self._log_offsets(tps, self._consumer.beginning_offsets)
-        last = self._log_offsets(tps, self._consumer.end_offsets)
+        last = self._ends(tps)
         return {tp: (first[tp], last[tp]) for tp in tps}
 
     def log_ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The offset that the next record of each log will get, of the logs that have a leader."""
         leaders = self.leaders(sorted({tp.topic for tp in tps})) if tps else {}
         there = [tp for tp in tps if leaders.get(tp) is not None]
-        return self._log_offsets(there, self._consumer.end_offsets)
+        return self._ends(there)
+
+    def _ends(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        def look_up(of: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            return self._log_offsets(of, self._consumer.end_offsets)
+
+        return self._fetched_ends.corrected(look_up(tps), False, look_up)
 
     def offsets_at(self, tps: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
         """First offset whose record is as new as `timestamp_ms` or newer, of each log; None where there is none."""
 
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             found = self._consumer.offsets_for_times(dict.fromkeys(wanted, timestamp_ms), timeout_ms=timeout_ms)
-            return {tp: None if at is None or at.offset < 0 else at.offset for tp, at in found.items()}
+            return {
+                tp: None
+                if at is None or at.offset < 0
+                else believed(TopicPartition(*tp), timestamp_ms, OffsetAndTimestamp(*at[:2])).offset
+                for tp, at in found.items()
+            }
 
         return self._log_offsets(tps, lookup)
 

@@ -20,18 +20,25 @@ def session_bounds(node_id: int, ask: Callable[[Any], Any]) -> tuple[int, int] |
     ask
         Sends a request to that broker and returns its response. Its user needs DescribeConfigs on the cluster.
     """
-    found = integers_of(node_id, SESSION_BOUNDS, ask)
+    try:
+        found = integers_of(ask(settings_request(BROKER, str(node_id))), SESSION_BOUNDS)
+    except kafka_errors.KafkaError:  # the error is about something else
+        return None
     return None if found is None else (found[0], found[1])
 
 
-def integers_of(node_id: Any, names: Sequence[str], ask: Callable[[Any], Any]) -> list[int] | None:
-    """Whole numbers among a broker's settings, in the order of their names; None where it does not say them all."""
+def settings_request(kind: int, name: str) -> Any:
+    """A question for all settings: brokers that are not Apache's may close the connection where some are named."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=BROKER, resource_name=str(node_id), configuration_keys=list(names)
+        resource_type=kind, resource_name=name, configuration_keys=None
     )
+    return DescribeConfigsRequest(resources=[resource])
+
+
+def integers_of(answer: Any, names: Sequence[str]) -> list[int] | None:
+    """Whole numbers among the settings in an answer, in the order of their names; None where it has not all."""
+    values = {config.name: config.value for result in answer.results for config in result.configs}
     try:
-        (result,) = ask(DescribeConfigsRequest(resources=[resource])).results
-        values = {config.name: int(config.value) for config in result.configs}
-        return [values[name] for name in names]
-    except (kafka_errors.KafkaError, KeyError, TypeError, ValueError):  # the error is about something else
+        return [int(values[name]) for name in names]
+    except (KeyError, TypeError, ValueError):
         return None

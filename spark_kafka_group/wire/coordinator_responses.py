@@ -15,6 +15,7 @@ import kafka.errors as kafka_errors
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.timing import Timing
+from spark_kafka_group.wire.lacking import lacking
 from spark_kafka_group.wire.reactions import REACTIONS, RETRIED, Facts, Reaction, Request, advice, name_of
 
 HANDLERS = {
@@ -56,6 +57,8 @@ class Refusal:
         The topics it is about, if it is about topics.
     failed, done
         Of a commit or an OffsetFetch: partitions with an error, by its name, and partitions without.
+    lacks
+        What is not to be had, where nothing was sent, as brokers lack the request; else empty.
     """
 
     error: str
@@ -63,6 +66,7 @@ class Refusal:
     topics: frozenset[str] = frozenset()
     failed: dict[TopicPartition, str] = field(default_factory=dict)
     done: frozenset[TopicPartition] = frozenset()
+    lacks: str = ""
 
     @property
     def reaction(self) -> Reaction | None:
@@ -71,6 +75,8 @@ class Refusal:
 
     def describe(self, facts: Facts) -> str:
         """The error, its partitions, and advice."""
+        if self.lacks:
+            return self.lacks
         errors = {self.error: self.topics}
         for tp, error in self.failed.items():
             errors[error] = errors.get(error, frozenset()) | {tp.topic}
@@ -168,6 +174,8 @@ def refusal_of(error: Exception) -> Refusal | None:
         return heard
     if isinstance(error, kafka_errors.RetriableError):
         return None  # kafka-python raises these for its own reasons too
+    if isinstance(error, kafka_errors.IncompatibleBrokerVersion):
+        return Refusal(name_of(type(error)), lacks=lacking(error))
     topics = error.args[0] if isinstance(error, kafka_errors.TopicAuthorizationFailedError) and error.args else ()
     return Refusal(name_of(type(error)), topics=frozenset([topics] if isinstance(topics, str) else topics))
 

@@ -14,6 +14,7 @@ from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
 NO_EPOCH = -1
@@ -33,11 +34,7 @@ class EpochAsked(NamedTuple):
 
 def can_be_asked(manager: Any) -> bool:
     """Whether brokers answer consumers."""
-    try:
-        version: int = manager.broker_version_data.api_version(OffsetForLeaderEpochRequest)
-    except kafka_errors.IncompatibleBrokerVersion:
-        return False
-    return version >= VERSIONS_FROM
+    return version_of(manager, OffsetForLeaderEpochRequest) >= VERSIONS_FROM
 
 
 async def ends_of_epochs(manager: Any, asked: Mapping[TopicPartition, EpochAsked]) -> dict[TopicPartition, int | None]:

@@ -22,6 +22,8 @@ from spark_kafka_group.wire.client.leaderless import NO_LEADER
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH, EpochAsked, can_be_asked, ends_of_epochs
+from spark_kafka_group.wire.log_ends import FetchedEnds
+from spark_kafka_group.wire.log_times import believed
 from spark_kafka_group.wire.reactions import RETRIED, Request, reaction_to
 
 log = logging.getLogger(__name__)
@@ -69,6 +71,7 @@ class LogClient:
         self._manager = self._calls.manager
         self._knows_epochs = can_be_asked(self._manager)
         self._leader_epochs: dict[tuple[str, int], int] = {}
+        self._fetched_ends = FetchedEnds(self._manager, self._calls.run)
         self._leaders_asked_s = float("-inf")  # as some partitions had none, by time.monotonic()
 
     def end_within(self, timeout_ms: float) -> None:
@@ -194,8 +197,11 @@ class LogClient:
         def lookup(wanted: Collection[Any], timeout_ms: float) -> Any:
             wanted_times = {tp: times_ms[TopicPartition(tp.topic, tp.partition)] for tp in wanted}
             found = self._consumer.offsets_for_times(wanted_times, timeout_ms=timeout_ms)
-            records = {tp: at for tp, at in found.items() if at is not None and at.offset >= 0}
-            return {tp: OffsetAndTimestamp(*records[tp][:2]) if tp in records else None for tp in found}
+            records = {tp: OffsetAndTimestamp(*at[:2]) for tp, at in found.items() if at is not None and at.offset >= 0}
+            return {
+                tp: believed(TopicPartition(*tp), wanted_times[tp], records[tp]) if tp in records else None
+                for tp in found
+            }
 
         return self._log_offsets(times_ms, lookup, "looking up offsets of timestamps")
 
@@ -215,8 +221,11 @@ class LogClient:
                 self._leader_epochs |= {tp: at.leader_epoch for tp, at in found.items()}
             return {tp: at.offset for tp, at in found.items()}
 
-        found: dict[TopicPartition, int] = self._log_offsets(tps, lookup, "looking up end offsets", led_only)
-        return found
+        def again(of: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+            return self._log_offsets(of, lookup, "looking up end offsets", led_only)
+
+        committed_only = self._consumer._fetcher._isolation_level == IsolationLevel.READ_COMMITTED
+        return self._fetched_ends.corrected(again(tps), committed_only, again)
 
     def without_leader(self, tps: Collection[TopicPartition]) -> set[TopicPartition]:
         """Those of `tps` that exist and have no leader in the last metadata; no I/O."""

@@ -13,7 +13,9 @@ import kafka.errors as kafka_errors
 from kafka.protocol.consumer import IsolationLevel, ListOffsetsRequest
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
+from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import EARLIEST, LATEST, OffsetAndTimestamp, TopicPartition
+from spark_kafka_group.wire.lacking import version_of
 
 NEWEST = -3
 """Stands in the place of a time for the record with the greatest timestamp (KIP-734)."""
@@ -35,8 +37,25 @@ __all__ = ["EARLIEST", "LATEST", "NEWEST", "Found", "Lookup", "can_find_newest",
 
 def can_find_newest(manager: Any) -> bool:
     """Whether brokers know NEWEST."""
-    version: int = manager.broker_version_data.api_version(ListOffsetsRequest)
-    return version >= NEWEST_FROM
+    return version_of(manager, ListOffsetsRequest) >= NEWEST_FROM
+
+
+def believed(tp: TopicPartition, time_ms: int, record: OffsetAndTimestamp) -> OffsetAndTimestamp:
+    """The answer to a look-up by time, if it is one.
+
+    Brokers that are not Apache's were seen to answer with an offset and no timestamp, and with an older record.
+
+    Raises
+    ------
+    BrokerError
+    """
+    if time_ms >= 0 and record.timestamp_ms < time_ms:
+        older = "no timestamp" if record.timestamp_ms < 0 else f"the older timestamp {record.timestamp_ms}"
+        raise BrokerError(
+            f"{tp}: these brokers answer that offset {record.offset} is the first one from time {time_ms} on, with "
+            f"{older}: their look-ups by time are not those of Kafka, so name offsets instead"
+        )
+    return record
 
 
 async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
@@ -58,7 +77,7 @@ async def looked_up(manager: Any, lookups: Sequence[Lookup]) -> list[Found]:
             sent += [(n, manager.send(_request(lookup), node_id=node_id)) for n, lookup in of_node[:UNDER_WAY]]
         waiting = {node_id: of_node[UNDER_WAY:] for node_id, of_node in waiting.items() if of_node[UNDER_WAY:]}
         for number, answer in sent:
-            found[number].update(_answered(await answer))
+            found[number].update(_answered(await answer, lookups[number]))
     return found
 
 
@@ -88,7 +107,7 @@ def _request(lookup: Lookup) -> Any:
     )
 
 
-def _answered(response: Any) -> Iterator[tuple[TopicPartition, OffsetAndTimestamp | None]]:
+def _answered(response: Any, asked: Lookup) -> Iterator[tuple[TopicPartition, OffsetAndTimestamp | None]]:
     for topic in response.topics:
         for partition in topic.partitions:
             error = kafka_errors.for_code(partition.error_code)
@@ -99,6 +118,6 @@ def _answered(response: Any) -> Iterator[tuple[TopicPartition, OffsetAndTimestam
             elif error is not kafka_errors.NoError:
                 raise error({topic.name})
             else:
-                there = partition.offset >= 0
-                record = OffsetAndTimestamp(partition.offset, partition.timestamp) if there else None
-                yield TopicPartition(topic.name, partition.partition_index), record
+                tp = TopicPartition(topic.name, partition.partition_index)
+                found = OffsetAndTimestamp(partition.offset, partition.timestamp)
+                yield tp, believed(tp, asked[tp], found) if partition.offset >= 0 else None

@@ -13,6 +13,8 @@ from typing import Any
 
 import kafka.errors as kafka_errors
 
+from spark_kafka_group.wire.lacking import without
+
 
 class Request(Enum):
     """Requests to brokers, by Kafka's names."""
@@ -354,7 +356,19 @@ ADVICE_FOR_LOOKUPS: Mapping[str, str] = {
 }
 """Advice about errors of ListOffsets, in place of the others."""
 
-_OF_REQUEST = {Request.PRODUCE: ADVICE_FOR_WRITING, Request.LIST_OFFSETS: ADVICE_FOR_LOOKUPS}
+ADVICE_FOR_IDS: Mapping[str, str] = {
+    "UNKNOWN_SERVER_ERROR": (
+        "the coordinator cannot write its log, or these brokers do not let a producer say which producer it takes the "
+        "transactional id from (KIP-360, Kafka 2.5): deliveryGuarantee=exactly-once needs that"
+    ),
+}
+"""Advice about errors of InitProducerId, where they are answered until time is up."""
+
+_OF_REQUEST = {
+    Request.PRODUCE: ADVICE_FOR_WRITING,
+    Request.LIST_OFFSETS: ADVICE_FOR_LOOKUPS,
+    Request.INIT_PRODUCER_ID: ADVICE_FOR_IDS,
+}
 
 
 @dataclass(frozen=True)
@@ -379,6 +393,8 @@ def advice(error: str, request: Request | None, facts: Facts, topics: Collection
     topics
         The topics the error is about.
     """
+    if error == "UNSUPPORTED_VERSION" and request is not None:
+        return without(request.value)
     of_request = _OF_REQUEST.get(request, {}) if request is not None else {}
     text = of_request.get(error) or ADVICE.get(error)
     return text and text.format(

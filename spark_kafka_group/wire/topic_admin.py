@@ -17,6 +17,7 @@ from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 from spark_kafka_group.wire.client.connect import run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
+from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.log_times import NEWEST, Found, Lookup, can_find_newest, looked_up
 from spark_kafka_group.wire.reactions import Facts, Request, name_of
 
@@ -128,7 +129,10 @@ class TopicAdmin(GroupAdmin):
         return found
 
     def bytes_of(self, leaders: Mapping[TopicPartition, Node | None]) -> dict[TopicPartition, int] | None:
-        """Bytes on the disk of each partition's leader; None where the user may not look (Describe on the cluster)."""
+        """Bytes on the disk of each partition's leader; None where the user may not look (Describe on the cluster), or
+        brokers do not tell."""
+        if version_of(self._manager, DescribeLogDirsRequest) < 0:
+            return None
         topics: dict[str, list[int]] = {}
         for tp in leaders:
             topics.setdefault(tp.topic, []).append(tp.partition)

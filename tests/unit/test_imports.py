@@ -212,8 +212,8 @@ OF_ITS_WIRE = {
     "client.reauthentication", "client.redaction", "client.refusals", "client.request_timeouts", "client.scram",
     "client.security_configs", "client.signals", "client.sockets", "client.transports", "client.unreached",
     "broker_connection", "client.wrong_addresses", "coordinator_responses", "deadline", "fetch", "fetch.brokers",
-    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "leaders", "reactions",
-    "task_outage",
+    "fetch.fetch_connection", "fetch.nearest_replicas", "fetch.request", "fetch.response", "lacking", "leaders",
+    "reactions", "task_outage",
 }  # fmt: skip
 
 

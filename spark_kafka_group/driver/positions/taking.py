@@ -56,6 +56,10 @@ class Taking:
             self._refuse_older_checkpoint(committed)
             self._note_left_out(committed)
             starts = self._starts(missing, committed)
+            if self._tried_notes(starts, committed):
+                committed = self._committed(missing)
+                if not self._query.committer.keeps_notes:
+                    starts = self._starts(missing, committed)
             self._warn_of(starts)
             offsets = self._looked_up(starts, committed)
             self._agree(starts, offsets, committed)
@@ -158,6 +162,25 @@ class Taking:
         proven = self._standing.proven
         self._yielded.learn(committed, proven, proven.batch + 1)
 
+    def _tried_notes(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> bool:
+        """Find out whether brokers keep notes, where an offset without one would be taken for another program's.
+
+        This query's note is put on that offset now, as :meth:`_agree` would do, and is looked for. Returns whether it
+        was: the group's commits have changed then.
+        """
+        query, standing = self._query, self._standing
+        unsigned = {
+            tp: committed[tp]
+            for tp, start in starts.items()
+            if start.conflict is not None and start.why == rules.BY_GROUP and not committed[tp].metadata
+        }
+        policy = query.options.reading.on_offset_conflict if standing.is_restart else "auto"
+        if not unsigned or policy != "auto" or query.committer.looked_for_notes or standing.is_new_query:
+            return False
+        query.member.check_may_commit()
+        query.committer.try_notes(unsigned, query.generation.id, standing.proven.batch)
+        return True
+
     def _starts(
         self, missing: Collection[TopicPartition], committed: Mapping[TopicPartition, Committed]
     ) -> dict[TopicPartition, rules.Start]:
@@ -179,6 +202,8 @@ class Taking:
             in_transaction=proven.is_in_group,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
+        if policy == "auto" and not self._query.committer.keeps_notes:
+            policy = "checkpoint"
         starts = rules.restarted(checkpoint, committed, policy)
         # This query's own commits for a topic that was deleted do not hold for the one made after it.
         starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven))

@@ -104,6 +104,8 @@ def _ours(
 
 
 def _refused(message: str, refusal: Refusal) -> GroupKafkaError:
+    if refusal.lacks:
+        return UnsupportedVersionError(message)
     match refusal.reaction:
         case Reaction.FENCED:
             return FencedError(message)

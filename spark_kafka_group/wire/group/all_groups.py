@@ -13,7 +13,7 @@ from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.offset_requests import fetch_all_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import fetch_request, fetched, partitions_of
 
 UNDER_WAY = 4
 """Requests to a node at a time: kafka-python takes no more than five."""
@@ -67,14 +67,14 @@ async def _states(manager: Any, node_id: int, listed: Iterable[Any]) -> dict[str
 async def _all_committed(
     manager: Any, node_id: int, groups: Sequence[str]
 ) -> dict[str, dict[TopicPartition, Committed]]:
-    responses = await _sent(manager, node_id, [fetch_all_request(group) for group in groups])
+    responses = await _sent(manager, node_id, [fetch_request(group, None, stable=False) for group in groups])
     return {group: _committed(response) for group, response in zip(groups, responses, strict=True)}
 
 
 def _committed(response: Any) -> dict[TopicPartition, Committed]:
     return {
         tp: Committed(p.committed_offset, p.metadata or "")
-        for tp, p in partitions_of(checked(response))
+        for tp, p in partitions_of(fetched(response))
         if not p.error_code and p.committed_offset >= 0
     }
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.protocol.consumer import IsolationLevel
+from kafka.protocol.consumer import IsolationLevel, JoinGroupRequest
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
 
@@ -39,7 +39,8 @@ from spark_kafka_group.wire.group.late_requests import is_removed
 from spark_kafka_group.wire.group.leaving import Leaving
 from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
-from spark_kafka_group.wire.group.offset_requests import in_parts
+from spark_kafka_group.wire.group.offset_requests import in_parts, of_no_group
+from spark_kafka_group.wire.lacking import STATIC_FROM, version_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.log_client import LogClient, reading_uncommitted
 from spark_kafka_group.wire.reactions import FENCED, Facts, Request, advice
@@ -98,7 +99,17 @@ class GroupClient(LogClient):
         self._consumer = self._calls.consumer
         self._coordinator = self._consumer._coordinator
         self._rounds.attach(self._consumer)
+        if instance_id is not None and version_of(self._calls.manager, JoinGroupRequest) < STATIC_FROM:
+            # Later requests of some brokers know static members, and would not know a member that joined without.
+            self._coordinator.config["group_instance_id"] = instance_id = None
+            log.warning(
+                "group %s: these brokers have no static members (JoinGroup %d): a query that was killed waits at its "
+                "restart until its session is over, and nothing keeps two processes apart that run from one checkpoint",
+                group_id, STATIC_FROM,
+            )  # fmt: skip
         names = tuple(assignor.name for assignor in assignors)
+        fetched = self._coordinator._handle_offset_fetch_response
+        self._coordinator._handle_offset_fetch_response = lambda response: fetched(of_no_group(response))
         self._answers = self._calls.answers
         self._answers.listen_to(
             self._coordinator, Facts(group_id, instance_id, options.group.session_timeout_ms, names)

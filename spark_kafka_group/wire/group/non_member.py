@@ -11,11 +11,10 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from spark_kafka_group.errors import BrokerError, CommitError, MembershipError
-from spark_kafka_group.offsets import TopicPartition, positions_to_json
+from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.connect import (
     connection_configs,
@@ -27,7 +26,7 @@ from spark_kafka_group.wire.client.connect import (
 )
 from spark_kafka_group.wire.group.members import described
 from spark_kafka_group.wire.group.membership import Committed
-from spark_kafka_group.wire.group.offset_requests import commit_request, partitions_of
+from spark_kafka_group.wire.group.offset_requests import commit_request, fetch_request, fetched, partitions_of
 from spark_kafka_group.wire.leader_epochs import NO_EPOCH
 from spark_kafka_group.wire.reactions import Reaction, Request, reaction_to
 
@@ -152,22 +151,8 @@ class NonMemberCommitter:
         return {member.name: member.member_id for member in described(self._asked, self._group_id).members}
 
     def _fetch(self, tps: Collection[TopicPartition]) -> dict[TopicPartition, Committed]:
-        by_topic = positions_to_json(dict.fromkeys(tps, 0))
-        wanted = {topic: [int(partition) for partition in partitions] for topic, partitions in by_topic.items()}
-        # Up to version 7 a request is about one group, from version 8 on about several; the broker's version decides.
-        group_type = OffsetFetchRequest.OffsetFetchRequestGroup
-        in_group = [group_type.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in wanted.items()]
-        topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
-        groups = [group_type(group_id=self._group_id, topics=in_group)]
         # Stable: a commit of the member that is not replicated yet is waited for, and not set back.
-        response = self._asked(
-            OffsetFetchRequest(
-                group_id=self._group_id, topics=topics, groups=groups, require_stable=True, max_version=8
-            )
-        )
-        answer = response.groups[0] if response.API_VERSION >= 8 else response
-        if response.API_VERSION >= 2:
-            _check(answer.error_code, self._group_id)
+        answer = fetched(self._asked(fetch_request(self._group_id, tps, stable=True)))
         committed = {}
         for tp, partition in partitions_of(answer):
             _check(partition.error_code, str(tp))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import kafka.errors as kafka_errors
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 
 from spark_kafka_group.offsets import TopicPartition, positions_to_json
@@ -56,9 +57,49 @@ def commit_request(
     )
 
 
-def fetch_all_request(group_id: str) -> Any:
-    """An OffsetFetch of everything that a group has committed; up to version 7, the last for one group."""
-    return OffsetFetchRequest(group_id=group_id, topics=None, require_stable=False, min_version=2, max_version=7)
+def fetch_request(group_id: str, tps: Collection[TopicPartition] | None, stable: bool) -> Any:
+    """An OffsetFetch of partitions of a group; of everything that it has committed where they are None.
+
+    Up to version 7 a request is about one group, from version 8 on about several; the broker's version decides.
+    """
+    group_type = OffsetFetchRequest.OffsetFetchRequestGroup
+    in_group, topics = None, None
+    if tps is not None:
+        wanted = {topic: [int(p) for p in of] for topic, of in positions_to_json(dict.fromkeys(tps, 0)).items()}
+        in_group = [group_type.OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in wanted.items()]
+        topics = [OffsetFetchRequest.OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in wanted.items()]
+    return OffsetFetchRequest(
+        group_id=group_id,
+        topics=topics,
+        groups=[group_type(group_id=group_id, topics=in_group)],
+        require_stable=stable,
+        min_version=2 if tps is None else 0,
+        max_version=8,
+    )
+
+
+def of_no_group(response: Any) -> Any:
+    """A response to a question about one group, without offsets where it says that there is no such group.
+
+    So answer brokers that are not Apache's. Kafka's answer that the group has no offsets.
+    """
+    answer = _answer(response)
+    if getattr(answer, "error_code", 0) == kafka_errors.GroupIdNotFoundError.errno:
+        answer.error_code, answer.topics = 0, []
+    return response
+
+
+def fetched(response: Any) -> Any:
+    """The answer about the one group that was asked for; raises kafka-python's error if it is one as a whole."""
+    answer = _answer(of_no_group(response))
+    code = answer.error_code if response.API_VERSION >= 2 else 0
+    if code:
+        raise kafka_errors.for_code(code)(f"group {getattr(answer, 'group_id', '')}")
+    return answer
+
+
+def _answer(response: Any) -> Any:
+    return response.groups[0] if response.API_VERSION >= 8 else response
 
 
 def partitions_of(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:

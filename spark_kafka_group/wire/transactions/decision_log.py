@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
-from kafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest
+from kafka.protocol.admin import CreateTopicsRequest
 
 from spark_kafka_group.errors import BrokerError, ProducerFencedError, TransactionError
 from spark_kafka_group.exactly_once import Producer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.source_offsets import SourceOffsets
-from spark_kafka_group.wire.broker_settings import integers_of
-from spark_kafka_group.wire.reactions import Reaction, Request, name_of, reaction_to
+from spark_kafka_group.wire.broker_settings import BROKER, integers_of, settings_request
+from spark_kafka_group.wire.reactions import Request, name_of
 from spark_kafka_group.wire.transactions.offsets_in_transaction import commit_offsets
 from spark_kafka_group.wire.transactions.partition_client import PartitionClient
 from spark_kafka_group.wire.transactions.transaction_client import STOLEN, TransactionClient
@@ -27,11 +27,15 @@ from spark_kafka_group.wire.transactions.transaction_requests import About, chec
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 TOPIC = 2  # the resource type
 CLEANUP_POLICY = "cleanup.policy"
 REPLICAS, IN_SYNC = "transaction.state.log.replication.factor", "transaction.state.log.min.isr"
 LONGEST_TIMEOUT = "transaction.max.timeout.ms"
 BROKERS_CHOICE = -1
+SETTINGS_WITHIN_S = 5.0
+"""How long settings are asked for."""
 CATCHES_UP_WITHIN_S, PAUSE_S = 5.0, 0.05
 """A leader that has just been elected may not know for a moment how far its records were readable before."""
 CREATED_AS = {
@@ -244,36 +248,31 @@ class DecisionLog:
         return None if controller is None else controller.node_id
 
     def _policy(self) -> str | None:
-        """The topic's cleanup.policy; None where this user may not see it."""
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=TOPIC, resource_name=self._topic, configuration_keys=[CLEANUP_POLICY]
-        )
+        """The topic's cleanup.policy; None where it is not known."""
 
         def ask(left_ms: float) -> str | None:
-            request = DescribeConfigsRequest(resources=[resource])
+            request = settings_request(TOPIC, self._topic)
             (result,) = self._client.run(left_ms, lambda: self._client.manager.send(request)).results
             check(result.error_code, self._topic)
             return next((config.value for config in result.configs if config.name == CLEANUP_POLICY), None)
 
+        return self._optional(f"settings of topic {self._topic}", ask)
+
+    def _optional(self, what: str, ask: Callable[[float], T]) -> T | None:
+        """What nothing depends on but a better error, or a longer timeout; None where brokers do not say it soon."""
         try:
-            return self._client.retried(f"looking at {self._topic}", ask)  # type: ignore[no-any-return]
+            with self._client.together(SETTINGS_WITHIN_S):
+                return self._client.retried(f"looking at {what}", ask)  # type: ignore[no-any-return]
         except BrokerError as error:
-            if error.__cause__ is not None and reaction_to(error.__cause__) is Reaction.FATAL:
-                return None
-            raise
+            log.info("transactions: %s are not known: %s", what, error)
+            return None
 
     def _settings(self, *names: str) -> list[int] | None:
-        """Settings of a broker; None where this user may not see them."""
+        """Settings of a broker; None where they are not known."""
         node = next((broker.node_id for broker in self._client.manager.cluster.brokers()), None)
 
-        def ask(request: Any) -> Any:
-            return self._client.retried(
-                "looking at a broker's settings",
-                lambda left_ms: self._client.run(left_ms, lambda: self._client.manager.send(request, node_id=node)),
-            )
+        def ask(left_ms: float) -> list[int] | None:
+            request = settings_request(BROKER, str(node))
+            return integers_of(self._client.run(left_ms, lambda: self._client.manager.send(request, node)), names)
 
-        try:
-            return integers_of(node, names, ask)
-        except BrokerError as error:
-            log.info("transactions: settings of node %s are not known: %s", node, error)
-            return None
+        return self._optional(f"settings of node {node}", ask)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from secrets import randbelow
@@ -22,6 +23,7 @@ from spark_kafka_group.options.transacting import LONGEST_MARK_MS
 from spark_kafka_group.transactional_ids import TaskId, pattern
 from spark_kafka_group.wire.client.connect import connection_configs, reached_client, run_within, translated
 from spark_kafka_group.wire.client.refusals import RefusedError
+from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.attempts import Attempts
@@ -34,7 +36,6 @@ from spark_kafka_group.wire.transactions.transaction_coordinators import (
     Partitions,
     last_of,
     late,
-    version_of,
 )
 from spark_kafka_group.wire.transactions.transaction_requests import About, Described
 
@@ -394,10 +395,11 @@ class TransactionClient:
     # Requests
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """All requests of the block are repeated for no longer than one of them is elsewhere."""
+    def together(self, within_s: float = math.inf) -> Iterator[None]:
+        """All requests of the block are repeated for no longer than one of them is elsewhere, and at most so long."""
         outer = self._until_s
-        self._until_s = time.monotonic() + self._limit_s if outer is None else outer
+        until_s = time.monotonic() + min(self._limit_s, within_s)
+        self._until_s = until_s if outer is None else min(outer, until_s)
         try:
             yield
         finally:

@@ -13,6 +13,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest
 from spark_kafka_group.errors import BrokerTimeoutError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.client.connect import run_within
+from spark_kafka_group.wire.lacking import version_of
 from spark_kafka_group.wire.reactions import RETRIED, Reaction, Request, name_of, reaction_to
 from spark_kafka_group.wire.transactions import transaction_requests as requests
 from spark_kafka_group.wire.transactions.attempts import Attempts
@@ -133,7 +134,8 @@ class Coordinators:
             waiting = [one for one in waiting if one not in done]
             if waiting and not attempts.pause():
                 more = f" and of {len(waiting) - 1} more" if len(waiting) > 1 else ""
-                raise late(self._manager, f"{doing} (of {waiting[0]}{more})", last[waiting[0]])
+                known = About(request) if last[waiting[0]] is kafka_errors.UnknownError else None
+                raise late(self._manager, f"{doing} (of {waiting[0]}{more})", last[waiting[0]], known)
         return done
 
     def _attempt(self, asking: _Asking, transactional_ids: Collection[str], attempts: Attempts) -> dict[str, Answered]:
@@ -276,14 +278,6 @@ class Coordinators:
         if self._manager.cluster.broker_metadata(found.node_id) is None:
             with contextlib.suppress(kafka_errors.KafkaError):
                 self._manager.cluster.request_update()
-
-
-def version_of(manager: Any, kind: Any) -> int:
-    """The version of a request that brokers take; -1 for none."""
-    try:
-        return int(manager.broker_version_data.api_version(kind))
-    except kafka_errors.IncompatibleBrokerVersion:
-        return -1
 
 
 def late(manager: Any, doing: str, last: Any, about: About | None = None) -> BrokerTimeoutError:
