@@ -137,6 +137,47 @@ def test_without_a_dead_letter_topic_the_query_stops_and_nothing_is_lost(kafka, 
     assert handled(tmp_path / "b", topic) == dict.fromkeys(range(300), 1)
 
 
+def test_finished_cells_commit_nothing_and_after_a_kill_the_micro_batch_is_handled_again(spark, kafka, group, tmp_path):
+    topic = topic_with(kafka, numbered(100, 1), partitions=1)
+    go = tmp_path / "go"
+    note = noted_in(tmp_path)
+
+    def handler(record):
+        if record.offset == 50 and not go.exists():
+            (tmp_path / f"{os.getpid()}.pid").touch()
+            while not go.exists():
+                time.sleep(0.01)
+        note(record)
+
+    processor = RecordProcessor(handler, ordering="unordered", threads=4, cell_records=10, window_cells=4)
+    settings = options(kafka, topic, group)
+    df = spark.readStream.format("groupkafka").options(**settings).load()
+
+    def start():
+        return processor.start(df, str(tmp_path / "checkpoint"), processingTime="100 milliseconds")
+
+    # The cells before that of the held record are done, and those behind it as far as the window goes.
+    done = {*range(50), *range(60, 90)}
+    query = start()
+    wait_until(lambda: done <= handled(tmp_path, topic).keys() and list(tmp_path.glob("*.pid")), within=60)
+    assert max(handled(tmp_path, topic)) < 90
+    assert committed(kafka, group) == {}
+    (held_in,) = tmp_path.glob("*.pid")
+    os.kill(int(held_in.stem), signal.SIGKILL)
+    with pytest.raises(PySparkException):
+        query.awaitTermination(60)
+    assert committed(kafka, group) == {}
+
+    go.touch()
+    query = start()
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 100}, within=60)
+    query.stop()
+    times = handled(tmp_path, topic)
+    assert {n for n, seen in times.items() if seen == 2} >= done
+    assert times.keys() == set(range(100))
+    assert {times[n] for n in range(90, 100)} == {1}
+
+
 def test_a_dead_letter_topic_that_refuses_stops_the_query_and_nothing_is_committed(kafka, group, stream, tmp_path):
     topic = topic_with(kafka, [Record(0, os.urandom(2000), b"v%d" % n) for n in range(20)], partitions=1)
     kafka.create_topic(f"{topic}-dlt", partitions=1, configs={"max.message.bytes": "1000"})
