@@ -210,17 +210,24 @@ class Characters:
         return right
 
     def _range(self) -> frozenset[str]:
-        low = self.escaped() if self.takes("\\") else self.take()
+        low = self._end_of_range(self.peek(2) == "-")
         if not isinstance(low, str):
             return low
         if self.peek() != "-" or self.peek(1) in ("[", "]"):
             return self.alike(low)
         self.take()
-        high = self.escaped() if self.takes("\\") else self.take()
+        high = self._end_of_range(True)
         if not isinstance(high, str) or high < low:
             self.wrong("a range that ends before it begins")
         either = {c: {c, c.lower(), c.upper()} if "i" in self.flags else {c} for c in NAME}
         return frozenset(c for c, forms in either.items() if any(low <= form <= high for form in forms))
+
+    def _end_of_range(self, has_range: bool) -> str | frozenset[str]:
+        if not self.takes("\\"):
+            return self.take()
+        if has_range and self.takes("v"):  # a class elsewhere
+            return "\v"
+        return self.escaped()
 
 
 def _unquoted(pattern: str) -> Iterator[tuple[str, int]]:

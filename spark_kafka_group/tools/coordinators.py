@@ -1,4 +1,5 @@
-"""Groups without a coordinator: the leader of their partition of the offsets topic would be it."""
+"""Groups that cannot be shown: without a coordinator, the leader of their partition of the offsets topic; or of another
+type."""
 
 from __future__ import annotations
 
@@ -6,11 +7,14 @@ from collections.abc import Mapping
 
 from spark_kafka_group import offsets_topic
 from spark_kafka_group.errors import BrokerError
+from spark_kafka_group.json_text import listed
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.offsets_topic import OFFSETS_TOPIC
 from spark_kafka_group.tools.command_errors import ToolError
 from spark_kafka_group.wire.admin import GroupAdmin, Node
 
+TOOLS = {"share": "kafka-share-groups", "streams": "kafka-streams-groups"}
+"""Kafka's own tools for groups that are not of consumers."""
 NOT_SHOWN = (
     f"the cluster shows no topic {OFFSETS_TOPIC}: its brokers are not Apache Kafka's, or this user lacks the ACL "
     f"operation Describe on the topic"
@@ -43,6 +47,22 @@ def require_coordinator(admin: GroupAdmin, group: str) -> None:
     leaders = _leaders(admin)
     if leaders:
         led(leaders, group)
+
+
+def of_no_consumers(group: str, use: str, doing: str) -> str:
+    """An error's text about a group that is not of consumers, with Kafka's tool that does it."""
+    other = f"take {TOOLS[use]} {doing}" if use in TOOLS else "the command offsets shows its records"
+    return f"group {group} is a {use} group, and not one of consumers: {other}"
+
+
+def groups_not_shown(admin: GroupAdmin) -> str | None:
+    """Which groups a list of all groups of consumers lacks, and why."""
+    others = sorted(admin.other_groups().items())
+    named = listed([f"{group} ({use})" for group, use in others])
+    tools = sorted({TOOLS[use] for _, use in others if use in TOOLS})
+    shown_by = f"; {' and '.join(tools)} show them" if tools else ""
+    text = f"groups that are not of consumers are not shown: {named}{shown_by}" if others else None
+    return "; ".join(filter(None, [missing_groups(admin), text])) or None
 
 
 def missing_groups(admin: GroupAdmin) -> str | None:

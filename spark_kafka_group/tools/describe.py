@@ -21,7 +21,7 @@ from spark_kafka_group.tools import checkpoint, generations
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.coordinators import missing_groups, require_coordinator
+from spark_kafka_group.tools.coordinators import groups_not_shown, of_no_consumers, require_coordinator
 from spark_kafka_group.tools.ctrl_c import end_at_ctrl_c
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, table, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
@@ -163,7 +163,7 @@ def _print_reports(args: argparse.Namespace, admin: GroupAdmin) -> None:
     positions = checkpoint.positions(args.checkpoint)
     if args.group is None:
         reports, failed = look_at_all(admin, time.time, positions)
-        missing = "\n".join(filter(None, [missing_groups(admin), *failed]))
+        missing = "\n".join(filter(None, [groups_not_shown(admin), *failed]))
     else:
         reports, missing = [look(admin, args.group, time.time, positions)], ""
     if args.watch is not None and not args.json:
@@ -225,11 +225,8 @@ def _looked_at(
 ) -> GroupReport:
     """A group without its generation."""
     described = admin.describe(group)
-    if described.kind not in (CLASSIC, CONSUMER) or described.protocol_type not in ("consumer", ""):
-        raise ToolError(
-            f"group {group} is a {described.kind} group of protocol type {described.protocol_type}, whose members "
-            f"cannot be looked up here: take kafka-consumer-groups --describe, or the command offsets"
-        )
+    if described.use != CONSUMER:
+        raise ToolError(of_no_consumers(group, described.use, "--describe"))
     committed = admin.committed(group)
     if described.state == "Dead" and not committed:
         raise ToolError(_no_such_group(group, admin.groups()))

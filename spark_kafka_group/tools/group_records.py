@@ -38,7 +38,7 @@ from spark_kafka_group.text_table import NOTHING
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError
-from spark_kafka_group.tools.coordinators import NOT_SHOWN, led
+from spark_kafka_group.tools.coordinators import NOT_SHOWN, TOOLS, led
 from spark_kafka_group.tools.formatting import instant, partitions, sentence, written_by
 from spark_kafka_group.wire.admin import GroupAdmin, LogRecord, Node
 
@@ -221,7 +221,10 @@ def _described(entry: Entry, topics: Mapping[str, str]) -> tuple[str, str]:  # n
         case NewerRecordRemoved():
             return "left", entry.name if entry.about is None else f"{entry.about}  {entry.name}"
         case OtherRecord():
-            return "other", f"{entry.name} (kind {entry.kind}){', removed' if entry.removed else ''}, not decoded"
+            tool = TOOLS.get(entry.name.partition(" ")[0])
+            shown_by = f": {tool} shows the group" if tool else ""
+            removed = ", removed" if entry.removed else ""
+            return "other", f"{entry.name} (kind {entry.kind}){removed}, not decoded{shown_by}"
         case Undecodable():
             return "undecodable", entry.problem
 

@@ -16,8 +16,10 @@ from spark_kafka_group.printable import printable
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_command, add_group_arguments
 from spark_kafka_group.tools.command_errors import ToolError, UsageError
+from spark_kafka_group.tools.coordinators import of_no_consumers
 from spark_kafka_group.tools.formatting import instant, table
 from spark_kafka_group.wire.admin import GroupAdmin
+from spark_kafka_group.wire.group.members import CONSUMER
 
 SUMMARY = "set a group's committed offsets"
 DESCRIPTION = """\
@@ -137,15 +139,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_idle(admin: GroupAdmin, group: str) -> None:
-    """Check that a group has no members.
+    """Check that a group is of consumers, and has no members.
 
     Raises
     ------
     ToolError
-        With their names.
+        With the names of its members.
     BrokerError
     """
     described = admin.describe(group)
+    if described.use != CONSUMER:
+        raise ToolError(of_no_consumers(group, described.use, "--reset-offsets"))
     if described.state in ("Empty", "Dead"):
         return
     who = ", ".join(f"{m.member_id} ({m.client_id} {m.host})" for m in described.members) or "members"

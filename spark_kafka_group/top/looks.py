@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from spark_kafka_group.tools.coordinators import missing_groups
+from spark_kafka_group.tools.coordinators import groups_not_shown
 from spark_kafka_group.tools.describe import look_without_generation
 from spark_kafka_group.top.rates import Look
 from spark_kafka_group.wire.admin import GroupAdmin
@@ -29,7 +29,7 @@ def all_groups(admin: GroupAdmin) -> Look:
     """All groups of consumers, with the ends of the logs that they have committed."""
     groups = admin.group_offsets()
     ends = admin.log_ends(sorted({tp for group in groups.values() for tp in group.committed}))
-    return Look(time.monotonic(), groups, ends, problem=missing_groups(admin))
+    return Look(time.monotonic(), groups, ends, problem=groups_not_shown(admin))
 
 
 def one_group(admin: GroupAdmin, group: str) -> Look:

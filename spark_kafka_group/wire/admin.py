@@ -18,7 +18,7 @@ from spark_kafka_group.options import ClientOptions
 from spark_kafka_group.wire.client.address import address
 from spark_kafka_group.wire.client.connect import connected_consumer, retried, run_within, translated
 from spark_kafka_group.wire.coordinator_responses import Refusal
-from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of
+from spark_kafka_group.wire.group.all_groups import GroupOffsets, checked, group_offsets, kind_of, listed_use
 from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, NO_GROUP, DescribedGroup, described
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.offset_requests import commit_request, fetch_request, fetched, partitions_of
@@ -90,6 +90,12 @@ class GroupAdmin:
         """Names of all groups of the cluster, and the kind of each, as :class:`DescribedGroup` has it."""
         nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
         return {listed.group_id: kind_of(listed) for node in nodes for listed in self._listed(node)}
+
+    def other_groups(self) -> dict[str, str]:
+        """Names of all groups of the cluster that are not of consumers, and what uses each of them."""
+        nodes = [broker.node_id for broker in self._manager.cluster.brokers()]
+        uses = {listed.group_id: listed_use(listed) for node in nodes for listed in self._listed(node)}
+        return {group: use for group, use in uses.items() if use != CONSUMER}
 
     def group_offsets(self) -> dict[str, GroupOffsets]:
         """All groups of consumers of the cluster, with what each has committed, in few round trips."""

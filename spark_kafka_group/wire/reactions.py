@@ -256,6 +256,9 @@ ADVICE: Mapping[str, str] = {
         "the group has no coordinator: its partition of __consumer_offsets has no leader, or the topic could not be "
         "made because there are fewer brokers than offsets.topic.replication.factor"
     ),
+    "GROUP_ID_NOT_FOUND": (
+        "{group_id} is not a group of consumers, but a share group, for example: take another kafka.group.id"
+    ),
     "GROUP_MAX_SIZE_REACHED": (
         "the group has as many members as the broker's group.max.size allows: stop one, raise group.max.size, "
         "or take another kafka.group.id"

@@ -80,5 +80,7 @@ class Patterns:
         if kind < 0.35:
             return "&&"
         if kind < 0.45:
-            return self._one_of(["a-b", "a-z", "A-Z", "0-9", "+-a", "-", "B-t", r"\x61-\x{74}", "--b", r"\d-t"])
+            return self._one_of(
+                ["a-b", "a-z", "A-Z", "0-9", "+-a", "-", "B-t", r"\x61-\x{74}", "--b", r"\d-t", r"\v-b", r"\v-\n"]
+            )
         return self._one_of(self._one_of([CHARACTERS, "abt", CLASSES, ESCAPES, [self._property()]]))

@@ -11,7 +11,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
 
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.wire.consumer_group_describe import ConsumerGroupDescribeRequest
-from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD
+from spark_kafka_group.wire.group.members import CLASSIC, CONSUMER, DEAD, use_of
 from spark_kafka_group.wire.group.membership import Committed
 from spark_kafka_group.wire.group.offset_requests import fetch_request, fetched, partitions_of
 
@@ -41,7 +41,7 @@ async def group_offsets(manager: Any) -> dict[str, GroupOffsets]:
     found: dict[str, GroupOffsets] = {}
     for node_id in [broker.node_id for broker in manager.cluster.brokers()]:
         listed = checked(await manager.send(ListGroupsRequest(), node_id=node_id)).groups
-        states = await _states(manager, node_id, [one for one in listed if one.protocol_type in ("consumer", "")])
+        states = await _states(manager, node_id, [one for one in listed if listed_use(one) == CONSUMER])
         for group, committed in (await _all_committed(manager, node_id, list(states))).items():
             found[group] = GroupOffsets(*states[group], committed)
     return found
@@ -50,6 +50,11 @@ async def group_offsets(manager: Any) -> dict[str, GroupOffsets]:
 def kind_of(listed: Any) -> str:
     """The kind of a listed group. Brokers before Kafka 3.8 know one kind and do not say it."""
     return (getattr(listed, "group_type", None) or CLASSIC).lower()
+
+
+def listed_use(listed: Any) -> str:
+    """What uses a listed group, as :attr:`DescribedGroup.use`."""
+    return use_of(kind_of(listed), listed.protocol_type)
 
 
 async def _states(manager: Any, node_id: int, listed: Iterable[Any]) -> dict[str, tuple[str, int]]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import kafka.errors as kafka_errors
+from kafka.protocol.admin import ListGroupsRequest
 from kafka.protocol.consumer import IsolationLevel, JoinGroupRequest
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as KafkaTopicPartition
@@ -34,10 +35,11 @@ from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
+from spark_kafka_group.wire.group.all_groups import listed_use
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.late_requests import is_removed
 from spark_kafka_group.wire.group.leaving import Leaving
-from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
+from spark_kafka_group.wire.group.members import CONSUMER, DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts, of_no_group
 from spark_kafka_group.wire.lacking import STATIC_FROM, version_of
@@ -319,9 +321,24 @@ class GroupClient(LogClient):
         except BrokerTimeoutError:
             raise
         except BrokerError as error:
-            if not isinstance(error.__cause__, kafka_errors.InvalidSessionTimeoutError):
-                raise MembershipError(str(error)) from error
-            raise self._session_timeout_refused(doing, error.__cause__) from error
+            match error.__cause__:
+                case kafka_errors.InvalidSessionTimeoutError() as cause:
+                    raise self._session_timeout_refused(doing, cause) from error
+                case kafka_errors.InconsistentGroupProtocolError() if (use := self._use()) not in (None, CONSUMER):
+                    raise MembershipError(
+                        f"{doing}: it is a {use} group, which consumers cannot join, not even while it is empty: take "
+                        f"another kafka.group.id"
+                    ) from error
+                case _:
+                    raise MembershipError(str(error)) from error
+
+    def _use(self) -> str | None:
+        """What uses the group, as :attr:`DescribedGroup.use`; None where brokers do not say."""
+        try:
+            groups = self._ask_coordinator(ListGroupsRequest()).groups
+        except kafka_errors.KafkaError:  # the error is about something else
+            return None
+        return next((listed_use(one) for one in groups if one.group_id == self._group_id), None)
 
     def _session_timeout_refused(self, doing: str, error: Exception) -> MembershipError:
         """The error of a refused session timeout, with the bounds of the broker that refused it."""

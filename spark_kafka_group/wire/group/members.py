@@ -86,6 +86,11 @@ class DescribedGroup:
     assigned_epoch: int | None = None
 
     @property
+    def use(self) -> str:
+        """What uses the group: ``consumer``, or another word, such as ``share``, ``streams`` or ``connect``."""
+        return use_of(self.kind, self.protocol_type)
+
+    @property
     def waits_for_a_join(self) -> bool:
         """Whether the broker assigns only once a member joins again, as all members are classic ones.
 
@@ -101,6 +106,11 @@ class DescribedGroup:
     def static_member(self, instance_id: str) -> DescribedMember | None:
         """The member under this instance id (KIP-345)."""
         return next((member for member in self.members if member.instance_id == instance_id), None)
+
+
+def use_of(kind: str, protocol_type: str) -> str:
+    """What uses a group of that kind and protocol type, as :attr:`DescribedGroup.use`."""
+    return (protocol_type or CONSUMER) if kind in (CLASSIC, CONSUMER) else kind
 
 
 NO_GROUP = DescribedGroup(DEAD, CLASSIC, "", "")
