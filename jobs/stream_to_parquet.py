@@ -5,7 +5,7 @@
         --output /data/orders --checkpoint /data/orders.checkpoint [--available-now]
 
 Without --available-now it runs until it is stopped (Ctrl-C, SIGTERM). Start it again with the same checkpoint and it
-goes on where it stopped: parquet files hold every record once.
+goes on where it stopped: parquet files hold every record once. A new checkpoint needs a new output directory.
 """
 
 import argparse
@@ -33,6 +33,7 @@ def records(spark: SparkSession, args: argparse.Namespace) -> DataFrame:
 
 
 def run(spark: SparkSession, args: argparse.Namespace) -> None:
+    submit.require_own_output(spark, args.output, args.checkpoint)
     trigger = {"availableNow": True} if args.available_now else {"processingTime": args.trigger}
     query = (
         records(spark, args)

@@ -23,6 +23,7 @@ from spark_kafka_group.driver.outage import PROBE_MS, BrokersAwayError, Outage
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.session import GroupSession
 from spark_kafka_group.errors import FencedError, MembershipError, OptionError
+from spark_kafka_group.file_sinks import stop_if_refused
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.subscription import no_topics
@@ -195,6 +196,7 @@ class StreamDriver:
             dead_letters.check(self._options)
             client_rack.look_up(self._options)
             siblings = self._shared or process.shared_directory()
+            stop_if_refused(siblings, self._options)
             reader = offset.reader or self._new_reader
             session = self._session = GroupSession(self._options, reader, offset, self._caps, siblings)
             client, group_id = session.member.client, session.committer.group_id

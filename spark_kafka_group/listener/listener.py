@@ -13,19 +13,29 @@ import time
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+from pyspark import SparkFiles
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from spark_kafka_group.errors import GroupKafkaError
+from spark_kafka_group.file_sinks import refuse
 from spark_kafka_group.listener.commits import Commits, Succeeded
-from spark_kafka_group.listener.spark_progress import Reported, is_ours, offset, offset_json, options_of
+from spark_kafka_group.listener.spark_progress import (
+    Reported,
+    is_ours,
+    offset,
+    offset_json,
+    options_of,
+    why_its_sink_skips,
+)
 from spark_kafka_group.metrics import prometheus
 from spark_kafka_group.metrics.group_metrics import OBSERVED, EndedBatches, GroupMetrics, handled, metrics_of
 from spark_kafka_group.offsets import GROUP_KEY
 from spark_kafka_group.options import Options
+from spark_kafka_group.shared_files import remove
 from spark_kafka_group.workers_python import require_found
 
 if TYPE_CHECKING:
@@ -60,7 +70,8 @@ class GroupKafkaListener(StreamingQueryListener):
     on, ``listener = GroupKafkaListener(spark).attach()`` and, at its end, ``listener.close()``.
 
     A failure to commit is a warning in the log, and never an error of the query: the source commits at its next trigger
-    or start.
+    or start. A query that is started with a new checkpoint and the output folder of another one, whose batches Spark's
+    file sinks would skip, it stops before the first batch.
 
     It also keeps the newest numbers of each query that runs: :meth:`metrics`, and for Prometheus, if asked.
 
@@ -130,6 +141,7 @@ class GroupKafkaListener(StreamingQueryListener):
         self._reported: dict[uuid.UUID, list[Reported]] = {}  # by run, its groupkafka sources
         self._handled: dict[uuid.UUID, dict[str, float | None]] = {}  # by run, the numbers of a RecordProcessor
         self._ended: dict[uuid.UUID, dict[str, EndedBatches]] = {}  # by run and id of the source
+        self._refused: dict[uuid.UUID, list[tuple[IO[str], Path]]] = {}  # by run, files for its sources
         self._closed = False
         self._commits = Commits(self._changed, self._runs, after_ms / 1000, self._export)
 
@@ -255,6 +267,7 @@ class GroupKafkaListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         self._follow(event.id, event.runId)
+        self._refuse_output_of_another(event.id, event.runId)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         progress = event.progress
@@ -301,8 +314,11 @@ class GroupKafkaListener(StreamingQueryListener):
             self._reported.pop(event.runId, None)
             self._handled.pop(event.runId, None)
             self._ended.pop(event.runId, None)
+            refused = self._refused.pop(event.runId, [])
             self._commits.forget(event.runId)
             self._changed.notify_all()
+        for file, path in refused:
+            remove(file, path)
         self._export()
 
     def _count(self, progress: StreamingQueryProgress, sources: Sequence[SourceProgress]) -> None:
@@ -338,6 +354,22 @@ class GroupKafkaListener(StreamingQueryListener):
             options = []
         with self._changed:
             self._runs[run_id] = options
+
+    def _refuse_output_of_another(self, query_id: uuid.UUID, run_id: uuid.UUID) -> None:
+        """Have the sources stop a query whose file sink would skip its next batch. Spark waits for this."""
+        with self._changed:
+            sources = self._runs.get(run_id, [])
+        try:
+            query = self._session.streams.get(str(query_id)) if sources else None
+            problem = None if query is None else why_its_sink_skips(self._session, query)
+        except SPARK_ERRORS as error:
+            log.warning("query %s: whether its sink skips batches cannot be seen: %s", query_id, error)
+            return
+        if problem is not None:
+            directory = Path(SparkFiles.getRootDirectory())
+            files = [refuse(directory, source, problem) for source in sources]
+            with self._changed:
+                self._refused[run_id] = files
 
     def _note(self, progress: StreamingQueryProgress, source: SourceProgress, options: Options) -> None:
         try:

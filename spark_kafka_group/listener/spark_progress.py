@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from spark_kafka_group.file_sinks import FILE_SINK, why_batches_are_skipped
 from spark_kafka_group.json_text import parsed
 from spark_kafka_group.offsets import GROUP_KEY, GroupOffset
 from spark_kafka_group.options import Options
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.listener import SourceProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -71,3 +73,10 @@ def options_of(query: StreamingQuery) -> list[Options]:
         if leaf.getClass().getSimpleName() == "StreamingRelationV2" and leaf.sourceName().lower() == SOURCE_NAME:
             options.append(Options.parse(dict(leaf.extraOptions().asCaseSensitiveMap())))
     return options[:1] if all(each == options[0] for each in options) else options
+
+
+def why_its_sink_skips(spark: SparkSession, query: StreamingQuery) -> str | None:
+    """As :func:`~spark_kafka_group.file_sinks.why_batches_are_skipped`; Spark tells the sink as it prints it."""
+    execution = query._jsq.streamingQuery()
+    sink = FILE_SINK.fullmatch(execution.sink().toString())
+    return sink and why_batches_are_skipped(spark, sink[1], execution.resolvedCheckpointRoot())

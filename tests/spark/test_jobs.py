@@ -11,10 +11,12 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from support import WORKERS_PYTHON, Record, committed, end_offset, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group import group_batch
 from spark_kafka_group.error_headers import Failure, Origin, Reader, handed_on
+from spark_kafka_group.errors import OptionError
 
 ROOT = Path(__file__).parents[2]
 SOCKETS = "spark.python.unix.domain.socket.enabled"
@@ -87,6 +89,26 @@ def test_stream_to_parquet_available_now(spark, kafka, group, tmp_path, run):
     produce(kafka, topic, numbered(30, 3, first=300))
     run("stream_to_parquet", *arguments)
     assert values(spark, tmp_path / "out") == list(range(330))
+
+
+def test_stream_to_parquet_refuses_a_new_checkpoint_beside_the_output_of_another(spark, kafka, group, tmp_path, run):
+    topic = topic_with(kafka, numbered(30, 3))
+    folder = tmp_path / "out"
+    arguments = [
+        "--bootstrap-servers", kafka.bootstrap_servers, "--group", group, "--topics", topic,
+        "--output", folder, "--available-now", "--checkpoint",
+    ]  # fmt: skip
+    run("stream_to_parquet", *arguments, tmp_path / "checkpoint")
+    produce(kafka, topic, numbered(30, 3, first=30))
+    with pytest.raises(
+        OptionError, match=r"has batches up to 0 of another checkpoint .* checkpoint .*/new has no batch: "
+    ):
+        run("stream_to_parquet", *arguments, tmp_path / "new")
+    assert committed(kafka, group) == {(topic, p): 10 for p in range(3)}
+    run("stream_to_parquet", *arguments, tmp_path / "checkpoint")
+    assert committed(kafka, group) == {(topic, p): 20 for p in range(3)}
+    rows = [row for file in folder.glob("*.parquet") for row in parquet.read_table(file)["value"].to_pylist()]
+    assert sorted(int(row[1:]) for row in rows) == list(range(60))
 
 
 @pytest.mark.parametrize(

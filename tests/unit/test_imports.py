@@ -15,10 +15,10 @@ from spark_kafka_group import GroupKafkaDataSource
 PACKAGE = Path(__file__).parents[2] / "spark_kafka_group"
 
 VALUES = {
-    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "files", "json_text", "offsets",
-    "option", "options", "outage_message", "planned_transactions", "printable", "retry_topics", "schema", "security",
-    "shared_files", "source_offsets", "spark_version", "task", "text_table", "timing", "transactional_ids",
-    "user_classes", "workers_python",
+    "assignors", "commit_metadata", "error_headers", "errors", "exactly_once", "file_sinks", "files", "json_text",
+    "offsets", "option", "options", "outage_message", "planned_transactions", "printable", "retry_topics", "schema",
+    "security", "shared_files", "source_offsets", "spark_version", "task", "text_table", "timing",
+    "transactional_ids", "user_classes", "workers_python",
 }  # fmt: skip
 ALLOWED = {
     "argument_as_written": set(),
@@ -35,6 +35,7 @@ ALLOWED = {
     "transactional_ids": set(),
     "files": set(),
     "shared_files": set(),
+    "file_sinks": {"errors", "files", "options", "shared_files"},
     "source_offsets": {"exactly_once", "files", "json_text", "offsets", "shared_files"},
     "user_classes": {"errors", "json_text"},
     "assignors": {"errors", "json_text", "offsets", "user_classes"},
@@ -88,7 +89,7 @@ ALLOWED = {
     },
     "top": VALUES | {"tools", "wire"},
     "explore": VALUES | {"executor", "wire", "sampling", "tools"},
-    "submit": {"tools"},
+    "submit": {"file_sinks", "tools"},
     "replay": {"processing"},
     "pictures": VALUES | {"metrics", "tools"},
     "__main__": {"errors", "pictures", "printable", "tools", "top"},
