@@ -9,16 +9,17 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from spark_kafka_group.argument_as_written import AsWritten
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.download import VERSION, cache_directory, writable
-from spark_kafka_group.testing.produce import produce
+from spark_kafka_group.testing.produce import PARTITIONS, VALUES, produce
 from spark_kafka_group.testing.wait import wait_until
 
+COMMAND = "python -m spark_kafka_group.testing"
 # Exit codes, as those of systemctl status.
 SOME_DOWN = 1
 NOT_RUNNING = 3
@@ -26,24 +27,34 @@ OLDEST = (2, 8, 0)
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m spark_kafka_group.testing", description=__doc__)
+    parser = argparse.ArgumentParser(prog=COMMAND, description=__doc__)
     parser.add_argument(
         "--state", type=Path, default=None, help="file that says which broker runs (default: in the cache)"
     )
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("start", help="start Kafka and print its bootstrap servers")
-    start.add_argument("--nodes", type=int, choices=(1, 3), default=1)
-    start.add_argument("--version", type=version, default=VERSION, help="Kafka's, from 2.8.0 on (default: %(default)s)")
+    start.add_argument("--nodes", type=int, choices=(1, 3), help="default: 1")
+    start.add_argument("--version", type=version, help=f"Kafka's, from 2.8.0 on (default: {VERSION})")
     start.add_argument(
         "--port", type=int, help="port of the first node; others take the next ports (default: free ports)"
     )
-    start.add_argument("--properties", type=Path, help="file of broker settings")
+    start.add_argument(
+        "--properties",
+        type=Path,
+        help="file of broker settings; brokers make a topic when a record is sent to it, unless it says otherwise",
+    )
     start.add_argument(
         "--directory", type=Path, help="keep data here (default: a temporary directory, removed by stop)"
     )
     records = commands.add_parser("produce", help="send records: order 0, order 1, ...; makes the topic if needed")
     records.add_argument("--topic", required=True)
-    records.add_argument("--records", type=int, default=1000, help="how many (default: %(default)s)")
+    records.add_argument("--records", type=_whole_from(0), default=1000, help="how many (default: %(default)s)")
+    records.add_argument(
+        "--values", choices=sorted(VALUES), default="text", help="json: objects (default: %(default)s)"
+    )
+    records.add_argument(
+        "--partitions", type=_whole_from(1), help=f"of the topic, which is made with them (default: {PARTITIONS})"
+    )
     records.add_argument(
         "--bootstrap-servers",
         "--bootstrap-server",
@@ -51,7 +62,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="HOST:PORT",
         help="brokers (default: those of start)",
     )
-    commands.add_parser("stop", help="stop Kafka")
+    commands.add_parser("stop", help="stop Kafka; its topics and groups go, unless start had a --directory")
     commands.add_parser(
         "status", help=f"print which nodes run; exit code {NOT_RUNNING} if none does, {SOME_DOWN} if some do not"
     )
@@ -63,6 +74,15 @@ def version(text: str) -> str:
     if not re.fullmatch(r"\d+\.\d+\.\d+", text) or tuple(map(int, text.split("."))) < OLDEST:
         raise argparse.ArgumentTypeError(f"{text} is no version of Kafka from 2.8.0 on, such as {VERSION}")
     return text
+
+
+def _whole_from(lowest: int) -> Callable[[str], int]:
+    def whole(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < lowest:
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {lowest} on")
+        return int(text)
+
+    return whole
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
@@ -89,32 +109,60 @@ def living(state: dict[str, Any]) -> list[int]:
 def start(args: argparse.Namespace, file: Path, state: dict[str, Any]) -> int:
     alive = living(state)
     if alive:
-        if len(alive) < len(state["pids"]):
-            print("some nodes are down: stop the others first", file=sys.stderr)
-            return SOME_DOWN
-        running = state.get("version", args.version)
-        if args.version != running:
-            print(f"Kafka {running} is running: stop it first", file=sys.stderr)
-            return SOME_DOWN
-        print("already running", file=sys.stderr)
-        print(state["bootstrap_servers"])
-        return 0
+        return started_before(args, state, len(alive))
     clean(state)  # after a reboot, or a kill -9
     writable(file.parent)
-    ports = [args.port + n for n in range(args.nodes)] if args.port else None
+    nodes = args.nodes or 1
+    ports = [args.port + n for n in range(nodes)] if args.port else None
     directory = args.directory.resolve() if args.directory else None
-    cluster = KafkaCluster(args.nodes, read_properties(args.properties), directory, ports, args.version)
+    # Topics are made by their first record, which is Kafka's own default: producers would wait for a minute.
+    settings = {"auto.create.topics.enable": "true"} | read_properties(args.properties)
+    cluster = KafkaCluster(nodes, settings, directory, ports, args.version or VERSION)
     cluster.start()
     state = {
         "pids": cluster.detach(),
         "bootstrap_servers": cluster.bootstrap_servers,
         "directory": str(cluster.directory),
         "temporary": directory is None,
-        "version": args.version,
+        "version": cluster.version,
+        "properties": _resolved(args.properties),
     }
     file.write_text(json.dumps(state))
+    kept = f"keeps its data in {directory}" if directory else "removes its topics and groups"
+    print(f"Kafka {cluster.version} runs; `{COMMAND} stop` ends it and {kept}", file=sys.stderr)
     print(cluster.bootstrap_servers)
     return 0
+
+
+def started_before(args: argparse.Namespace, state: dict[str, Any], alive: int) -> int:
+    """Print where Kafka runs, if that is what was asked for."""
+    nodes, servers = len(state["pids"]), state["bootstrap_servers"]
+    if alive < nodes:
+        print(f"some nodes are down: stop the others first: {COMMAND} stop", file=sys.stderr)
+        return SOME_DOWN
+    first_port = int(servers.partition(",")[0].rpartition(":")[2])
+    asked = {
+        "--nodes": (args.nodes, nodes),
+        "--version": (args.version, state.get("version")),
+        "--port": (args.port, first_port),
+        "--properties": (_resolved(args.properties), state.get("properties")),
+        "--directory": (_resolved(args.directory), state["directory"]),
+    }
+    other = [name for name, (wanted, running) in asked.items() if wanted not in (None, running)]
+    if other:
+        print(
+            f"Kafka runs already at {servers}, started without this {other[0]}: stop it first (`{COMMAND} stop`), or "
+            f"leave {other[0]} out. A second one needs a --state of its own",
+            file=sys.stderr,
+        )
+        return SOME_DOWN
+    print("already running", file=sys.stderr)
+    print(servers)
+    return 0
+
+
+def _resolved(path: Path | None) -> str | None:
+    return str(path.resolve()) if path else None
 
 
 def clean(state: dict[str, Any]) -> None:
@@ -135,7 +183,11 @@ def stop(file: Path, state: dict[str, Any]) -> int:
         wait_until(lambda: not living(state), within=30)
     clean(state)
     file.unlink(missing_ok=True)
-    print(f"stopped {len(pids)} node(s)" if pids else "nothing was running")
+    if not pids:
+        print("nothing was running")
+        return 0
+    kept = "its topics and groups are removed" if state["temporary"] else f"its data stay in {state['directory']}"
+    print(f"stopped {len(pids)} node{'s' * (len(pids) > 1)}; {kept}")
     return 0
 
 
@@ -154,7 +206,8 @@ def send(args: argparse.Namespace, state: dict[str, Any]) -> int:
     servers = args.bootstrap_servers or (living(state) and state["bootstrap_servers"])
     if not servers:
         raise RuntimeError("no broker runs here: start one, or name one with --bootstrap-servers")
-    produce(servers, args.topic, args.records, getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers"))
+    argument = getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers")
+    produce(servers, args.topic, args.records, argument, args.values, args.partitions)
     print(f"{args.records} records are in topic {args.topic} at {servers}")
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -21,6 +22,8 @@ CACHE = "SPARK_KAFKA_GROUP_CACHE"
 
 CALLED = {"kafka_2.13": "Kafka (44 MB)", "kafka-tools": "Kafka's command-line tools (43 MB)"}
 ATTEMPTS, PAUSE_S, ATTEMPT_S = 4, 5.0, 600.0
+LOOK_EVERY_S, SAID_EVERY_S = 0.5, 10.0
+"""How often a download's size is looked up, for a terminal; and written elsewhere, as into a log."""
 
 
 def cache_directory() -> Path:
@@ -179,15 +182,43 @@ def retrieve(organisation: str, module: str, version: str, parts: Path, *more: s
     ]  # fmt: skip
     for attempt in range(attempts):
         try:
-            output = subprocess.run(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=ATTEMPT_S
-            )
+            code, output = watched(command, parts / "ivy")
         except subprocess.TimeoutExpired:
             said = f"nothing came in {ATTEMPT_S:.0f} s"
         else:
-            if output.returncode == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
+            if code == 0 and any((parts / "lib").glob(f"{module}-{version}*.jar")):
                 return
-            said = output.stdout[-2000:]
+            said = output[-2000:]
         if attempt < attempts - 1:
             time.sleep(PAUSE_S * 2**attempt)
     raise RuntimeError(f"downloading {module} {version} failed:\n{said}")
+
+
+def watched(command: list[str], folder: Path) -> tuple[int, str]:
+    """Run a download; returns its exit code and output. Meanwhile stderr has what has come into `folder`."""
+    started = shown = time.monotonic()
+    terminal = sys.stderr.isatty()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            while True:
+                try:
+                    output = process.communicate(timeout=LOOK_EVERY_S)[0]
+                    return process.returncode, output
+                except subprocess.TimeoutExpired:
+                    now = time.monotonic()
+                    if now > started + ATTEMPT_S:
+                        raise
+                    if terminal or now > shown + SAID_EVERY_S:
+                        shown = now
+                        megabytes = f"  {_bytes_in(folder) / 1e6:.0f} MB after {now - started:.0f} s"
+                        print(megabytes, end="\r" if terminal else "\n", file=sys.stderr, flush=True)
+        finally:
+            process.kill()
+
+
+def _bytes_in(folder: Path) -> int:
+    sizes = 0
+    for file in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # a part that has just been renamed
+            sizes += file.stat().st_size
+    return sizes

@@ -2,20 +2,62 @@
 
 from __future__ import annotations
 
+import datetime
+import json
+from collections.abc import Callable
+
 PARTITIONS = 3
 """The partitions of a new topic."""
 REACHED_WITHIN_MS = 5_000
+ITEMS = ("espresso", "flat white", "cold brew", "croissant", "cinnamon roll")
+FIRST_ORDER = datetime.datetime(2026, 1, 1, 9, tzinfo=datetime.UTC)
 
 
-def produce(bootstrap_servers: str, topic: str, records: int, argument: str = "--bootstrap-servers") -> None:
-    """Send ``order 0``, ``order 1``, ... with a key each, and wait until the brokers have them; make a topic if needed.
+def text(number: int) -> bytes:
+    """``order 0``, ``order 1``, ..."""
+    return b"order %d" % number
 
-    `argument` is the command's that names brokers, for the error.
+
+def order(number: int) -> bytes:
+    """A JSON object: the orders of a shop that sells something each second, from :data:`FIRST_ORDER` on."""
+    at = FIRST_ORDER + datetime.timedelta(seconds=number)
+    fields = {
+        "order_id": number,
+        "customer": f"customer-{number * 7919 % 100:02d}",
+        "item": ITEMS[number % len(ITEMS)],
+        "amount": (number * 37 % 900 + 200) / 100,
+        "ordered_at": at.isoformat().replace("+00:00", "Z"),
+    }
+    return json.dumps(fields).encode()
+
+
+VALUES: dict[str, Callable[[int], bytes]] = {"text": text, "json": order}
+
+
+def produce(
+    bootstrap_servers: str,
+    topic: str,
+    records: int,
+    argument: str = "--bootstrap-servers",
+    values: str = "text",
+    partitions: int | None = None,
+) -> None:
+    """Send records with the keys ``0``, ``1``, ..., and wait until the brokers have them; make a topic if needed.
+
+    Parameters
+    ----------
+    argument
+        The command's that names brokers, for the error.
+    values
+        What they hold: one of :data:`VALUES`.
+    partitions
+        Of the topic; :data:`PARTITIONS`, or as many as it has, if not given.
 
     Raises
     ------
     RuntimeError
-        When no broker answers, or the brokers do not take the records.
+        When no broker answers, the topic is there with another number of partitions, or the brokers do not take the
+        records.
     """
     from kafka import KafkaAdminClient, KafkaProducer
     from kafka.admin import NewTopic
@@ -30,14 +72,16 @@ def produce(bootstrap_servers: str, topic: str, records: int, argument: str = "-
                 f"python -m spark_kafka_group.testing start"
             ) from error
         try:
-            admin.create_topics([NewTopic(topic, PARTITIONS, -1)])
+            admin.create_topics([NewTopic(topic, partitions or PARTITIONS, -1)])
         except TopicAlreadyExistsError:
-            pass
+            there = len(admin.describe_topics([topic])[0]["partitions"])
+            if partitions not in (None, there):
+                raise RuntimeError(f"topic {topic} is there with {there} partitions: leave --partitions out") from None
         finally:
             admin.close()
         producer = KafkaProducer(bootstrap_servers=bootstrap_servers, enable_idempotence=False)
         try:
-            sent = [producer.send(topic, key=b"%d" % number, value=b"order %d" % number) for number in range(records)]
+            sent = [producer.send(topic, key=b"%d" % number, value=VALUES[values](number)) for number in range(records)]
             producer.flush()
             for future in sent:
                 future.get(timeout=30)

@@ -1,5 +1,6 @@
 """The broker that tests and demos use."""
 
+import json
 import socket
 import subprocess
 import sys
@@ -195,25 +196,69 @@ def test_start_status_and_stop_from_a_shell(tmp_path, capsys, version):
     state = ["--state", str(tmp_path)]
     assert main([*state, "status"]) == NOT_RUNNING
     properties = tmp_path / "broker.properties"
-    properties.write_text("# a comment\nauto.create.topics.enable = true\n")
+    properties.write_text("# a comment\nnum.partitions = 2\n")
     capsys.readouterr()
     started = [*state, "start", "--version", version]
     assert main([*started, "--properties", str(properties)]) == 0
-    servers = capsys.readouterr().out.strip()
+    said = capsys.readouterr()
+    servers = said.out.strip()
+    assert said.err.splitlines()[-1] == (
+        f"Kafka {version} runs; `python -m spark_kafka_group.testing stop` ends it and removes its topics and groups"
+    )
     try:
         assert main([*state, "status"]) == 0
-        said = capsys.readouterr().out
-        assert f"node 1: {servers} pid" in said
-        assert f"kafka-{version}/" in Path("/proc", said.split()[4], "cmdline").read_text()
-        assert main(started) == 0
-        assert capsys.readouterr().out.strip() == servers
-        assert main([*state, "start", "--version", "3.9.1"]) == SOME_DOWN
-        assert capsys.readouterr().err == f"Kafka {version} is running: stop it first\n"
+        shown = capsys.readouterr().out
+        assert f"node 1: {servers} pid" in shown
+        assert f"kafka-{version}/" in Path("/proc", shown.split()[4], "cmdline").read_text()
+        asked = ["--version", version, "--properties", str(properties), "--nodes", "1"]
+        for again in ([], [*asked, "--port", servers.rpartition(":")[2]]):
+            assert main([*state, "start", *again]) == 0
+            assert capsys.readouterr().out.strip() == servers
+        _refuses_another_one(state, servers, capsys)
+        _takes_records(state, servers, capsys)
     finally:
         assert main([*state, "stop"]) == 0
-    assert capsys.readouterr().out.strip() == "stopped 1 node(s)"
+    assert capsys.readouterr().out.splitlines()[-1] == "stopped 1 node; its topics and groups are removed"
     assert main([*state, "status"]) == NOT_RUNNING
     assert main([*state, "stop"]) == 0
+
+
+def _refuses_another_one(state, servers, capsys):
+    for argument in ("--port 1", "--nodes 3", "--version 3.9.1", f"--directory {state[1]}", f"--properties {state[1]}/other"):
+        assert main([*state, "start", *argument.split()]) == SOME_DOWN
+        said = capsys.readouterr()
+        name = argument.split()[0]
+        assert said.err.startswith(f"Kafka runs already at {servers}, started without this {name}: stop it first ")
+        assert said.out == ""
+
+
+def _takes_records(state, servers, capsys):
+    """Of a producer that has not made its topic, and of produce."""
+    producer = KafkaProducer(bootstrap_servers=servers)
+    try:
+        assert producer.send("made-by-a-record", b"value").get(timeout=30).offset == 0
+    finally:
+        producer.close()
+    arguments = [*state, "produce", "--topic", "orders", "--records", "20", "--values", "json", "--partitions", "2"]
+    assert main(arguments) == 0
+    capsys.readouterr()
+    assert main([*arguments[:-1], "3"]) == SOME_DOWN
+    assert capsys.readouterr().err == "topic orders is there with 2 partitions: leave --partitions out\n"
+    consumer = KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest")
+    found = []
+    try:
+        wait_until(
+            lambda: found.extend(r for rs in consumer.poll(1000).values() for r in rs) or len(found) == 20, within=30
+        )
+    finally:
+        consumer.close(autocommit=False)
+    orders = sorted((json.loads(record.value) for record in found), key=lambda order: order["order_id"])
+    assert {record.partition for record in found} == {0, 1}
+    assert [order["order_id"] for order in orders] == list(range(20))
+    assert orders[3] == {
+        "order_id": 3, "customer": "customer-57", "item": "croissant", "amount": 3.11,
+        "ordered_at": "2026-01-01T09:00:03Z",
+    }  # fmt: skip
 
 
 def test_a_node_that_cannot_start_is_an_error_with_the_end_of_its_log():

@@ -1,8 +1,10 @@
 """`python -m spark_kafka_group.testing` where it can do nothing: one line that says what to change."""
 
+import sys
+
 import pytest
 
-from spark_kafka_group.testing import produce
+from spark_kafka_group.testing import download, produce
 from spark_kafka_group.testing.__main__ import SOME_DOWN, main
 from spark_kafka_group.testing.download import CACHE, VERSION, cache_directory, jars, once
 
@@ -66,3 +68,37 @@ def test_a_broker_that_does_not_answer_is_an_error_soon(tmp_path, capsys, monkey
         "no broker answers at 127.0.0.1:1: name another one with --bootstrap-server, or start one: "
         "python -m spark_kafka_group.testing start\n"
     )
+
+
+@pytest.mark.parametrize("number", ["-1", "x", "1.5", "12345678901"])
+def test_a_number_of_records_that_is_none_is_named(number, capsys):
+    with pytest.raises(SystemExit):
+        main(["produce", "--topic", "orders", "--records", number])
+    assert capsys.readouterr().err.endswith(f"argument --records: {number!r} must be a whole number from 0 on\n")
+
+
+DOWNLOAD = """
+import pathlib, sys, time
+folder = pathlib.Path(sys.argv[1])
+folder.mkdir()
+(folder / "jar").write_bytes(bytes(3_000_000))
+while not (folder.parent / "seen").exists():
+    time.sleep(0.01)
+print("done")
+"""
+
+
+def test_a_download_says_how_much_has_come(tmp_path, capsys, monkeypatch):
+    said = []
+
+    def noted(*words, **how):
+        said.extend(words)
+        if "3 MB" in str(words):
+            (tmp_path / "seen").touch()
+
+    monkeypatch.setattr(download, "print", noted, raising=False)
+    monkeypatch.setattr(download, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(download, "SAID_EVERY_S", 0.0)
+    command = [sys.executable, "-c", DOWNLOAD, str(tmp_path / "ivy")]
+    assert download.watched(command, tmp_path / "ivy") == (0, "done\n")
+    assert said[-1].startswith("  3 MB after ")
