@@ -1,9 +1,7 @@
 """The jobs, each through spark-submit once."""
 
 import importlib
-import json
 import os
-import random
 import re
 import subprocess
 import sys
@@ -383,47 +381,3 @@ def test_letters_that_name_a_topic_of_others_stay_unless_it_is_asked_for_and_hol
     assert (values_in(spark, kafka, orders), values_in(spark, kafka, payments)) == ([b"v3"], [])
     assert replay(dead, "--origin", payments, "--send")[-1] == "1 dead letters sent back"
     assert values_in(spark, kafka, payments) == [b"v1"]
-
-
-@pytest.mark.parametrize(
-    ("orders", "elsewhere", "complete"),
-    [([0, 1, 2], [], True), ([0, 2], [1], True), ([0, 2], [], False), ([0, 1, 2], [1], False), ([0, 1, 1], [], False)],
-)
-def test_the_demo_compares_what_was_sent_with_what_is_in_the_files(tmp_path, monkeypatch, orders, elsewhere, complete):
-    monkeypatch.syspath_prepend(str(ROOT / "jobs"))
-    import demo
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    values = [demo.event(number, random.Random(0))[1] for number in orders]
-    for file in ("part", "of-a-killed-batch"):
-        parquet.write_table(pa.table({"value": values}), tmp_path / f"{file}.parquet")
-    (tmp_path / "_spark_metadata").mkdir()
-    listed = json.dumps({"path": f"file://{tmp_path}/part.parquet", "action": "add"})
-    (tmp_path / "_spark_metadata/0").write_text(f"v1\n{listed}")
-    assert demo.count(tmp_path, elsewhere, 3) is complete
-
-
-@pytest.mark.soak
-def test_the_demo_ends_well():
-    run = subprocess.run(
-        [sys.executable, ROOT / "jobs/demo.py", "--records", "20000"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    for shown in (
-        "two members now",
-        "a-python-consumer",
-        "it went on, ",
-        "stopped; left group billing",
-        "none lost, none twice",
-    ):
-        assert shown in run.stdout
-    assert max(len(line) for line in run.stdout.splitlines() if "/tmp" not in line) <= 80
-    assert not re.search("Traceback|WARN|ERROR", run.stdout + run.stderr)
-    verify = re.findall(r"^  (\S+/groupkafka verify .*)$", run.stdout, re.MULTILINE)[0]
-    checked = subprocess.run(verify.split(), cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (checked.returncode, checked.stdout.splitlines()[-1]) == (0, "no violations")
