@@ -27,8 +27,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from pyarrow import parquet
 
+from spark_kafka_group.spark_version import java
 from spark_kafka_group.testing import KafkaCluster, wait_until
-from spark_kafka_group.testing.download import java
 
 ROOT = Path(__file__).resolve().parent.parent
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 6

@@ -31,9 +31,10 @@ from spark_kafka_group.errors import (
     WorkersPythonError,
     WriteError,
 )
-from spark_kafka_group.spark_version import require_supported
+from spark_kafka_group.spark_version import require_supported, warn_without_java
 
 require_supported()  # an older pyspark lacks modules that the next line imports
+warn_without_java()
 
 from spark_kafka_group.source import GroupKafkaDataSource  # noqa: E402
 

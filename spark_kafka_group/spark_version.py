@@ -1,13 +1,25 @@
-"""Which versions of pyspark the package works with."""
+"""Which versions of pyspark the package works with, and the Java that Spark and Kafka need."""
 
 from __future__ import annotations
 
+import functools
+import os
 import re
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
 
 from spark_kafka_group.errors import SparkVersionError
 
 LOWEST, BELOW = (4, 2), (5, 0)
 INSTALL = "pip install 'pyspark>=4.2,<5'"
+NO_JAVA = "Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME"
+STARTED_BY_A_JVM = "PYTHON_WORKER_FACTORY_", "PYSPARK_GATEWAY_PORT"
+"""How names of environment variables begin that Spark's JVM gives the Python processes it starts."""
+BY_CONNECT = "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"
+VECTORS = "jdk.incubator.vector"
+"""A module of Java with which Spark starts each JVM; runtimes that were made smaller lack it."""
 
 
 def is_supported(version: str) -> bool:
@@ -33,6 +45,58 @@ def require_supported() -> None:
             f"spark-kafka-group needs pyspark {_text(LOWEST)} or newer, below {_text(BELOW)}, and "
             f"{pyspark.__path__[0]} is {pyspark.__version__}: {INSTALL}, or use a Spark of one of these versions"
         )
+
+
+def java() -> str:
+    """The java command.
+
+    Raises
+    ------
+    RuntimeError
+        When there is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    command = _java_command()
+    if command is None:
+        raise RuntimeError(
+            f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer" if home else NO_JAVA
+        )
+    output = version_of(command)
+    version = re.search(r'version "(\d+)', output)
+    if version is None or int(version[1]) < 17:
+        raise RuntimeError(f"Kafka and Spark need Java 17 or newer, but {command} says: {output.splitlines()[:1]}")
+    return command
+
+
+@functools.cache
+def version_of(command: str) -> str:
+    """What a java command reports as its version."""
+    output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
+    return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("Picked up "))
+
+
+def warn_without_java() -> None:
+    """Warn a program that will start Spark, but not a client of Spark Connect nor a process that Spark has started."""
+    if _java_command() is None and not any(name.startswith(STARTED_BY_A_JVM + BY_CONNECT) for name in os.environ):
+        warnings.warn(NO_JAVA, RuntimeWarning, stacklevel=3)
+
+
+def why_no_jvm() -> str:
+    """Why Spark's JVM ended before it served this program."""
+    try:
+        command = java()
+    except RuntimeError as error:
+        return str(error)
+    modules = subprocess.run([command, "--list-modules"], capture_output=True, text=True, check=False).stdout
+    if VECTORS not in modules:
+        return f"{command} lacks the module {VECTORS}, which Spark asks for: install a whole Java, 17 or newer"
+    return f"Spark's JVM ({command}) ended as it started: its own message is above"
+
+
+def _java_command() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    command = Path(home, "bin", "java") if home else None
+    return (str(command) if command.exists() else None) if command else shutil.which("java")
 
 
 def _text(version: tuple[int, int]) -> str:

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from spark_kafka_group.spark_version import java
 from spark_kafka_group.testing import first_start
 from spark_kafka_group.testing.console_tools import GroupRow, parse_describe
-from spark_kafka_group.testing.download import VERSION, jars, java
+from spark_kafka_group.testing.download import VERSION, jars
 from spark_kafka_group.testing.node import Node, free_ports
 from spark_kafka_group.testing.wait import wait_until
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import functools
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +13,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from spark_kafka_group.spark_version import java, version_of
 
 VERSION = "4.4.0"
 CACHE = "SPARK_KAFKA_GROUP_CACHE"
@@ -50,27 +50,6 @@ def writable(folder: Path) -> Path:
     return folder
 
 
-def java() -> str:
-    """The java command.
-
-    Raises
-    ------
-    RuntimeError
-        When there is none, or it is older than 17.
-    """
-    home = os.environ.get("JAVA_HOME")
-    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if home and not Path(str(command)).exists():
-        raise RuntimeError(f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer")
-    if not command:
-        raise RuntimeError("Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME")
-    output = _version_of(command)
-    version = re.search(r'version "(\d+)', output)
-    if version is None or int(version[1]) < 17:
-        raise RuntimeError(f"Kafka and Spark need Java 17 or newer, but {command} says: {output.splitlines()[:1]}")
-    return command
-
-
 def java_version() -> str:
     """The version that the java command reports.
 
@@ -79,13 +58,7 @@ def java_version() -> str:
     RuntimeError
         As :func:`java`.
     """
-    return _version_of(java())
-
-
-@functools.cache
-def _version_of(command: str) -> str:
-    output = subprocess.run([command, "-version"], capture_output=True, text=True, check=False).stderr
-    return "".join(line for line in output.splitlines(keepends=True) if not line.startswith("Picked up "))
+    return version_of(java())
 
 
 def jars(module: str, version: str = VERSION) -> Path:

@@ -28,6 +28,7 @@ from pyspark.sql.utils import is_remote
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
 from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.printable import printable
+from spark_kafka_group.spark_version import why_no_jvm
 from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
 
@@ -342,6 +343,8 @@ def sentence(error: BaseException) -> str | None:
         return JVM_ENDED
     if isinstance(error, GroupKafkaError):
         return str(error)
+    if isinstance(error, PySparkException) and error.getCondition() == "JAVA_GATEWAY_EXITED":
+        return why_no_jvm()
     found = OURS.findall(str(error))
     if found:
         return str(found[-1])

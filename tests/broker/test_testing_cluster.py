@@ -13,6 +13,7 @@ from support import commit_for, committed, end_offset, name, numbered, options, 
 
 from spark_kafka_group.driver.stream import StreamDriver
 from spark_kafka_group.options import Options
+from spark_kafka_group.spark_version import java
 from spark_kafka_group.testing import (
     GroupGeneration,
     KafkaCluster,
@@ -22,7 +23,7 @@ from spark_kafka_group.testing import (
     wait_until,
 )
 from spark_kafka_group.testing.__main__ import NOT_RUNNING, SOME_DOWN, main, runs
-from spark_kafka_group.testing.download import VERSION, java
+from spark_kafka_group.testing.download import VERSION
 
 
 @pytest.mark.soak

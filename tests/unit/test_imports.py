@@ -94,7 +94,7 @@ ALLOWED = {
     "pictures": VALUES | {"metrics", "tools"},
     "__main__": {"errors", "pictures", "printable", "tools", "top"},
     "__init__": VALUES | {"source", "batch", "listener", "processing"},
-    "testing": {"argument_as_written", "offsets_topic"},
+    "testing": {"argument_as_written", "offsets_topic", "spark_version"},
 }
 """Room to the rooms it may import. driver and executor never meet."""
 

@@ -1,5 +1,6 @@
 """The package on a Spark that it does not work with: pip leaves that Spark alone, so the package says so itself."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -10,6 +11,7 @@ import pytest
 import spark_kafka_group
 
 ROOT = Path(__file__).parents[2]
+DRAINED = ["--bootstrap-servers", "localhost:1", "--group", "billing", "--topics", "orders", "--output", "/tmp/none"]
 
 
 def ended(program):
@@ -48,6 +50,59 @@ def test_a_spark_that_knows_no_sources_in_python_gets_the_same_sentence():
         "import pyspark_groupkafka"
     )
     assert line.startswith("spark_kafka_group.errors.SparkVersionError: spark-kafka-group needs pyspark 4.2 or newer, ")
+
+
+def without_java(program, path, **variables):
+    """The lines that a program writes on stderr where PATH has no java, and its exit code."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_REMOTE")}
+    done = subprocess.run(
+        [sys.executable, *program],
+        env=kept | {"PATH": str(path)} | variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stderr.splitlines(), done.returncode
+
+
+NEEDED = "Kafka and Spark need Java 17 or newer: install it, or set JAVA_HOME"
+
+
+@pytest.mark.parametrize(
+    ("variables", "warned"),
+    [
+        ({}, [f"<string>:1: RuntimeWarning: {NEEDED}"]),
+        ({"SPARK_REMOTE": "sc://spark:15002"}, []),
+        ({"PYTHON_WORKER_FACTORY_PORT": "4711"}, []),
+        ({"PYSPARK_GATEWAY_PORT": "4711"}, []),
+    ],
+)
+def test_an_import_warns_where_java_is_missing_and_needed(variables, warned, tmp_path):
+    assert without_java(["-c", "import spark_kafka_group"], tmp_path, **variables) == (warned, 0)
+
+
+IN_A_BLOCK = """
+from spark_kafka_group.submit import orderly, session
+with orderly("billing"):
+    session("first")
+"""
+
+
+@pytest.mark.parametrize("program", [["-c", IN_A_BLOCK], [ROOT / "jobs/drain.py", *DRAINED], [ROOT / "jobs/demo.py"]])
+def test_a_program_without_java_ends_with_the_same_sentence(program, tmp_path):
+    lines, code = without_java(program, tmp_path, PYTHONPATH=str(ROOT))
+    assert code == 1
+    assert lines[-1].removeprefix("the demo has failed: ") == NEEDED
+
+
+def test_a_java_that_spark_cannot_start_with_is_named(tmp_path):
+    small = tmp_path / "bin/java"
+    small.parent.mkdir()
+    small.write_text("#!/bin/sh\ncase $* in *-version*) echo 'openjdk version \"25.0.2\"' >&2;; *) exit 1;; esac\n")
+    small.chmod(0o755)
+    lines, code = without_java(["-c", IN_A_BLOCK], "/usr/bin:/bin", JAVA_HOME=str(tmp_path))
+    assert code == 1
+    assert lines[-1].startswith(f"{small} lacks the module jdk.incubator.vector, which Spark asks for: ")
 
 
 def test_the_version_of_the_package_is_that_of_its_distribution():

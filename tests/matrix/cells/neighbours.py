@@ -14,7 +14,8 @@ from matrix.cells.registry import GROUPKAFKA, Cell, add
 from matrix.running import HERE
 from matrix.scene import Scene
 from matrix.written import whole_lines
-from spark_kafka_group.testing.download import jars, java
+from spark_kafka_group.spark_version import java
+from spark_kafka_group.testing.download import jars
 
 NEIGHBOUR = "neighbour"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableConsumer"

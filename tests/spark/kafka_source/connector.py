@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pyspark
 
-from spark_kafka_group.testing.download import cache_directory, java, once, retrieve
+from spark_kafka_group.spark_version import java
+from spark_kafka_group.testing.download import cache_directory, once, retrieve
 
 SCALA = "2.13"
 SOURCE = f"spark-sql-kafka-0-10_{SCALA}"
