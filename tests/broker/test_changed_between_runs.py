@@ -334,6 +334,19 @@ def test_a_checkpoint_without_a_right_on_the_group_is_newer_until_positions_have
     assert wait_until(ranges, within=30) == [(one, 0, 4, 20)]
 
 
+def test_a_checkpoint_of_another_group_s_query_is_named_once(kafka, group, started, topics, caplog):
+    end, _ = batch_and_stop(*new(started(group, {"subscribe": topics[0]}, **QUICK)))
+    of_another = started(name("audit"), {"subscribe": topics[0]}, startingOffsets="earliest", **QUICK)
+    for _ in range(2):
+        assert batch(of_another, end) == (end, [])
+    (named,) = [record.getMessage() for record in caplog.records if "the checkpoint is that of" in record.msg]
+    assert f"a query of group {group}, and this query goes on at its offsets" in named
+    of_another.stop()
+    caplog.clear()
+    assert batch(started(group, {"subscribe": topics[0]}, **QUICK), end) == (end, [])
+    assert "the checkpoint is that of" not in caplog.text
+
+
 def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_ends(kafka, group, started):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     query = started(group, {"subscribe": topic}, **QUICK)

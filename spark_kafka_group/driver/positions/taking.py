@@ -226,6 +226,14 @@ class Taking:
     def _warn_of(self, starts: Starts) -> None:
         """Log where the group contradicts the start that is taken, and where it may have forgotten an offset."""
         query = self._query
+        of_group = self._standing.proven.group_id
+        if self._standing.is_restart and of_group not in (None, query.group_id):
+            log.warning(
+                "group %s: the checkpoint is that of a query of group %s, and this query goes on at its offsets, also "
+                "at the ends of topics; startingOffsets is for new queries. A new query needs a new checkpoint and a "
+                "new output folder",
+                query.group_id, of_group,
+            )  # fmt: skip
         for tp in sorted(starts):
             if starts[tp].conflict:
                 log.warning("group %s: %s", query.group_id, starts[tp].conflict)
