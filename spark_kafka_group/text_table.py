@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +44,22 @@ def shown(value: object) -> str:
 def counted(count: int, thing: str, plural: str = "") -> str:
     """``1 record``, ``2,000 records``."""
     return f"{count:,} {thing if count == 1 else plural or thing + 's'}"
+
+
+def duration(seconds: float | None) -> str:
+    """A time in its two largest units."""
+    if seconds is None:
+        return NOTHING
+    if math.isinf(seconds):
+        return "never"
+    minutes, s = divmod(math.ceil(seconds), 60)
+    hours, m = divmod(minutes, 60)
+    days, h = divmod(hours, 24)
+    if days:
+        return f"{days:,}d{h:02}h"
+    if hours:
+        return f"{hours}h{m:02}m"
+    return f"{minutes}m{s:02}s" if minutes else f"{s}s"
 
 
 def taken(text: str) -> int:

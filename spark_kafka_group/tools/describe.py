@@ -16,7 +16,7 @@ from spark_kafka_group.commit_metadata import Writer, writer_of
 from spark_kafka_group.errors import BrokerError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import NOTHING
+from spark_kafka_group.text_table import NOTHING, duration
 from spark_kafka_group.tools import checkpoint, generations
 from spark_kafka_group.tools.admin_connection import connect
 from spark_kafka_group.tools.arguments import Commands, add_cluster_arguments, add_command, group_name, seconds
@@ -40,14 +40,15 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
                taken part in the rebalance, for example as a micro-batch runs
   LAG-SECONDS  age of the first record that is not committed: now minus its
                timestamp, which the producer sets unless the topic has
-               LogAppendTime; 0 without lag, - without a commit
+               LogAppendTime; 0 without lag, - without a commit. On a terminal it
+               is BEHIND, in its two largest units: 2h05m
   POSITION     with --checkpoint: where the query's newest batch ends, committed
                or not; Kafka itself does not know it
   WRITTEN-BY   reader id, generation and batch of the query that committed, from
                the commit's note; - if the commit has no note
 
-On a terminal, rows that are too wide are folded, and long ids are shortened in
-the middle. A second line that would repeat the one above is left out, and so is
+On a terminal, rows that are too wide are folded, and ids are shortened in the
+middle. A second line that would repeat the one above is left out, and so is
 POSITION without --checkpoint. Through a pipe each row is one whole line.
 """
 
@@ -346,11 +347,12 @@ def as_text(report: GroupReport) -> str:
         ]  # fmt: skip
         parts.append(table(columns, rows))
     if report.partitions:
-        headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS", "POSITION",
-                   "CONSUMER-ID", "WRITTEN-BY")  # fmt: skip
+        seen = sys.stdout.isatty()
+        headers = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG",
+                   "BEHIND" if seen else "LAG-SECONDS", "POSITION", "CONSUMER-ID", "WRITTEN-BY")  # fmt: skip
         lines = [
-            (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, row.position,
-             row.owner and row.owner.member_id, row.note and written_by(row.note))
+            (*row.tp, row.current_offset, row.log_end_offset, row.lag, duration(row.lag_s) if seen else row.lag_s,
+             row.position, row.owner and row.owner.member_id, row.note and written_by(row.note, brief=seen))
             for row in report.partitions
         ]  # fmt: skip
         parts.append(table(headers, lines, may_lack={"POSITION"}))

@@ -27,7 +27,9 @@ from pyspark.sql.utils import is_remote
 
 from spark_kafka_group.errors import GroupKafkaError, WorkersPythonError
 from spark_kafka_group.files import READERS_FOLDER
+from spark_kafka_group.json_text import parsed
 from spark_kafka_group.printable import printable
+from spark_kafka_group.shared_files import read_if_locked
 from spark_kafka_group.spark_version import why_no_jvm
 from spark_kafka_group.tools.stopped_writes import abort_planned, planned_writes
 from spark_kafka_group.workers_python import require_found
@@ -419,14 +421,17 @@ class _Left(NamedTuple):
         Whether their members have left their groups.
     open
         Of transactions that may be open: the kafka.transactional.id, and the timeout in milliseconds.
+    named
+        These groups, where the readers' files had them.
     """
 
     groups: bool
     open: tuple[tuple[str, int], ...] = ()
+    named: tuple[str, ...] = ()
 
 
 def _stopped(groups: tuple[str, ...], left: _Left) -> str:
-    line = "stopped"
+    line, groups = "stopped", left.named or groups
     if groups:
         named = f"group{'s' if len(groups) > 1 else ''} {', '.join(groups)}"
         line += (
@@ -485,6 +490,7 @@ def _stop(session: SparkSession | None, stopped: Sequence[StreamingQuery], folde
         if context is not None:
             folders.append(Path(SparkFiles.getRootDirectory()))
         queries = session.streams.active
+        named = () if context is None else _groups_in(folders[0] / READERS_FOLDER)
         ended = [_ended(query) for query in queries]
         if context is None:
             left = _Left(all(ended))
@@ -493,7 +499,7 @@ def _stop(session: SparkSession | None, stopped: Sequence[StreamingQuery], folde
             (folder,) = folders
             have_left = _readers_ended(folder / READERS_FOLDER)
             abort_planned(folder, [*queries, *stopped])
-            left = _Left(have_left, tuple(planned_writes(folder)))
+            left = _Left(have_left, tuple(planned_writes(folder)), named)
         session.stop()
     return left
 
@@ -517,6 +523,17 @@ def _silence(jvm: Any) -> None:
         # The JVM itself writes there that a thread has ended with an error: that of a query whose start a signal has
         # interrupted, and which Spark begins all the same.
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+
+
+def _groups_in(folder: Path) -> tuple[str, ...]:
+    """The groups of Spark's reader processes that live."""
+    groups = set()
+    for path in folder.glob("*/*.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            text = read_if_locked(path)
+            if text is not None:
+                groups.add(str(parsed(text)["group"]))
+    return tuple(sorted(groups))
 
 
 def _readers_ended(folder: Path) -> bool:

@@ -11,12 +11,15 @@ from datetime import UTC, datetime
 from spark_kafka_group.commit_metadata import Writer
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import FOLD, GAP, NOTHING, folded, whole
+from spark_kafka_group.text_table import FOLD, GAP, NOTHING, folded, shortened, whole
+
+BRIEF_ID = 9
 
 
-def written_by(writer: Writer) -> str:
-    """Who wrote a commit."""
-    reader = f"reader {printable(writer.reader)}, generation {writer.generation}"
+def written_by(writer: Writer, brief: bool = False) -> str:
+    """Who wrote a commit; `brief` with a shortened id."""
+    name = shortened(printable(writer.reader), BRIEF_ID) if brief else f"reader {printable(writer.reader)}"
+    reader = f"{name}, generation {writer.generation}"
     if writer.batch is None:
         return reader
     return f"{reader}, before its first batch" if writer.batch < 0 else f"{reader}, batch {writer.batch}"

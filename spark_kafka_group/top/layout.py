@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from spark_kafka_group.commit_metadata import Writer
 from spark_kafka_group.printable import printable
-from spark_kafka_group.text_table import GAP, NOTHING, counted, narrowed, shortened, shown, taken
+from spark_kafka_group.text_table import GAP, counted, duration, narrowed, shortened, shown, taken
 from spark_kafka_group.tools.describe import behind, lag_not_known
 from spark_kafka_group.tools.formatting import reader_and_batch, table
 from spark_kafka_group.top.rates import GroupRow, Look, Speed, TopicPartitionRow, group_rows, partition_rows
@@ -21,7 +21,8 @@ LEAST_OF_NAMES = 8
 UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 WHOLE_BELOW = 1_000_000
 GROUP_HEADERS = ("GROUP", "STATE", "MEMBERS", "LAG", "COMMIT/S", "NEW/S", "DONE-IN", "QUERY")
-PARTITION_HEADERS = ("TOPIC", "PART", "LAG", "LAG-S", "COMMIT/S", "NEW/S", "DONE-IN", "MEMBER", "QUERY")
+LAG_S, BEHIND = "LAG-S", "BEHIND"
+PARTITION_HEADERS = ("TOPIC", "PART", "LAG", LAG_S, "COMMIT/S", "NEW/S", "DONE-IN", "MEMBER", "QUERY")
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Table:
     name: str
     facts: tuple[str, ...]
     headers: Sequence[str]
-    cells: tuple[tuple[object, ...], ...]
+    cells: tuple[tuple[Any, ...], ...]
     objects: tuple[dict[str, Any], ...]
 
     @property
@@ -64,7 +65,9 @@ class Table:
         return f"{shortened(name, room)}: {summary}" if name and least + taken(summary) <= width else summary
 
     def for_screen(self, width: int) -> tuple[str, list[str]]:
-        """Header and rows of at most `width` columns; large numbers are short."""
+        """Header and rows of at most `width` columns; large numbers and times are short."""
+        if LAG_S in self.headers:
+            return self._with_durations(self.headers.index(LAG_S)).for_screen(width)
         count = len(self.headers)
         while count > 1 and self._least(count) > width:
             count -= 1
@@ -79,6 +82,11 @@ class Table:
     def as_json(self) -> str:
         """An object a line."""
         return "\n".join(map(json.dumps, self.objects))
+
+    def _with_durations(self, place: int) -> Table:
+        headers = [*self.headers[:place], BEHIND, *self.headers[place + 1 :]]
+        cells = tuple((*row[:place], duration(row[place]), *row[place + 1 :]) for row in self.cells)
+        return replace(self, headers=headers, cells=cells)
 
     def _least(self, count: int) -> int:
         widths = (self._least_of(number) for number in range(count))
@@ -119,22 +127,6 @@ def brief(value: object) -> str:
         if value >= unit:
             return f"{math.floor(value / unit * 100) / 100:.2f}"[:4].rstrip(".") + letter
     return f"{value:,.0f}"
-
-
-def duration(seconds: float | None) -> str:
-    """A time in its two largest units."""
-    if seconds is None:
-        return NOTHING
-    if math.isinf(seconds):
-        return "never"
-    minutes, s = divmod(math.ceil(seconds), 60)
-    hours, m = divmod(minutes, 60)
-    days, h = divmod(hours, 24)
-    if days:
-        return f"{days:,}d{h:02}h"
-    if hours:
-        return f"{hours}h{m:02}m"
-    return f"{minutes}m{s:02}s" if minutes else f"{s}s"
 
 
 def _place(sort: str, name: Any, lag: int | None, speed: Speed) -> tuple[Any, ...]:

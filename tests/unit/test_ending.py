@@ -10,13 +10,16 @@ import sys
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.transactions import last_batch
 from spark_kafka_group.driver.transactions.last_batch import LastBatch
 from spark_kafka_group.errors import BrokerError, FencedError, MissingPackageError
 from spark_kafka_group.exactly_once import Producer
+from spark_kafka_group.files import READERS_FOLDER
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.subscription import Subscription
 from spark_kafka_group.options.transacting import Transacting, TransactionOptions
-from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _Left, _stopped, sentence
+from spark_kafka_group.tools.ending import JVM_ENDED, _first_line, _groups_in, _Left, _stopped, sentence
 from spark_kafka_group.tools.stopped_writes import planned_writes
 
 PROGRAM = """
@@ -299,3 +302,14 @@ def test_a_write_that_was_planned_and_not_ended_is_told_in_the_last_line(tmp_pat
     assert line.startswith("stopped; left group billing. Transactions of kafka.transactional.id open may be open: ")
     assert line.endswith("until the query is started again, or 900 s at most")
     assert _stopped(("billing",), _Left(groups=True)) == "stopped; left group billing"
+    left = _Left(groups=True, named=("audit", "spark-groupkafka-5f0c"))
+    assert _stopped(("billing",), left) == "stopped; left groups audit, spark-groupkafka-5f0c"
+
+
+def test_the_groups_of_the_last_line_are_those_of_the_readers_that_live(tmp_path):
+    subscription = Subscription(topics=("orders",))
+    sources = [Siblings(tmp_path, group, group, subscription) for group in ("audit", "billing")]
+    assert _groups_in(tmp_path / READERS_FOLDER) == ("audit", "billing")
+    sources[1].close()
+    assert _groups_in(tmp_path / READERS_FOLDER) == ("audit",)
+    sources[0].close()

@@ -62,11 +62,11 @@ def test_on_80_columns_the_offsets_of_a_partition_are_on_one_line(terminal):
     terminal(80)
     lines = describe.as_text(report(lag=1_234_567)).splitlines()
     header = next(number for number, line in enumerate(lines) if line.startswith("TOPIC"))
-    assert lines[header].split() == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "LAG-SECONDS"]
+    assert lines[header].split() == ["TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "BEHIND"]
     assert lines[header + 1].split() == ["CONSUMER-ID", "WRITTEN-BY"]
-    assert lines[header + 2].split() == ["orders", "0", "120", "1234687", "1234567", "3.25"]
+    assert lines[header + 2].split() == ["orders", "0", "120", "1234687", "1234567", "4s"]
     owner = lines[header + 3]
-    assert owner.endswith(" 12, batch 345")
+    assert owner.endswith(", generation 12, batch 345"), "no word is cut"
     assert "groupkafka-" in owner
     assert f"{MEMBER_ID[-12:]} " in owner, "ids of members differ in their ends"
 

@@ -14,8 +14,9 @@ import pytest
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.text_table import duration
 from spark_kafka_group.tools.describe import PartitionRow
-from spark_kafka_group.top.layout import brief, duration, of_groups, of_partitions
+from spark_kafka_group.top.layout import brief, of_groups, of_partitions
 from spark_kafka_group.top.observer import Observer, Seen
 from spark_kafka_group.top.rates import OVER_S, Look, Speed, group_rows, kept
 from spark_kafka_group.top.screen import Screen
@@ -272,3 +273,13 @@ def test_large_numbers_are_short(number, text):
 )
 def test_times_are_in_their_two_largest_units(seconds, text):
     assert duration(seconds) == text
+
+
+def test_a_lag_of_weeks_is_days_on_a_screen_and_seconds_through_a_pipe():
+    table = of_partitions(of_a_group([(0, 4)]), "lag")
+    place = table.headers.index("LAG-S")
+    late = replace(table, cells=tuple((*row[:place], 28324027.9, *row[place + 1 :]) for row in table.cells))
+    header, (row,) = late.for_screen(80)
+    assert header.split()[:4] == ["TOPIC", "PART", "LAG", "BEHIND"]
+    assert row.split()[:4] == ["orders", "0", "4", "327d19h"]
+    assert "28324027.9" in late.whole()

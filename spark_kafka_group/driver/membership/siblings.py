@@ -64,7 +64,12 @@ class Siblings:
             remove(file, self._path)
 
     def _enter(self, subscription: Subscription) -> None:
-        own = {"reader": self._reader, "topics": sorted(subscription.topics), "pattern": subscription.pattern}
+        own = {
+            "group": self._group_id,
+            "reader": self._reader,
+            "topics": sorted(subscription.topics),
+            "pattern": subscription.pattern,
+        }
         self._file = put(self._path, json.dumps(own))
         for other in self._others():
             shared = _shared(subscription, other)
