@@ -225,7 +225,13 @@ def test_start_status_and_stop_from_a_shell(tmp_path, capsys, version):
 
 
 def _refuses_another_one(state, servers, capsys):
-    for argument in ("--port 1", "--nodes 3", "--version 3.9.1", f"--directory {state[1]}", f"--properties {state[1]}/other"):
+    for argument in (
+        "--port 1",
+        "--nodes 3",
+        "--version 3.9.1",
+        f"--directory {state[1]}",
+        f"--properties {state[1]}/other",
+    ):
         assert main([*state, "start", *argument.split()]) == SOME_DOWN
         said = capsys.readouterr()
         name = argument.split()[0]
