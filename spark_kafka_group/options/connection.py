@@ -28,10 +28,10 @@ class Connection(Section):
     )
     request_timeout_ms: int = option(
         "kafka.request.timeout.ms", integer(1),
-        "How long one request may take, and the first connection. It also bounds stopping. A request that a broker "
-        "answers at once, such as a heartbeat or a commit, is given up after a third of that (after 10 s unless "
-        "changed, a heartbeat also after a third of `kafka.session.timeout.ms`), and sent again to the broker that is "
-        "responsible by then.",
+        "How long one request may take, and the first connection. It also bounds stopping. Brokers answer "
+        "some requests at once, such as a commit. The driver gives up on these after a third of this time (10 s by "
+        "default), and asks the broker that is responsible by then. It gives up on a heartbeat after a third of "
+        "`kafka.session.timeout.ms`, if that is shorter.",
         default=30_000,
     )  # fmt: skip
     default_api_timeout_ms: int = option(
@@ -49,7 +49,8 @@ class Connection(Section):
     )  # fmt: skip
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms", integer(1),
-        "How late a new topic or partition may be noticed. Kafka's default is five minutes; Spark's source is quicker.",
+        "How late a new topic or partition may be noticed. Kafka's default is five minutes. Spark's source looks at "
+        "each trigger.",
         default=30_000,
     )  # fmt: skip
     partition_metadata_ttl_ms: int | None = option(

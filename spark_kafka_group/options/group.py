@@ -60,8 +60,8 @@ class Group(Section):
     )  # fmt: skip
     decision_topic: str = option(
         "decisionTopic", parsing.topic,
-        "That of the sink with this `kafka.transactional.id`: by it the source knows what was written of a "
-        "micro-batch that is run again.",
+        "The `decisionTopic` of the sink with this `kafka.transactional.id`. When a micro-batch runs again, the source "
+        "looks up there whether the sink has written it.",
         default=DECISION_TOPIC,
     )  # fmt: skip
     session_timeout_ms: int = option(

@@ -178,8 +178,8 @@ class Reading(Section):
     )  # fmt: skip
     records_per_task: int = option(
         "recordsPerTask", integer(1, 2**63 - 1),
-        "Offsets worth a Spark task of their own. A small micro-batch is read by one task, as the start of a task "
-        "costs as much as reading many records.",
+        "How many offsets a task should have at least. A small micro-batch is read by one task, because the start of a "
+        "task takes as long as reading many records.",
         default=200_000,
     )  # fmt: skip
     max_tasks: int | None = option(

@@ -43,7 +43,7 @@ def run(kafka, folder, committed_records, end, before=lambda: None):
         return sum(committed(kafka, "per-minute").values()) == committed_records
 
     try:
-        wait_until(is_committed, within=120)
+        wait_until(is_committed, within=200)
         before()
         os.killpg(query.pid, end) if end == signal.SIGKILL else query.send_signal(end)
         query.wait(60)
