@@ -30,8 +30,8 @@ FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 IN_THE_TREE = re.compile(r"(?:benchmarks|conf|docs|jobs|spark_kafka_group|tests)/[\w./-]*\w")
 
 OF_NO_OPTION = {
-    "availablenow", "catchup", "checkpointlocation", "kafka.internal", "minutes", "once", "ordering", "path", "processingtime",
-    "threads",
+    "availablenow", "catchup", "checkpointlocation", "kafka.internal", "minutes", "once", "ordering", "path",
+    "processingtime", "threads",
 }  # fmt: skip
 """Settings of others, and arguments of Python."""
 
