@@ -16,7 +16,7 @@ from spark_kafka_group.errors import BrokerError, OffsetOutOfRangeError, OptionE
 from spark_kafka_group.explore.decoded import NULL, Decoded, decoded
 from spark_kafka_group.explore.own_options import to_look_at
 from spark_kafka_group.explore.record_samples import headers_of
-from spark_kafka_group.explore.shown_table import WIDTH, Table, escaped, milliseconds, moment, short_name, shown
+from spark_kafka_group.explore.shown_table import WIDTH, Laid, Table, milliseconds, moment, short_name, shown
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.sampling.few_records import read
@@ -69,7 +69,7 @@ class Messages(Table[Message]):
         return ("partition", "offset", "timestamp", "key", "value", "headers")
 
     def cells(self, row: Message) -> Sequence[object]:
-        return (row.partition, row.offset, row.timestamp, row.key, _value(row), _headers(row))
+        return (row.partition, row.offset, row.timestamp, row.key, Laid(_value(row)), _headers(row))
 
     def values(self, row: Message) -> tuple[Any, ...]:
         key, value = (None if it.kind == NULL else it.text for it in (row.key, row.value))
@@ -90,11 +90,6 @@ class Messages(Table[Message]):
         return "\n".join([self.title(), *(line for row in self for line in _lines(row))])
 
     __repr__ = __str__
-
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{header}</th>" for header in self.headers())
-        body = "".join(_html(row) for row in self)
-        return f"<p>{self.title()}</p><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def look(
@@ -314,11 +309,3 @@ def _lines(row: Message) -> list[str]:
     value = _value(row).split("\n")
     more = [f"… {len(value) - MOST_LINES} more lines"] if len(value) > MOST_LINES else []
     return [clipped(line, WIDTH) for line in [*head, *(f"    {line}" for line in value[:MOST_LINES] + more)]]
-
-
-def _html(row: Message) -> str:
-    plain = (row.partition, row.offset, row.timestamp, row.key)
-    cells = [f"<td>{escaped(clipped(shown(cell), 300))}</td>" for cell in plain]
-    value = "\n".join(map(escaped, _value(row).split("\n")))
-    cells += [f"<td><pre>{value}</pre></td>", f"<td>{escaped(clipped(_headers(row), 300))}</td>"]
-    return f"<tr>{''.join(cells)}</tr>"

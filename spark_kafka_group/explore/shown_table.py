@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import itertools
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
@@ -87,14 +87,35 @@ class Table(Generic[R]):
         return f"<p>{escaped(self.title())}</p>{as_html(self.headers(), map(self.cells, self.rows))}{remark}"
 
 
-def as_html(headers: Sequence[str], rows: Any) -> str:
-    """A table of HTML, with everything in it escaped."""
-    head = "".join(f"<th>{escaped(header)}</th>" for header in headers)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+class Laid(str):
+    """Text that is laid out in lines, which a page shows whole."""
+
+    __slots__ = ()
+
+
+def as_html(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of HTML, with everything in it escaped: numbers to the right, all else to the left."""
+    lines = [list(row) for row in rows]
+    numbers = [all(_is_number(line[place]) for line in lines) for place in range(len(headers))]
+    head = [_element("th", escaped(header), right) for header, right in zip(headers, numbers, strict=True)]
+    body = [[_element("td", _cell(cell), _is_number(cell)) for cell in line] for line in lines]
+    rest = "".join(f"<tr>{''.join(line)}</tr>" for line in body)
+    return f"<table><thead><tr>{''.join(head)}</tr></thead><tbody>{rest}</tbody></table>"
+
+
+def _element(name: str, content: str, right: bool) -> str:
+    """Jupyter's own style has all of them at the right."""
+    return f'<{name} style="text-align:{"right" if right else "left"}">{content}</{name}>'
+
+
+def _is_number(cell: object) -> bool:
+    return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
 
 
 def _cell(cell: object) -> str:
+    if isinstance(cell, Laid):
+        text = "\n".join(map(escaped, cell.split("\n")))
+        return f'<pre style="margin:0;background:none;text-align:left">{text}</pre>'
     return escaped(text_table.clipped(shown(cell), LONGEST_CELL))
 
 

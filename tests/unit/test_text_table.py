@@ -12,6 +12,7 @@ from spark_kafka_group.explore.decoded import decoded
 from spark_kafka_group.explore.group_lag import Lag
 from spark_kafka_group.explore.looking import Message, Messages
 from spark_kafka_group.explore.record_rate import Interval, Rate
+from spark_kafka_group.explore.shown_table import Laid, as_html
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools import describe, formatting
 from spark_kafka_group.tools.describe import GroupReport, MemberRow, PartitionRow
@@ -178,8 +179,9 @@ def test_the_lag_of_a_group_names_the_batch_on_a_terminal_and_also_the_generatio
     assert header.split()[-2:] == ["written", "by"]
     assert all(line.endswith("f:345") and len(line) <= 80 for line in lines)
     page = lag._repr_html_()
-    assert "<th>written by</th><th>generation</th></tr>" in page
-    assert f"<td>{READER}:345</td><td>12</td></tr>" in page
+    left, right = (f' style="text-align:{side}">' for side in ("left", "right"))
+    assert f"<th{left}written by</th><th{right}generation</th></tr>" in page
+    assert f"<td{left}{READER}:345</td><td{right}12</td></tr>" in page
 
 
 LONG = "spark-kafka-source-0d6f7b8c-4c1e-4b62-9f3e-7d0a5b1c2e3f-1234567890-driver-0"
@@ -233,3 +235,10 @@ def test_names_of_strangers_steer_no_terminal():
     row = ("\x1b[2J", 1, "a\nb")
     for table in (text_table.whole(HEADERS, [row]), text_table.folded(HEADERS, [row], 80)):
         assert table.split() == [*HEADERS, r"\x1b[2J", "1", r"a\nb"]
+
+
+def test_a_page_has_numbers_at_the_right_and_keeps_the_lines_of_json():
+    page = as_html(["partition", "value"], [(3, Laid('{\n  "<a>": 1\n}'))])
+    assert '<th style="text-align:right">partition</th><th style="text-align:left">value</th>' in page
+    assert '<td style="text-align:right">3</td><td style="text-align:left"><pre' in page
+    assert ">{\n  &quot;&lt;a&gt;&quot;: 1\n}</pre></td>" in page
