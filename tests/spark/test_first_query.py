@@ -46,7 +46,7 @@ def test_the_first_query_shows_the_records_and_its_group_is_seen(kafka, capsys, 
     assert shlex.split(produce)[:3] == ["python", "-m", "spark_kafka_group.testing"]
     assert broker_command.main([*shlex.split(produce)[3:], "--bootstrap-servers", kafka.bootstrap_servers]) == 0
     code = block("Save this as `first.py`", "python")
-    assert len([line for line in code.splitlines() if line]) == 18
+    assert len([line for line in code.splitlines() if line]) == 17
     assert AT_HOME in code
     (tmp_path / "first.py").write_text(code.replace(AT_HOME, kafka.bootstrap_servers))
     with (tmp_path / "shown").open("wb") as shown:
