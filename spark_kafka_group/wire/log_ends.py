@@ -40,30 +40,31 @@ class FetchedEnds:
         """The `ends` that `look_up` has answered, with those that Fetch answers where look-ups are too low.
 
         1. A look-up answers 90. 2. Fetch answers that the log ends at 100: perhaps records have come in between. 3.
-        Another look-up answers 90: it is too low, as no log loses its end so.
+        Another look-up answers 90: it is too low, as no log loses its end so. Where it answers 100, more records may
+        have come, so that this is not known yet: both kinds of brokers have the records before 100.
         """
         if self._are_needed is False or not ends:
             return ends
         fetched = self._fetched(ends, committed_only)
         beyond = {tp: end for tp, end in fetched.items() if end > ends[tp]}
         if self._are_needed is None:
-            self._find_out(ends, fetched, beyond, look_up)
-        return ends | beyond if self._are_needed else ends
+            self._are_needed = self._found_out(ends, fetched, beyond, look_up)
+        return ends if self._are_needed is False else ends | beyond
 
-    def _find_out(self, ends: Ends, fetched: Ends, beyond: Ends, look_up: Callable[[Ends], Mapping[Any, int]]) -> None:
-        if not beyond:
-            if any(fetched.values()):  # else all logs are empty, and nothing is known
-                self._are_needed = False
-            return
-        again = look_up(beyond)
+    def _found_out(
+        self, ends: Ends, fetched: Ends, beyond: Ends, look_up: Callable[[Ends], Mapping[Any, int]]
+    ) -> bool | None:
+        again = look_up(beyond) if beyond else {}
         low = sorted(tp for tp in beyond if again.get(tp, beyond[tp]) < beyond[tp])
-        self._are_needed = bool(low)
         if low:
             log.warning(
                 "%s: these brokers look up offset %d as the end of the log, and Fetch has records up to %d: ends are "
                 "taken from Fetch",
                 low[0], again[low[0]], beyond[low[0]],
             )  # fmt: skip
+            return True
+        # An empty log says nothing.
+        return False if any(0 < end == ends[tp] for tp, end in fetched.items()) else None
 
     def _fetched(self, ends: Ends, committed_only: bool) -> Ends:
         """The ends as leaders answer Fetch; without those of leaders that do not answer so now."""

@@ -9,6 +9,8 @@ from triggers import FIRST, batch_values, send
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, FencedError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
+from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.topic_admin import TopicAdmin
 from spark_kafka_group.wire.transactions.kept_clients import close_all
@@ -77,6 +79,28 @@ def test_an_end_beyond_records_that_come_meanwhile_is_believed(kfake_with, strea
     send(kfake, topic, 0, range(10))
     assert batch_values(stream_of(kfake, topic).settings) == list(range(10))
     assert "ends are taken from Fetch" not in caplog.text
+
+
+def test_an_end_that_is_too_low_is_noticed_later_where_records_come_meanwhile(kfake_with):
+    kfake = kfake_with(answers=["ends-at-last-batch"])
+    topic = kfake.create_topic("orders")
+    send(kfake, topic, 0, range(10))
+    client = LogClient(client_options(kfake.bootstrap_servers))
+    try:
+        client.partitions(Subscription(topics=frozenset({topic})))
+        fetched, tp = client._fetched_ends._fetched, TopicPartition(topic, 0)
+
+        def fetched_before_more(*asked):
+            found = fetched(*asked)
+            send(kfake, topic, 0, range(10))
+            return found
+
+        client._fetched_ends._fetched = fetched_before_more
+        assert client.end_offsets({tp}) == {tp: 10}
+        client._fetched_ends._fetched = fetched
+        assert [client.end_offsets({tp}) for _ in range(2)] == [{tp: 20}] * 2
+    finally:
+        client.close()
 
 
 ODD_TIMES = {"times-without-timestamps": "no timestamp", "times-before": f"the older timestamp {FIRST + 999}"}
