@@ -210,7 +210,7 @@ def _with(constraints: Constraints, **more: Interval | None) -> Constraints:
 
 def _compares(one: Filter, kind: type) -> bool:
     """Whether `one` compares a column of that kind with values of that kind, or with null."""
-    if isinstance(one, IsNull | IsNotNull):
+    if isinstance(one, IsNull | IsNotNull) or (isinstance(one, EqualNullSafe) and one.value is None):
         return kind is not datetime  # the other three columns are never null, and that is how these are evaluated
     if type(one) in OF_TEXT_ONLY and kind is not str:
         return False

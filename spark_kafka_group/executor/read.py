@@ -15,6 +15,7 @@ from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 from spark_kafka_group.executor.fetcher import Fetcher
 from spark_kafka_group.executor.interceptors import consumed
 from spark_kafka_group.options import ClientOptions, Options
+from spark_kafka_group.options.reading import FAIL
 from spark_kafka_group.task import ReadTask
 from spark_kafka_group.wire import LARGEST_BATCH, Brokers
 from spark_kafka_group.wire.task_outage import Outage
@@ -90,6 +91,7 @@ def _builder(twin: decode.Decoder, options: Options, largest: int) -> decode.Rec
         check_crcs=options.fetching.check_crcs,
         unpacked_limit=largest,
         target_bytes=ARROW_BATCH_BYTES,
+        check_timestamps=options.reading.on_corrupt_record == FAIL,
     )
 
 

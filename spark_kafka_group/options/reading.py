@@ -147,7 +147,8 @@ class Reading(Section):
         "onCorruptRecord", choice(FAIL, SKIP, DEAD_LETTER),
         "How to treat records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
         "`fail`, `skip` (leave them out, with a warning in the executor's log), or `deadLetter` (leave them out, and "
-        "send their bytes to `<topic>-dlt`, which must exist). See [Damaged records](damaged-records.md).",
+        "send their bytes to `<topic>-dlt`, which must exist). With the last two, a timestamp that does not fit "
+        "Spark's TIMESTAMP is null. See [Damaged records](damaged-records.md).",
         default=FAIL,
     )  # fmt: skip
     selected_columns: tuple[str, ...] = option(

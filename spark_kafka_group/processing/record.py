@@ -16,7 +16,7 @@ class Record(NamedTuple):
     Attributes
     ----------
     timestamp
-        Milliseconds since the epoch.
+        Milliseconds since the epoch; -1 where the column has null.
     timestamp_type
         0 CreateTime, 1 LogAppendTime, -1 none.
     headers
@@ -46,7 +46,8 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
     columns: list[Any] = [
         batch.column(name).to_numpy(zero_copy_only=False).tolist() for name in REQUIRED if name != "timestamp"
     ]
-    milliseconds = batch.column("timestamp").cast(pa.int64()).to_numpy(zero_copy_only=False) // 1000
+    microseconds = batch.column("timestamp").cast(pa.int64()).fill_null(-1000)
+    milliseconds = microseconds.to_numpy(zero_copy_only=False) // 1000
     columns.insert(REQUIRED.index("timestamp"), milliseconds.tolist())
     headers = _headers(batch.column("headers")) if "headers" in batch.schema.names else repeat(())
     return map(Record._make, zip(*columns, headers, strict=False))

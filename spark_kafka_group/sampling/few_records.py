@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from spark_kafka_group.executor.decode.contract import MAX_TIMESTAMP_MS
 from spark_kafka_group.executor.read import records
 from spark_kafka_group.offsets import OffsetRange
 from spark_kafka_group.options import Options
@@ -23,7 +24,7 @@ ROLE = "explore"
 def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, Any]]:
     """Records of ranges, with the names of the source's columns, a dict each; ``timestamp`` is in milliseconds.
 
-    No calendar has all timestamps: some producers write microseconds.
+    No calendar has all timestamps: some producers write microseconds. MAX_TIMESTAMP_MS stands for any beyond it.
 
     Raises
     ------
@@ -40,7 +41,7 @@ def read(options: Options, ranges: Iterable[OffsetRange]) -> Iterator[dict[str, 
 
 
 def _milliseconds(times: pa.Array) -> pa.Array:
-    return times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+    return times.cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64()).fill_null(MAX_TIMESTAMP_MS)
 
 
 def of_many_partitions(options: Options) -> Options:

@@ -5,8 +5,24 @@ from __future__ import annotations
 import struct
 
 import pytest
-from decoding import ALL, Outcome, builder, decode, rows_of
-from record_bytes import CODECS, GZIP, LZ4, SNAPPY, ZSTD, Rec, batch, batch_of, pack, record_v2, sized, varint, xerial
+from decoding import ALL, Outcome, builder, decode, decode_in_steps, rows_of
+from record_bytes import (
+    CODECS,
+    GZIP,
+    LZ4,
+    SNAPPY,
+    ZSTD,
+    Rec,
+    batch,
+    batch_of,
+    message,
+    pack,
+    record_v2,
+    sized,
+    varint,
+    wrapper,
+    xerial,
+)
 
 from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode import Decoder, contract
@@ -93,7 +109,6 @@ def test_the_largest_offset_of_all_is_read(twin: Decoder) -> None:
     assert twin.scan("orders", 3, data) == (len(data), 2**63 - 1)
 
 
-BASE_MS = 1_700_000_000_000  # batch_of's
 BAD_RECORDS = {
     "no_room_for_attributes": (varint(0), "is cut short"),
     "length_past_the_batch": (varint(1000) + b"\0", "is cut short"),
@@ -104,18 +119,6 @@ BAD_RECORDS = {
     "length_of_31_bits": (b"\xfe\xff\xff\xff\x0f", "is cut short"),
     "timestamp_of_eleven_bytes": (sized(b"\0" + b"\x80" * 10 + b"\0"), "a variable-length number that is too long"),
     "timestamp_of_65_bits": (sized(b"\0" + b"\xff" * 9 + b"\x02"), "a variable-length number that is too long"),
-    "timestamp_beyond_int64": (
-        sized(b"\0" + varint(2**63 - 1) + varint(3) + b"\1\1\0"),
-        f"microseconds: {BASE_MS + 2**63 - 1} ms",
-    ),
-    "timestamp_beyond_micros": (
-        sized(b"\0" + varint(2**55) + varint(3) + b"\1\1\0"),
-        f"microseconds: {BASE_MS + 2**55} ms",
-    ),
-    "timestamp_far_before": (
-        sized(b"\0" + varint(-(2**63)) + varint(3) + b"\1\1\0"),
-        f"microseconds: {BASE_MS - 2**63} ms",
-    ),
     "offset_negative": (sized(b"\0\0" + varint(-1) + b"\1\1\0"), "has an offset outside the batch"),
     "offset_past_the_last": (sized(b"\0\0" + varint(10) + b"\1\1\0"), "has an offset outside the batch"),
     "key_past_the_record": (sized(b"\0\0\6" + varint(9) + b"abc\1\0") + b"x" * 9, "is cut short"),
@@ -187,9 +190,50 @@ def test_a_negative_count_is_refused(twin: Decoder) -> None:
     assert "gives its number of records as -1" in problem(decode(twin, batch_of(b"", -1)))
 
 
-def test_a_log_append_time_beyond_microseconds_is_refused(twin: Decoder) -> None:
-    data = batch_of(good(1), 1, attributes=8, max_timestamp=2**62)
-    assert f"has a log append time that does not fit microseconds: {2**62} ms" in problem(decode(twin, data))
+def with_time_beyond(delta: int, codec: int) -> bytes:
+    """Three good records, another at `delta` ms after them, and a good one, from offset 50 on."""
+    payload = good(3) + sized(b"\0" + varint(delta) + varint(3) + b"\1\1\0") + record_v2(GOOD[0], 4, BASE)
+    return batch_of(pack(codec, payload), 5, base_offset=50, last_delta=4, attributes=codec)
+
+
+V1 = b"".join(message(1, 50 + i, b"k", b"v", timestamp_ms=2**62 if i == 3 else BASE) for i in range(5))
+TIMES_BEYOND = {
+    "beyond int64": (with_time_beyond(2**63 - 1, 0), BASE + 2**63 - 1),
+    "beyond microseconds": (with_time_beyond(2**55, 0), BASE + 2**55),
+    "far before": (with_time_beyond(-(2**63), 0), BASE - 2**63),
+    "compressed": (with_time_beyond(2**55, LZ4), BASE + 2**55),
+    "v1": (V1, 2**62),
+    "compressed v1": (wrapper(1, 54, GZIP, V1), 2**62),
+}
+
+
+@pytest.mark.parametrize(("data", "ms"), TIMES_BEYOND.values(), ids=TIMES_BEYOND)
+class TestATimestampBeyondMicroseconds:
+    def test_is_an_error_that_names_its_record(self, twin: Decoder, data: bytes, ms: int) -> None:
+        outcome = decode(twin, data)
+        assert problem(outcome).startswith("ReadError: orders-3: offset 53: its timestamp does not fit Spark's TIMES")
+        assert f" {ms} ms. Set onCorruptRecord=skip to read such a timestamp as null, or leave" in problem(outcome)
+        assert outcome.offsets == [50, 51, 52]
+
+    def test_is_null_where_it_is_not_checked(self, twin: Decoder, data: bytes, ms: int) -> None:
+        for outcome in (
+            decode(twin, data, check_timestamps=False),
+            decode_in_steps(twin, data, target_bytes=1, check_timestamps=False),
+        ):
+            assert (outcome.error, outcome.offsets) == (None, [50, 51, 52, 53, 54])
+            assert [row["timestamp"] for row in outcome.rows] == [*3 * [BASE * 1000], None, BASE * 1000]
+
+    def test_stops_no_read_of_other_records_or_columns(self, twin: Decoder, data: bytes, ms: int) -> None:
+        assert decode(twin, data, columns=("offset", "value")).offsets == [50, 51, 52, 53, 54]
+        assert decode(twin, data, end=53).offsets == [50, 51, 52]
+        assert decode(twin, data, start=54).offsets == [54]
+
+
+def test_a_log_append_time_beyond_microseconds_is_that_of_all_its_records(twin: Decoder) -> None:
+    data = batch_of(good(2), 2, last_delta=1, attributes=8, max_timestamp=2**62)
+    assert problem(decode(twin, data)).startswith("ReadError: orders-3: offset 0: its timestamp does not fit Spark's ")
+    rows = decode(twin, data, check_timestamps=False).rows
+    assert [(row["timestamp"], row["timestampType"]) for row in rows] == [(None, 1), (None, 1)]
 
 
 def test_the_farthest_timestamps_that_fit_are_read(twin: Decoder) -> None:

@@ -162,11 +162,12 @@ def mutated(draw: st.DrawFn) -> bytes:
     return with_right_crcs(bytes(data)) if draw(st.booleans()) else bytes(data)
 
 
-@given(mutated(), st.integers(0, 5), st.booleans(), st.booleans(), targets, twins)
+@given(mutated(), st.integers(0, 5), st.booleans(), st.booleans(), st.booleans(), targets, twins)
 def test_mutated_bytes_give_the_same_rows_and_the_same_error(
-    data: bytes, start: int, headers: bool, crcs: bool, target: int, twin: Decoder
+    data: bytes, start: int, headers: bool, crcs: bool, times: bool, target: int, twin: Decoder
 ) -> None:
     options = {"columns": EVERY if headers else USUAL, "check_crcs": crcs, "unpacked_limit": LIMIT}
+    options["check_timestamps"] = times
     whole = both(data, start, 2**63 - 1, **options)
     assert decode_in_steps(twin, data, target, start, 2**63 - 1, **options) == whole
     assert scanned(PYTHON, data, 0) == scanned(C, data, 0)
@@ -176,7 +177,8 @@ def test_mutated_bytes_give_the_same_rows_and_the_same_error(
 def test_rows_of_some_columns_are_those_of_all_without_the_other_columns(
     data: bytes, start: int, columns: tuple[str, ...], target: int, twin: Decoder
 ) -> None:
-    every = decode(twin, data, start, columns=EVERY if "headers" in columns else USUAL, unpacked_limit=LIMIT)
+    looked_at = EVERY if "headers" in columns else USUAL
+    every = decode(twin, data, start, columns=looked_at, unpacked_limit=LIMIT, check_timestamps="timestamp" in columns)
     some = both(data, start, 2**63 - 1, columns=columns, unpacked_limit=LIMIT)
     assert (some.error, some.stopped_at) == (every.error, every.stopped_at)
     assert some.rows == [{name: row[name] for name in columns} for row in every.rows]

@@ -21,7 +21,7 @@ from spark_kafka_group.schema import EVERY, USUAL
 TP = TopicPartition("orders", 3)
 LARGEST = 1 << 15
 CASE = struct.Struct(">BBBH")  # flags, offsets left out at the begin, offsets wanted (0: all), target in bytes (0: all)
-HEADERS, CRCS, ABORTED = 1, 2, 4
+HEADERS, CRCS, ABORTED, TIMESTAMPS = 1, 2, 4, 8
 MOST = 2**63 - 1
 
 
@@ -41,7 +41,7 @@ def change(rng: Random, data: bytes, other: bytes) -> bytes:
 
 
 def _case(rng: Random) -> bytes:
-    flags = rng.randrange(8) | rng.choice((0, CRCS))
+    flags = rng.randrange(16) | rng.choice((0, CRCS))
     return CASE.pack(flags, rng.choice((0, 0, 0, 1, 4)), rng.choice((0, 0, 0, 1, 3)), rng.choice((0, 0, 1, 100)))
 
 
@@ -56,7 +56,7 @@ def decoded(data: bytes) -> None:
     end = min(start + wanted, MOST) if wanted else MOST
     options = {
         "columns": EVERY if flags & HEADERS else USUAL, "check_crcs": bool(flags & CRCS), "unpacked_limit": LARGEST,
-        "target_bytes": target or 1 << 26,
+        "target_bytes": target or 1 << 26, "check_timestamps": bool(flags & TIMESTAMPS),
     }  # fmt: skip
     aborted = [(producer, start) for producer in writer.PRODUCERS] if flags & ABORTED else None
     result = list(_steps(load("python"), log, start, end, aborted, options))

@@ -35,6 +35,12 @@ def test_columns_may_have_another_order_and_more_may_be_there():
     assert list(records_of(turned)) == RECORDS
 
 
+def test_a_null_timestamp_is_none_in_kafka_s_terms():
+    times = pa.array([None, 1_700_000_000_123_000, None], batch().schema.field("timestamp").type)
+    nulls = batch().set_column(batch().schema.get_field_index("timestamp"), "timestamp", times)
+    assert [record.timestamp for record in records_of(nulls)] == [-1, 1_700_000_000_123, -1]
+
+
 def test_a_latency_is_exact_to_a_sixteenth():
     for us in (*range(100), *(7**n for n in range(3, 11))):
         latencies = Latencies()

@@ -169,13 +169,20 @@ def test_a_minimum_holds_a_running_query_back_until_the_delay_and_once_takes_all
 def test_a_timestamp_too_large_for_spark_is_named_with_its_record(spark, kafka, load, run):
     topic = name("nanoseconds")
     kafka.create_topic(topic, configs={"message.timestamp.after.max.ms": str(2**63 - 1)})
-    produce(kafka, topic, numbers([1], timestamp_ms=1_712_345_678_123_456_789))
-    message = rf"(?s){topic}-0: offset 0: .*timestamp that does not fit microseconds: 1712345678123456789 ms"
+    produce(kafka, topic, [*numbers([1]), *numbers([2], timestamp_ms=1_712_345_678_123_456_789), *numbers([3])])
+    message = (
+        rf"(?s){topic}-0: offset 1: its timestamp does not fit Spark's TIMESTAMP.*: 1712345678123456789 ms\. Set on"
+    )
     query, _ = run(load(topic))
     with pytest.raises(StreamingQueryException, match=message):
         query.awaitTermination()
     with pytest.raises(PySparkException, match=message):
         spark.read.format("groupkafka").options(**options(kafka, topic)).load().collect()
+    query, batches = run(load(topic, onCorruptRecord="skip").selectExpr("value", "timestamp is null"))
+    query.awaitTermination()
+    assert batches == [[(1, False), (2, True), (3, False)]]
+    narrow = spark.read.format("groupkafka").options(**options(kafka, topic, columns="offset")).load()
+    assert [row.offset for row in narrow.collect()] == [0, 1, 2]
 
 
 def test_records_that_are_gone_stop_a_query_and_the_error_has_their_name(kafka, load, run):

@@ -4,7 +4,7 @@ import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import (
     EqualNullSafe,
@@ -188,9 +188,9 @@ def passes(one, row):
     if isinstance(one, EqualNullSafe):
         return value == one.value
     if isinstance(one, In):
-        equal = [None if other is None else value == other for other in one.value]
+        equal = [None if None in (value, other) else value == other for other in one.value]
         return True if True in equal else None if None in equal else False
-    if one.value is None:
+    if None in (value, one.value):
         return None
     return {
         EqualTo: lambda: value == one.value,
@@ -232,19 +232,22 @@ def any_filter(draw):
     return Not(made) if draw(st.integers(0, 3)) == 0 else made
 
 
+BEYOND = 10**18
 LOGS = st.dictionaries(
     st.builds(TopicPartition, st.sampled_from(["a", "ab", "b"]), st.integers(0, 2)),
-    # Offsets with gaps; timestamps in milliseconds, in any order, -1 for a record without one.
-    st.dictionaries(st.integers(0, 20), st.integers(-1, 12), max_size=12),
+    # Offsets with gaps; timestamps in milliseconds, in any order, -1 for a record without one, null for BEYOND.
+    st.dictionaries(st.integers(0, 20), st.integers(-1, 12) | st.just(BEYOND), max_size=12),
     max_size=5,
 )
 
 
 @settings(max_examples=400, deadline=None)
+@example([EqualNullSafe(TIMESTAMP, None)], {TopicPartition("a", 0): {0: 5, 1: BEYOND}}, 0, 10)
 @given(st.lists(any_filter(), max_size=4), LOGS, st.integers(0, 5), st.integers(10, 22))
 def test_narrowed_ranges_and_the_filters_left_give_the_rows_that_all_filters_give(filters, logs, start, end):
     rows = [
-        {"topic": tp.topic, "partition": tp.partition, "offset": offset, "timestamp": at(ms * 1000), "tp": tp}
+        {"topic": tp.topic, "partition": tp.partition, "offset": offset, "tp": tp}
+        | {"timestamp": None if ms == BEYOND else at(ms * 1000)}
         for tp, records in logs.items()
         for offset, ms in records.items()
         if start <= offset < end

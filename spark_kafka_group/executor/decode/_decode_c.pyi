@@ -5,7 +5,13 @@ from spark_kafka_group.executor.decode.isolation import AbortedTransactions
 
 class RecordBatchBuilder:
     def __init__(
-        self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int
+        self,
+        *,
+        columns: tuple[str, ...],
+        check_crcs: bool,
+        unpacked_limit: int,
+        target_bytes: int,
+        check_timestamps: bool = True,
     ) -> None: ...
     @property
     def rows(self) -> int: ...
@@ -19,6 +25,8 @@ class RecordBatchBuilder:
     def halfway(self) -> bool: ...
     @property
     def check_crcs(self) -> bool: ...
+    @property
+    def check_timestamps(self) -> bool: ...
     @property
     def unpacked_limit(self) -> int: ...
     def append(

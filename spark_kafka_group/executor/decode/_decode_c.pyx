@@ -7,7 +7,7 @@ halfway, as for want of memory, is not written to again (usable). No other code 
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MAX, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 import pyarrow as pa
@@ -32,8 +32,7 @@ cdef enum:
     NEGATIVE = 3
     LEFTOVER = 4
     OFFSET_DELTA = 5
-    TIMESTAMP = 6
-    TOO_MANY = 7
+    TOO_MANY = 6
 
     # of a row that was not added
     BUILDER_FULL = 1
@@ -503,6 +502,7 @@ cdef class RecordBatchBuilder:
     cdef readonly int64_t nbytes
     cdef readonly Py_ssize_t position
     cdef readonly bint check_crcs
+    cdef readonly bint check_timestamps
     cdef readonly object unpacked_limit
     cdef readonly bint halfway  # through `batch`, or through `messages`
     cdef Batch batch
@@ -528,9 +528,11 @@ cdef class RecordBatchBuilder:
     cdef Py_ssize_t header_room
     cdef _Binary keys, values, header_keys, header_values
     cdef _Fixed partitions, offsets, timestamps, timestamp_types, header_ends
-    cdef _Validity with_headers
+    cdef _Validity timestamps_fit, with_headers
 
-    def __cinit__(self, *, tuple columns, bint check_crcs, unpacked_limit, target_bytes):
+    def __cinit__(
+        self, *, tuple columns, bint check_crcs, unpacked_limit, target_bytes, bint check_timestamps=True
+    ):
         if unpacked_limit <= 0 or target_bytes <= 0:
             raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
         self.check_crcs = check_crcs
@@ -543,6 +545,7 @@ cdef class RecordBatchBuilder:
         self.has_partition = "partition" in columns
         self.has_offset = "offset" in columns
         self.has_timestamp = "timestamp" in columns
+        self.check_timestamps = check_timestamps and self.has_timestamp
         self.has_timestamp_type = "timestampType" in columns
         self.has_headers = "headers" in columns
         self.target_bytes = min(target_bytes, INT64_MAX)
@@ -566,6 +569,7 @@ cdef class RecordBatchBuilder:
         self.partitions = _Fixed(4)
         self.offsets = _Fixed(8)
         self.timestamps = _Fixed(8)
+        self.timestamps_fit = _Validity()
         self.timestamp_types = _Fixed(4)
         self.header_room = 0
         if self.has_headers:
@@ -593,6 +597,7 @@ cdef class RecordBatchBuilder:
             self.offsets.make_room(rows)
         if self.has_timestamp:
             self.timestamps.make_room(rows)
+            self.timestamps_fit.make_room(rows)
         if self.has_timestamp_type:
             self.timestamp_types.make_room(rows)
         if self.has_headers:
@@ -755,8 +760,6 @@ cdef class RecordBatchBuilder:
         if count < 0:
             raise self._corrupt(first_unread, problems.record_count(frame.base_offset, count))
         log_append = attributes & LOG_APPEND_BIT != 0
-        if log_append and not -MAX_TIMESTAMP_MS <= max_timestamp <= MAX_TIMESTAMP_MS:
-            raise self._corrupt(first_unread, problems.batch_timestamp(frame.base_offset, max_timestamp))
         codec = attributes & CODEC_MASK
         if codec and codec not in codecs.NAMES:
             raise self._corrupt(first_unread, problems.unknown_codec(frame.base_offset, codec))
@@ -821,14 +824,16 @@ cdef class RecordBatchBuilder:
             problem = read_record(&cursor, self.has_headers, self.header_limit, &record)
             if not problem and not 0 <= record.offset_delta <= batch.last_offset_delta:
                 problem = OFFSET_DELTA
-            timestamp = batch.max_timestamp
-            if not problem and not batch.log_append:
-                if not add_timestamps(batch.base_timestamp, record.timestamp_delta, &timestamp):
-                    problem = TIMESTAMP
             if problem:
                 raise self._corrupt(batch.first_unread, self._bad_record(&batch, &record, problem))
             offset = batch.base_offset + record.offset_delta
             if start <= offset < end:
+                if batch.log_append:
+                    timestamp = batch.max_timestamp
+                else:
+                    timestamp = sum_of_times(batch.base_timestamp, record.timestamp_delta)
+                if self.check_timestamps and not fits(timestamp):
+                    raise self._wrong_timestamp(&batch, &record, offset)
                 if self._add(offset, timestamp, timestamp_type, &record) == BUILDER_FULL:
                     raise problems.builder_full(self.topic, self.partition, offset)
             batch.first_unread = max(start, offset + 1)
@@ -845,12 +850,15 @@ cdef class RecordBatchBuilder:
         return 0
 
     cdef str _bad_record(self, const Batch *batch, const Record *record, int problem):
-        if problem == TIMESTAMP:
-            beyond = <object>batch.base_timestamp + <object>record.timestamp_delta  # may exceed int64
-            return problems.record_timestamp(batch.base_offset, batch.read, beyond)
         if problem == TOO_MANY:
             return problems.record_headers(batch.base_offset, batch.read, self.unpacked_limit)
         return problems.record(batch.base_offset, batch.read, problem)
+
+    cdef object _wrong_timestamp(self, const Batch *batch, const Record *record, int64_t offset):
+        beyond = <object>batch.base_timestamp + <object>record.timestamp_delta  # may exceed int64
+        return problems.timestamp(
+            self.topic, self.partition, offset, batch.max_timestamp if batch.log_append else beyond
+        )
 
     def append_row(self, int64_t offset, int64_t timestamp_ms, int32_t timestamp_type, key, value):
         cdef Record record
@@ -887,7 +895,8 @@ cdef class RecordBatchBuilder:
         if self.has_offset:
             self.offsets.int64[row] = offset
         if self.has_timestamp:
-            self.timestamps.int64[row] = timestamp_ms * 1000
+            self.timestamps_fit.set(row, fits(timestamp_ms))
+            self.timestamps.int64[row] = timestamp_ms * 1000 if fits(timestamp_ms) else 0
         if self.has_timestamp_type:
             self.timestamp_types.int32[row] = timestamp_type
         if self.has_headers:
@@ -938,6 +947,7 @@ cdef class RecordBatchBuilder:
 
     cdef object _array(self, str name, kind):
         cdef _Fixed column
+        cdef _Validity valid = None
         if name == "key":
             return self.keys.array(kind)
         if name == "value":
@@ -951,10 +961,13 @@ cdef class RecordBatchBuilder:
         elif name == "offset":
             column = self.offsets
         elif name == "timestamp":
+            valid = self.timestamps_fit
             column = self.timestamps
         else:
             column = self.timestamp_types
-        return pa.Array.from_buffers(kind, self.row_count, [None, column.memory.buffer], 0)
+        if valid is None:
+            return pa.Array.from_buffers(kind, self.row_count, [None, column.memory.buffer], 0)
+        return pa.Array.from_buffers(kind, self.row_count, [valid.buffer(), column.memory.buffer], valid.nulls)
 
     cdef object _headers(self, kind):
         keys = self.header_keys.array(HEADER.field("key").type)
@@ -975,11 +988,13 @@ cdef inline Span span_of(_View view) noexcept:
     return span
 
 
-cdef inline bint add_timestamps(int64_t base, int64_t delta, int64_t *timestamp) noexcept nogil:
-    """False when the sum does not fit microseconds."""
-    if delta > 0 and base > MAX_TIMESTAMP_MS - delta:
-        return False
-    if delta <= 0 and base < -MAX_TIMESTAMP_MS - delta:
-        return False
-    timestamp[0] = base + delta
-    return -MAX_TIMESTAMP_MS <= timestamp[0] <= MAX_TIMESTAMP_MS
+cdef inline bint fits(int64_t timestamp_ms) noexcept nogil:
+    """Whether a time fits microseconds."""
+    return -MAX_TIMESTAMP_MS <= timestamp_ms <= MAX_TIMESTAMP_MS
+
+
+cdef inline int64_t sum_of_times(int64_t base, int64_t delta) noexcept nogil:
+    """The sum, or if it may not be an int64 a time that does not fit microseconds either."""
+    if delta > 0 and base > MAX_TIMESTAMP_MS - delta or delta <= 0 and base < -MAX_TIMESTAMP_MS - delta:
+        return INT64_MIN
+    return base + delta

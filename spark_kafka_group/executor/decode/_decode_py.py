@@ -241,10 +241,7 @@ class _Batch:
     """Byte of the records after them."""
 
     def timestamp(self, record: _Record) -> int:
-        timestamp = self.max_timestamp if self.log_append else self.base_timestamp + record.timestamp_delta
-        if abs(timestamp) > MAX_TIMESTAMP_MS:
-            raise MalformedError(problems.record_timestamp(self.base_offset, self.read, timestamp))
-        return timestamp
+        return self.max_timestamp if self.log_append else self.base_timestamp + record.timestamp_delta
 
 
 def _check_crc(data: memoryview, base_offset: int, stored_crc: int) -> None:
@@ -264,10 +261,19 @@ def _unpacked(codec: int, data: memoryview, base_offset: int, limit: int) -> mem
 class RecordBatchBuilder:
     """Rows as Python lists."""
 
-    def __init__(self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int) -> None:
+    def __init__(
+        self,
+        *,
+        columns: tuple[str, ...],
+        check_crcs: bool,
+        unpacked_limit: int,
+        target_bytes: int,
+        check_timestamps: bool = True,
+    ) -> None:
         if unpacked_limit <= 0 or target_bytes <= 0:
             raise ValueError(f"unpacked_limit ({unpacked_limit}) and target_bytes ({target_bytes}) must be above 0")
         self.check_crcs = check_crcs
+        self.check_timestamps = check_timestamps and "timestamp" in columns
         self.unpacked_limit = unpacked_limit
         self._columns = columns
         self._with_key, self._with_value = "key" in columns, "value" in columns
@@ -292,7 +298,7 @@ class RecordBatchBuilder:
         self._values: list[bytes | None] = []
         self._partitions: list[int] = []
         self._offsets: list[int] = []
-        self._timestamps: list[int] = []
+        self._timestamps: list[int | None] = []
         self._timestamp_types: list[int] = []
         self._header_keys: list[bytes] = []
         self._header_values: list[bytes | None] = []
@@ -409,8 +415,6 @@ class RecordBatchBuilder:
             if count < 0:
                 raise MalformedError(problems.record_count(base_offset, count))
             log_append = bool(attributes & _LOG_APPEND_BIT)
-            if log_append and abs(max_timestamp) > MAX_TIMESTAMP_MS:
-                raise MalformedError(problems.batch_timestamp(base_offset, max_timestamp))
             codec, unpacked = attributes & _CODEC_MASK, None
             if codec not in (0, *codecs.NAMES):
                 raise MalformedError(problems.unknown_codec(base_offset, codec))
@@ -457,9 +461,11 @@ class RecordBatchBuilder:
         return record
 
     def _append_record(self, batch: _Batch, record: _Record, start: int, end: int) -> None:
-        timestamp = batch.timestamp(record)
         offset = batch.base_offset + record.offset_delta
         if start <= offset < end:
+            timestamp = batch.timestamp(record)
+            if self.check_timestamps and abs(timestamp) > MAX_TIMESTAMP_MS:
+                raise problems.timestamp(self._topic, self._partition, offset, timestamp)
             timestamp_type = LOG_APPEND_TIME if batch.log_append else CREATE_TIME
             self._append(
                 offset, timestamp, timestamp_type, record.key, record.value, record.headers, record.header_cost
@@ -499,7 +505,7 @@ class RecordBatchBuilder:
         self._values.append(value)
         self._partitions.append(self._partition)
         self._offsets.append(offset)
-        self._timestamps.append(timestamp_ms * 1000)
+        self._timestamps.append(timestamp_ms * 1000 if abs(timestamp_ms) <= MAX_TIMESTAMP_MS else None)
         self._timestamp_types.append(timestamp_type)
         self._header_begins.append(len(self._header_keys) if headers else None)
         for header_key, header_value in headers:

@@ -49,6 +49,8 @@ class RecordBatchBuilder(Protocol):
         that are no record are found whatever the columns.
     check_crcs
         Whether CRCs are checked (``kafka.check.crcs``).
+    check_timestamps
+        Whether a timestamp beyond MAX_TIMESTAMP_MS is an error; else it is null.
     unpacked_limit
         The most bytes that one compressed record batch may unpack to, and that `nbytes` may count for the headers of
         one record.
@@ -62,7 +64,13 @@ class RecordBatchBuilder(Protocol):
     """
 
     def __init__(
-        self, *, columns: tuple[str, ...], check_crcs: bool, unpacked_limit: int, target_bytes: int
+        self,
+        *,
+        columns: tuple[str, ...],
+        check_crcs: bool,
+        unpacked_limit: int,
+        target_bytes: int,
+        check_timestamps: bool = True,
     ) -> None: ...
 
     @property
@@ -93,6 +101,10 @@ class RecordBatchBuilder(Protocol):
     @property
     def check_crcs(self) -> bool:
         """As given."""
+
+    @property
+    def check_timestamps(self) -> bool:
+        """As given; false without the column ``timestamp``."""
 
     @property
     def unpacked_limit(self) -> int:
@@ -147,7 +159,8 @@ class RecordBatchBuilder(Protocol):
             record batch if that is bad as a whole, else the one after the last good record. Rows before it stay in the
             builder.
         ReadError
-            When the rows would outgrow BUILDER_LIMIT. Rows before it stay in the builder.
+            When the rows would outgrow BUILDER_LIMIT, or with `check_timestamps` a timestamp of a row does not fit
+            microseconds. Rows before it stay in the builder.
         """
 
     def append_row(

@@ -68,9 +68,9 @@ class Messages:
         """
         try:
             for at, row, is_last in self._rows:
-                if abs(row.timestamp_ms) > MAX_TIMESTAMP_MS:
-                    raise MalformedError(problems.message_timestamp(at, row.timestamp_ms))
                 if self._start <= at < self._end:
+                    if builder.check_timestamps and abs(row.timestamp_ms) > MAX_TIMESTAMP_MS:
+                        raise problems.timestamp(self._topic, self._partition, at, row.timestamp_ms)
                     builder.append_row(at, row.timestamp_ms, row.timestamp_type, row.key, row.value)
                 self._first_unread = max(self._start, at + 1)
                 if builder.full and not is_last:

@@ -6,7 +6,7 @@ from spark_kafka_group.errors import CorruptRecordError, ReadError
 from spark_kafka_group.executor.decode.contract import BUILDER_LIMIT, HEADER_COST
 
 # Problems of a record of message format v2; the compiled twin has the same numbers.
-SHORT, OVERLONG, NEGATIVE, LEFTOVER, OFFSET_DELTA, TIMESTAMP, TOO_MANY = range(1, 8)
+SHORT, OVERLONG, NEGATIVE, LEFTOVER, OFFSET_DELTA, TOO_MANY = range(1, 7)
 
 _RECORD = {
     SHORT: "is cut short: a length in it points past its end",
@@ -25,20 +25,12 @@ def record(base_offset: int, index: int, code: int) -> str:
     return f"record {index} of the batch at offset {base_offset} {_RECORD[code]}"
 
 
-def record_timestamp(base_offset: int, index: int, timestamp_ms: int) -> str:
-    return f"record {index} of the batch at offset {base_offset} {_beyond_microseconds('timestamp', timestamp_ms)}"
-
-
 def record_headers(base_offset: int, index: int, limit: int) -> str:
     return (
         f"record {index} of the batch at offset {base_offset} has headers of more than {limit} bytes, where each counts"
         f" as {HEADER_COST} bytes beside its key and value. kafka.fetch.max.bytes bounds that: raise it if the record "
         f"is genuine"
     )
-
-
-def message_timestamp(offset: int, timestamp_ms: int) -> str:
-    return f"the message at offset {offset} {_beyond_microseconds('timestamp', timestamp_ms)}"
 
 
 def trailing(base_offset: int, count: int, left: int) -> str:
@@ -101,12 +93,15 @@ def marker_version(base_offset: int, version: int) -> str:
     return f"the control batch at offset {base_offset} has a key of version {version}, which Kafka does not have"
 
 
-def batch_timestamp(base_offset: int, timestamp_ms: int) -> str:
-    return f"the batch at offset {base_offset} {_beyond_microseconds('log append time', timestamp_ms)}"
-
-
-def _beyond_microseconds(what: str, timestamp_ms: int) -> str:
-    return f"has a {what} that does not fit microseconds: {timestamp_ms} ms"
+def timestamp(topic: str, partition: int, offset: int, timestamp_ms: int) -> ReadError:
+    return ReadError(
+        topic,
+        partition,
+        offset,
+        f"its timestamp does not fit Spark's TIMESTAMP, which is microseconds: {timestamp_ms} ms. Set "
+        f"onCorruptRecord=skip to read such a timestamp as null, or leave the column timestamp out with the option "
+        f"columns",
+    )
 
 
 def builder_full(topic: str, partition: int, offset: int) -> ReadError:
