@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -23,7 +23,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from spark_kafka_group.errors import OptionError
+from spark_kafka_group.errors import GroupKafkaError, OptionError
 from spark_kafka_group.hung_up import end_quietly
 from spark_kafka_group.options import Options
 from spark_kafka_group.schema import spark_schema, why_others
@@ -59,7 +59,8 @@ class GroupKafkaDataSource(DataSource):
     Raises
     ------
     OptionError
-        From :meth:`schema`, the readers and the writers when an option is wrong; before any network call.
+        From :meth:`schema`, :meth:`reader` and the writers when an option is wrong; from :meth:`streamReader` with the
+        first call of its reader. Before any network call.
     """
 
     def __init__(self, options: dict[str, str]) -> None:
@@ -111,9 +112,11 @@ class GroupKafkaDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         end_quietly()  # in a process of the query's own, where the source arrives pickled
-        options = self._options()
-        with in_one_sentence():
+        try:
+            options = self._options()
             _check_columns(schema, options)
+        except GroupKafkaError as error:
+            return RefusedStreamReader(error)
         return GroupKafkaStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -195,7 +198,8 @@ class GroupKafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTrigge
         return self._driver
 
     def initialOffset(self) -> dict[str, Any]:
-        return self._started().initial_offset()
+        with in_one_sentence():
+            return self._started().initial_offset()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most, least = self._options.reading.max_offsets_per_trigger, self._options.reading.min_offsets_per_trigger
@@ -206,14 +210,15 @@ class GroupKafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTrigge
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        most, least, most_bytes = None, None, None  # for ReadAllAvailable; trigger(once=True) passes it too
-        if not isinstance(limit, ReadAllAvailable):
-            # Spark's Python API has no limit of several kinds, so the options are asked.
-            reading = self._options.reading
-            most, least = reading.max_offsets_per_trigger, reading.min_offsets_per_trigger
-            most_bytes = reading.max_bytes_per_trigger
         with in_one_sentence():
-            return self._started().latest_offset(start, most, least, most_bytes)
+            driver = self._started()
+            most, least, most_bytes = None, None, None  # for ReadAllAvailable; trigger(once=True) passes it too
+            if not isinstance(limit, ReadAllAvailable):
+                # Spark's Python API has no limit of several kinds, so the options are asked.
+                reading = self._options.reading
+                most, least = reading.max_offsets_per_trigger, reading.min_offsets_per_trigger
+                most_bytes = reading.max_bytes_per_trigger
+            return driver.latest_offset(start, most, least, most_bytes)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return self._started().report_latest_offset()
@@ -236,6 +241,24 @@ class GroupKafkaStreamReader(SentToTasks, DataSourceStreamReader, SupportsTrigge
     def stop(self) -> None:
         if self._driver is not None:
             self._driver.stop()
+
+
+class RefusedStreamReader(GroupKafkaStreamReader):
+    """Raises an error of ``streamReader()`` at its first call, whichever it is.
+
+    Where ``streamReader()`` itself raises, Spark's runner has no reader to stop, and shows that error alone.
+    """
+
+    def __init__(self, error: GroupKafkaError) -> None:
+        self._error = error
+        self._driver = None
+
+    def _started(self) -> NoReturn:
+        with in_one_sentence():
+            raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        self._started()
 
 
 def _read(task: ReadTask, options: Options, outlives: bool = False) -> Iterator[pa.RecordBatch]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import StructType
 
 import spark_kafka_group
-from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError
+from spark_kafka_group import GroupKafkaDataSource, OffsetOutOfRangeError, OptionError
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.task import ReadTask
 
@@ -31,6 +33,31 @@ def test_nothing_of_the_options_values_is_in_a_repr():
     source = GroupKafkaDataSource(SETTINGS)
     shown = [repr(source), repr(source.streamReader(None)), repr(source.reader(None)), repr(source._options())]
     assert "s3cret" not in "".join(shown)
+
+
+@pytest.mark.parametrize(
+    "first_call",
+    [
+        lambda reader: reader.getDefaultReadLimit(),
+        lambda reader: reader.prepareForTriggerAvailableNow(),
+        lambda reader: reader.initialOffset(),
+        lambda reader: reader.latestOffset({}, ReadAllAvailable()),
+        lambda reader: reader.partitions({}, {"t": {"0": 1}}),
+        lambda reader: reader.commit({}),
+        lambda reader: reader.reportLatestOffset(),
+    ],
+    ids=["limit", "available now", "initial", "latest", "partitions", "commit", "report"],
+)
+@pytest.mark.parametrize(
+    ("columns", "more", "said"),
+    [("value string", {}, "has the columns value string"), (None, {"subscrib": "t"}, "the nearest is subscribe")],
+)
+def test_an_error_of_a_stream_s_reader_is_its_first_call_s_and_not_lost(first_call, columns, more, said):
+    schema = None if columns is None else StructType().add(*columns.split())
+    reader = GroupKafkaDataSource(SETTINGS | more).streamReader(schema)
+    with pytest.raises(OptionError, match=said):
+        first_call(reader)
+    reader.stop()
 
 
 IMPORTING = """
