@@ -5,53 +5,62 @@ Names, types and order are those of Spark's own kafka source (``KafkaRecordToRow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cache
 
 import pyarrow as pa
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 
 COLUMNS = {
-    # Spark's DDL, and Arrow's type
-    "key": ("binary", pa.binary()),
-    "value": ("binary", pa.binary()),
-    "topic": ("string", pa.string()),
-    "partition": ("int", pa.int32()),
-    "offset": ("bigint", pa.int64()),
-    "timestamp": ("timestamp", pa.timestamp("us", tz="UTC")),
-    "timestampType": ("int", pa.int32()),
-    "headers": ("array<struct<key: string, value: binary>>", pa.list_(pa.field("element", HEADER))),
+    # Spark's type, and Arrow's
+    "key": (BinaryType(), pa.binary()),
+    "value": (BinaryType(), pa.binary()),
+    "topic": (StringType(), pa.string()),
+    "partition": (IntegerType(), pa.int32()),
+    "offset": (LongType(), pa.int64()),
+    "timestamp": (TimestampType(), pa.timestamp("us", tz="UTC")),
+    "timestampType": (IntegerType(), pa.int32()),
+    "headers": (
+        ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+        pa.list_(pa.field("element", HEADER)),
+    ),
 }
 EVERY = tuple(COLUMNS)
 USUAL = EVERY[:-1]
 """Without the headers, as in Spark's own source."""
 
 
-def spark_schema(columns: tuple[str, ...]) -> str:
-    """The schema ``load()`` reports, as DDL.
-
-    As text, because the process that Spark asks for it has no SparkContext to parse DDL with.
-    """
-    return ", ".join(f"{name} {COLUMNS[name][0]}" for name in columns)
+def spark_schema(columns: tuple[str, ...]) -> StructType:
+    """The schema ``load()`` reports. Not as text: a session's settings decide what text means, as TIMESTAMP."""
+    return StructType([StructField(name, COLUMNS[name][0]) for name in columns])
 
 
-def why_others(given: Sequence[tuple[str, str]], columns: tuple[str, ...]) -> str | None:
-    """Why a read cannot have the columns that a table or a user gives it; None if they are its own.
-
-    Parameters
-    ----------
-    given
-        Names and Spark's types.
-    """
-    own = [(name, COLUMNS[name][0].replace(" ", "")) for name in columns]
-    if [(name.lower(), kind) for name, kind in given] == [(name.lower(), kind) for name, kind in own]:
+def why_others(given: StructType, columns: tuple[str, ...]) -> str | None:
+    """Why a read cannot have the columns that a table or a user gives it; None if they are its own."""
+    own, asked = (_named(schema) for schema in (spark_schema(columns), given))
+    if [(name.lower(), kind) for name, kind in asked] == [(name.lower(), kind) for name, kind in own]:
         return None
-    wanted, asked = (", ".join(f"{name} {kind}" for name, kind in found) for found in (own, given))
+    wanted, others = (", ".join(f"{name} {kind}" for name, kind in found) for found in (own, asked))
     return (
-        f"the table, or schema(), has the columns {asked}, and the source has {wanted}: give these, in this order, or "
+        f"the table, or schema(), has the columns {others}, and the source has {wanted}: give these, in this order, or "
         f"choose some of them with the option columns"
     )
+
+
+def _named(schema: StructType) -> list[tuple[str, str]]:
+    """Names and types as Spark writes them, but for the type that the session's TIMESTAMP may not be."""
+    kinds = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return [(name, "timestamp_ltz" if kind == "timestamp" else kind) for name, kind in kinds]
 
 
 @cache

@@ -97,7 +97,7 @@ class GroupKafkaDataSource(DataSource):
             require_importable(core.SparkContext._active_spark_context)
         return "groupkafka"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return spark_schema(self._options().reading.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -133,9 +133,7 @@ class GroupKafkaDataSource(DataSource):
 
 
 def _check_columns(schema: StructType | None, options: Options) -> None:
-    fields = () if schema is None else schema.fields
-    given = [(field.name, field.dataType.simpleString()) for field in fields]
-    problem = why_others(given, options.reading.columns) if given else None
+    problem = why_others(schema, options.reading.columns) if schema else None
     if problem is not None:
         raise OptionError(problem)
 

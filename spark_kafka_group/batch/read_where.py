@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import re
 import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -83,14 +84,15 @@ def _planned_ranges(
     spark: SparkSession, options: Mapping[str, str], condition: str | Column
 ) -> list[OffsetRange] | None:
     """The ranges that Spark plans to read for `condition`; None where its plan does not show them."""
-    from pyspark.errors import AnalysisException
-
     read = spark.read.format("groupkafka").options(**options, pushDownPredicate="true")
     with _planning:
         before = str(spark.conf.get(FILTER_PUSHDOWN))
         spark.conf.set(FILTER_PUSHDOWN, "true")
         try:
-            plan = read.load().where(condition)._jdf.queryExecution().executedPlan()
+            rows = read.load().where(condition)
+            plan = _plan(rows, condition)
+            if plan is None:
+                return None
             leaves = list(_elements(plan.collectLeaves()))
             kinds = [leaf.getClass().getSimpleName() for leaf in leaves]
             if kinds == ["LocalTableScanExec"]:  # the condition is never true
@@ -98,18 +100,25 @@ def _planned_ranges(
             if kinds != ["BatchScanExec"]:  # with a subquery it is planned while it runs
                 return None
             tasks = [pickle.loads(task.pickedPartition()) for task in _elements(leaves[0].inputPartitions())]
-        except AnalysisException as error:
-            # Spark's Python half may fail where its other half does not, for example at times beyond Python's datetime.
-            if error.getCondition() != "PYTHON_DATA_SOURCE_ERROR" or OWN_ERRORS in str(error):
-                raise
-            message = [line for line in str(error).splitlines() if not line.startswith(" ")]
-            log.warning(
-                "the condition (%s) does not narrow the read, as Spark cannot plan it: %s", condition, message[-1]
-            )
-            return None
         finally:
             spark.conf.set(FILTER_PUSHDOWN, before)
     return _joined(sorted(r for task in tasks for r in task.ranges))
+
+
+def _plan(rows: DataFrame, condition: str | Column) -> Any:
+    """How Spark runs a query; None where it cannot hand the condition to a Python source, but can evaluate it."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        return rows._jdf.queryExecution().executedPlan()
+    except AnalysisException as error:
+        # Spark's Python half may fail where its other half does not, for example at times beyond Python's datetime. And
+        # Spark parses names of columns again: with enforceReservedKeywords offset is a syntax error then.
+        if error.getCondition() not in ("PYTHON_DATA_SOURCE_ERROR", "PARSE_SYNTAX_ERROR") or OWN_ERRORS in str(error):
+            raise
+        message = [line for line in str(error).splitlines() if re.search("(?i)error", line)]
+        log.warning("the condition (%s) does not narrow the read, as Spark cannot plan it: %s", condition, message[-1])
+        return None
 
 
 def _elements(seq: Any) -> Iterator[Any]:

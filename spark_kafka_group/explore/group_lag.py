@@ -50,7 +50,7 @@ class Groups(Table[Group]):
     problem: str | None = None
 
     ddl: ClassVar[str] = (
-        "group string, kind string, state string, protocol_type string, strategy string, members array<string>"
+        "`group` string, kind string, state string, protocol_type string, strategy string, members array<string>"
     )
 
     def title(self) -> str:
@@ -83,7 +83,7 @@ class Lag(Table[PartitionRow]):
     problem: str | None = None
 
     ddl: ClassVar[str] = (
-        "topic string, partition int, committed bigint, end bigint, lag bigint, lag_seconds double, member string, "
+        "topic string, partition int, committed bigint, `end` bigint, lag bigint, lag_seconds double, member string, "
         "host string, reader string, generation bigint, batch bigint"
     )
 

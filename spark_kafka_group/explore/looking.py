@@ -58,7 +58,7 @@ class Messages(Table[Message]):
     """Messages by time, the newest last. :meth:`to_df` has keys and values as they are shown."""
 
     ddl: ClassVar[str] = (
-        "topic string, partition int, offset bigint, timestamp timestamp, key string, value string, "
+        "topic string, partition int, `offset` bigint, timestamp timestamp_ltz, key string, value string, "
         "value_bytes bigint, is_tombstone boolean, headers array<struct<key: string, value: string>>"
     )
 

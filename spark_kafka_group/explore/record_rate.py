@@ -44,7 +44,7 @@ class Rate(Table[Interval]):
 
     topic: str
 
-    ddl: ClassVar[str] = "start timestamp, end timestamp, records bigint, per_second double"
+    ddl: ClassVar[str] = "start timestamp_ltz, `end` timestamp_ltz, records bigint, per_second double"
 
     @cached_property
     def _most(self) -> int:

@@ -70,8 +70,9 @@ class Topics(Table[Topic]):
     """Topics by name. :meth:`to_df` has all but the sample's headers' values."""
 
     ddl: ClassVar[str] = (
-        "topic string, partitions int, records bigint, bytes bigint, first timestamp, last timestamp, skew double, "
-        "per_second_of_minute double, per_second_of_hour double, compression string, key string, headers array<string>"
+        "topic string, partitions int, records bigint, bytes bigint, first timestamp_ltz, last timestamp_ltz, "
+        "skew double, per_second_of_minute double, per_second_of_hour double, compression string, key string, "
+        "headers array<string>"
     )
 
     wide: ClassVar[frozenset[str]] = frozenset({"first", "key"})
