@@ -5,7 +5,8 @@
 # not the session, knows what it yields.
 # Instead: the session of whoever reads parses it. With spark.sql.timestampType=TIMESTAMP_NTZ a column "at timestamp" is a
 # TIMESTAMP_NTZ, and rows with aware datetimes, which were right before, are refused. With
-# spark.sql.ansi.enforceReservedKeywords=true the text is a syntax error: offset is a word of SQL. A StructType is the same everywhere.
+# spark.sql.ansi.enforceReservedKeywords=true the text is a syntax error: offset is a word of SQL. A StructType is the
+# same everywhere.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -60,6 +60,10 @@ OF_SPARK = {
         'outputMode("update") is not for sinks in Python, as groupkafka is one: write with foreachBatch, or take '
         'outputMode("append")'
     ),
+    re.compile("The maximum arrow batch size should be greater than 0"): (
+        "spark.sql.execution.arrow.maxRecordsPerBatch must be above 0 for a source in Python: unset it, as groupkafka "
+        "makes batches of its own size"
+    ),
     re.compile('UNSUPPORTED_DATA_SOURCE_SAVE_MODE.*"groupkafka"'): 'a batch write to groupkafka needs mode("append")',
     re.compile(
         r"STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY\] The checkpoint location (?:file:)?(\S+) should be empty"

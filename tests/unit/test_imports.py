@@ -218,6 +218,22 @@ OF_ITS_WIRE = {
 }  # fmt: skip
 
 
+STARTING = """
+import sys
+import pyspark.daemon, pyspark.worker
+import pyspark.sql.streaming.python_streaming_source_runner, pyspark.sql.worker.python_streaming_sink_runner
+import pyspark.sql.worker.create_data_source, pyspark.sql.worker.lookup_data_sources
+print(*sys.modules)
+"""
+
+
+def test_a_process_of_spark_s_imports_nothing_of_the_package_before_it_connects():
+    """Spark ends a start after ten seconds until then."""
+    done = subprocess.run([sys.executable, "-c", STARTING], capture_output=True, text=True, check=True)
+    assert "pyspark.worker_util" in done.stdout
+    assert "kafka" not in done.stdout
+
+
 def test_a_worker_imports_nothing_but_what_reading_needs():
     source = GroupKafkaDataSource({"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"})
     pickled = pickle.dumps(source.streamReader(None)).hex()
