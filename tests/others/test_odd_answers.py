@@ -1,5 +1,7 @@
 """Answers that brokers which are not Apache's were seen to give, by kfake; the same on tansu itself: test_tansu.py."""
 
+import threading
+
 import pytest
 from batches import client_options
 from exactly_once_runs import Run, transaction_options
@@ -10,6 +12,7 @@ from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import BrokerError, FencedError, GroupKafkaError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.subscription import Subscription
+from spark_kafka_group.testing import wait_until
 from spark_kafka_group.wire import LogClient
 from spark_kafka_group.wire.admin import GroupAdmin
 from spark_kafka_group.wire.topic_admin import TopicAdmin
@@ -38,6 +41,48 @@ def test_without_notes_a_query_that_died_before_its_commit_reads_nothing_twice(k
     assert "going on from the checkpoint" in caplog.text
     assert stream.trigger() is None
     assert _committed(kfake, "billing") == {TopicPartition(topic, 0): 11}
+
+
+def test_without_notes_a_partition_comes_back_at_the_offset_of_the_member_that_had_it(kfake_with, stream_of):
+    kfake = kfake_with(answers=["commits-without-metadata"])
+    topic = kfake.create_topic("orders", 2)
+    for partition in range(2):
+        send(kfake, topic, partition, range(5))
+    streams = [stream_of(kfake, topic, **{"kafka.heartbeat.interval.ms": "200"}) for _ in range(2)]
+    found, ending = ([], []), (threading.Event(), threading.Event())
+
+    def run(n):
+        while not ending[n].is_set():
+            found[n].extend(streams[n].trigger() or [])
+
+    def owned(n):
+        driver = streams[n].reader._driver
+        session = driver and driver._session
+        generation = session and session.member._generation
+        return sorted(tp.partition for tp in generation.assignment) if generation else []
+
+    threads = [threading.Thread(target=run, args=(n,)) for n in range(2)]
+    try:
+        threads[0].start()
+        wait_until(lambda: len(found[0]) == 10, within=30)
+        threads[1].start()
+        wait_until(lambda: [len(owned(n)) for n in range(2)] == [1, 1], within=30)
+        (moved,) = owned(1)
+        send(kfake, topic, moved, range(5, 10))
+        wait_until(lambda: len(found[1]) == 5, within=30)
+        wait_until(lambda: _committed(kfake, "billing")[TopicPartition(topic, moved)] == 10, within=30)
+        ending[1].set()
+        threads[1].join()
+        streams[1].reader.stop()
+        wait_until(lambda: len(owned(0)) == 2, within=30)
+        send(kfake, topic, moved, [10])
+        wait_until(lambda: 10 in found[0], within=30)
+    finally:
+        for event, thread in zip(ending, threads, strict=True):
+            event.set()
+            if thread.ident is not None:
+                thread.join()
+    assert found == ([0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 10], [5, 6, 7, 8, 9])
 
 
 @pytest.mark.parametrize("assigned", [False, True], ids=["subscribe", "assign"])

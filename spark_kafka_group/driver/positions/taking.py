@@ -202,8 +202,8 @@ class Taking:
             in_transaction=proven.is_in_group,
         )
         policy = self._query.options.reading.on_offset_conflict if standing.is_restart else "auto"
-        if policy == "auto" and not self._query.committer.keeps_notes:
-            policy = "checkpoint"
+        if standing.is_restart and policy == "auto" and not self._query.committer.keeps_notes:
+            policy = "checkpoint"  # later, an offset that this process did not commit is that of another member
         starts = rules.restarted(checkpoint, committed, policy)
         # This query's own commits for a topic that was deleted do not hold for the one made after it.
         starts |= rules.new_partitions(recreated, topic_changes.by_others(committed, reader, proven))
