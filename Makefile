@@ -26,7 +26,7 @@ TARGETS ?=
 # The programs of benchmarks/, in the order of the report.
 BENCHMARKS := cost batch columns streaming writing transactions partitions ceiling consumers generations latency memory start idle growth exploring processing
 ONLY ?= $(BENCHMARKS)
-TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries,sink,record_processor}.py
+TESTS ?= tests/spark/test_{stream,stream_positions,batch_read,group_batch,metrics_of_queries,sink,pipelines,record_processor}.py
 # Groups of tests (tests/conftest.py) run in the order of their names, so that the long ones are not the last. Workers beyond the
 # second run only rooms that wait more than they compute.
 WORKERS ?= 4
@@ -87,6 +87,7 @@ $(VENV)/.bench: $(VENV)/.dependencies
 $(OLDEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv --clear $(OLDEST)
 	$(OLDEST)/bin/pip install -q --no-compile 'pyspark==$(OLDEST_PYSPARK)' 'pandas<3'
+	$(OLDEST)/bin/pip uninstall -q -y setuptools  # venv's own is too old to build the package
 	packages=$$($(OLDEST)/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))') && \
 	  echo "import site; site.addsitedir('$${packages/$(OLDEST)/$(VENV)}')" > "$$packages/others.pth"
 	cp conf/python-unzipped $(OLDEST)/bin
@@ -175,6 +176,8 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	$(BIN)/python tests/chaos/chaos.py --strategy cooperative-sticky --seconds $(SECONDS_EACH) --queries 2 --java 1 --spark --kill --pace 5
 	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
 	$(BIN)/pytest -m 'soak or faults'
+	$(MAKE) test-oldest
+	$(MAKE) test-oldest TESTS='tests/cluster/test_connect.py tests/spark/test_pipelines.py' ARGS='-m soak'
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file

@@ -69,6 +69,16 @@ def noting(marks: str, offset_to_hold: int) -> Callable[[Any], None]:
     return handler
 
 
+def noting_partitions(file: str) -> Callable[[DataFrame, int], None]:
+    """A function for foreachBatch that adds a line to `file`: spark.sql.shuffle.partitions of its session."""
+
+    def note(batch: DataFrame, _: int) -> None:
+        with open(file, "a") as lines:
+            print(batch.sparkSession.conf.get("spark.sql.shuffle.partitions"), file=lines)
+
+    return note
+
+
 def written_then_failing(options: dict[str, str], failed: str) -> Callable[[DataFrame, int], None]:
     """Writes each micro-batch to Kafka, and fails after the first one, once."""
 
@@ -155,6 +165,17 @@ class Application:
         writer = df.writeStream.foreachBatch(written_then_failing(output, f"{directory}/failed"))
         query = writer.option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
         query.awaitTermination(120)
+
+    def set_partitions(self, number: int) -> None:
+        self.spark.conf.set("spark.sql.shuffle.partitions", str(number))
+
+    def note_partitions(self, options: dict[str, str], directory: str) -> str:
+        """Start a query whose function notes a setting; returns its id."""
+        df = self.spark.readStream.format("groupkafka").options(**options).load()
+        writer = df.writeStream.foreachBatch(noting_partitions(f"{directory}/noted"))
+        query = writer.option("checkpointLocation", f"{directory}/checkpoint").start()
+        self.queries[str(query.runId)] = query
+        return str(query.runId)
 
     def copy(self, options: dict[str, str], output: dict[str, str], directory: str) -> str:
         """Start a query from Kafka to Kafka, for all records until now; returns its id."""

@@ -4,9 +4,10 @@ import json
 import signal
 import subprocess
 
+import pyspark
 import pytest
 from deployed import ApplicationError, Deployed
-from support import Record, commit_for, committed, members, name, numbered, options, topic_with
+from support import Record, commit_for, committed, members, name, numbered, options, produce, topic_with
 
 from spark_kafka_group.testing import wait_until
 
@@ -98,6 +99,22 @@ def test_a_function_for_foreach_batch_writes_rows_again_and_may_not_commit_offse
     assert sorted(client.read(options=written)) == sorted([record.value.decode() for record in numbered(3, 1)] * 2)
 
 
+def test_a_function_for_foreach_batch_has_the_settings_of_the_start_of_its_query(client, kafka, group, tmp_path):
+    topic, noted = topic_with(kafka, numbered(3, 1)), tmp_path / "noted"
+    client.set_partitions(number=3)
+    query = client.note_partitions(options=options(kafka, topic, group), directory=str(tmp_path))
+    wait_until(lambda: noted.exists() and noted.read_text() == "3\n", within=120)
+    client.set_partitions(number=5)
+    produce(kafka, topic, numbered(3, 1))
+    wait_until(lambda: noted.read_text().count("\n") == 2, within=120)
+    client.stop(query=query)
+    assert noted.read_text() == ("3\n3\n" if has_sessions_of_queries() else "3\n5\n")
+
+
+def has_sessions_of_queries():
+    return tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 3)
+
+
 def test_offsets_become_visible_with_the_rows_of_an_exactly_once_write(client, kafka, group, tmp_path):
     topic, output = topic_with(kafka, numbered(30, 3)), kafka.create_topic(name("output"), partitions=1)
     once = {"kafka.transactional.id": name("w")}
@@ -140,7 +157,8 @@ def test_a_program_in_an_orderly_block_ends_with_one_line(
     settings = json.dumps(options(kafka, topic, group) | wrong)
     program = subprocess.Popen(
         [connect_client.python, "-c", PROGRAM, connect_address, settings, group, tmp_path / "checkpoint"],
-        env=connect_client.environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env=connect_client.environment(PYTHONWARNINGS="ignore::FutureWarning"),  # pyspark's, of pandas 3
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     try:
         if number:
