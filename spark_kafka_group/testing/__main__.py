@@ -32,7 +32,16 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--state", type=Path, default=None, help="file that says which broker runs (default: in the cache)"
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    start = commands.add_parser("start", help="start Kafka and print its bootstrap servers")
+    _add_start(commands.add_parser("start", help="start Kafka and print its bootstrap servers"))
+    _add_produce(commands.add_parser("produce", help="send records: order 0, order 1, ...; makes the topic if needed"))
+    commands.add_parser("stop", help="stop Kafka; its topics and groups go, unless start had a --directory")
+    commands.add_parser(
+        "status", help=f"print which nodes run; exit code {NOT_RUNNING} if none does, {SOME_DOWN} if some do not"
+    )
+    return parser.parse_args(argv)
+
+
+def _add_start(start: argparse.ArgumentParser) -> None:
     start.add_argument("--nodes", type=int, choices=(1, 3), help="default: 1")
     start.add_argument("--version", type=version, help=f"Kafka's, from 2.8.0 on (default: {VERSION})")
     start.add_argument(
@@ -46,7 +55,9 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     start.add_argument(
         "--directory", type=Path, help="keep data here (default: a temporary directory, removed by stop)"
     )
-    records = commands.add_parser("produce", help="send records: order 0, order 1, ...; makes the topic if needed")
+
+
+def _add_produce(records: argparse.ArgumentParser) -> None:
     records.add_argument("--topic", required=True)
     records.add_argument("--records", type=_whole_from(0), default=1000, help="how many (default: %(default)s)")
     records.add_argument(
@@ -62,11 +73,6 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         metavar="HOST:PORT",
         help="brokers (default: those of start)",
     )
-    commands.add_parser("stop", help="stop Kafka; its topics and groups go, unless start had a --directory")
-    commands.add_parser(
-        "status", help=f"print which nodes run; exit code {NOT_RUNNING} if none does, {SOME_DOWN} if some do not"
-    )
-    return parser.parse_args(argv)
 
 
 def version(text: str) -> str:
