@@ -99,9 +99,10 @@ def test_the_next_run_goes_on_and_a_full_refresh_starts_as_a_new_query(pipeline,
     pipeline.send(12)
     pipeline.run("--full-refresh", "orders")
     assert pipeline.orders == list(range(13))
+    assert pipeline.invoices == list(range(12))  # Spark leaves its flow where it was in the table of before
     pipeline.code.write_text(pipeline.code.read_text().replace('"startingOffsets", "earliest"', '"maxTasks", "1"'))
     pipeline.send(13)
     pipeline.run("--full-refresh-all")
     assert pipeline.orders == [13]
-    assert pipeline.invoices == sorted([*range(14), 13])
+    assert pipeline.invoices == [*range(12), 13]
     assert sum(committed(kafka, group).values()) == 14
