@@ -1,7 +1,7 @@
 """Clusters of other brokers, and queries of them."""
 
 import pytest
-from brokers import NO_GO, Kfake, go
+from other_brokers import NO_GO, Kfake, go
 from triggers import Stream
 
 

@@ -5,8 +5,8 @@ import time
 
 import pytest
 from batches import client_options
-from brokers import Tansu
 from exactly_once_runs import Run, transaction_options
+from other_brokers import Tansu
 from triggers import batch_values, send
 
 from spark_kafka_group.__main__ import main

@@ -1,6 +1,6 @@
 """Brokers that are not Apache's: kfake, built of the Go program beside this file, and tansu, from a wheel.
 
-    python tests/others/brokers.py
+    python tests/others/other_brokers.py
 
 builds kfake: the first time, Go compiles for a minute.
 """
