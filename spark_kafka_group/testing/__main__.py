@@ -24,6 +24,7 @@ COMMAND = "python -m spark_kafka_group.testing"
 SOME_DOWN = 1
 NOT_RUNNING = 3
 OLDEST = (2, 8, 0)
+HIGHEST_PORT = 65535 - 2  # three nodes take it and the next two
 
 
 def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -45,7 +46,9 @@ def _add_start(start: argparse.ArgumentParser) -> None:
     start.add_argument("--nodes", type=int, choices=(1, 3), help="default: 1")
     start.add_argument("--version", type=version, help=f"Kafka's, from 2.8.0 on (default: {VERSION})")
     start.add_argument(
-        "--port", type=int, help="port of the first node; others take the next ports (default: free ports)"
+        "--port",
+        type=_whole_from(1, HIGHEST_PORT),
+        help="port of the first node; others take the next ports (default: free ports)",
     )
     start.add_argument(
         "--properties",
@@ -82,10 +85,12 @@ def version(text: str) -> str:
     return text
 
 
-def _whole_from(lowest: int) -> Callable[[str], int]:
+def _whole_from(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    to = f"to {highest}" if highest else "on"
+
     def whole(text: str) -> int:
-        if not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < lowest:
-            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {lowest} on")
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= (highest or int(text)):
+            raise argparse.ArgumentTypeError(f"{text!r} must be a whole number from {lowest} {to}")
         return int(text)
 
     return whole
@@ -93,7 +98,10 @@ def _whole_from(lowest: int) -> Callable[[str], int]:
 
 def read_properties(path: Path | None) -> dict[str, str]:
     """A Java properties file, as far as brokers' settings need it."""
-    lines = path.read_text().splitlines() if path else []
+    try:
+        lines = path.read_text().splitlines() if path else []
+    except OSError as error:
+        raise RuntimeError(f"--properties {path} cannot be read: {error.strerror}. Name a file of settings") from error
     pairs = [line.split("=", 1) for line in lines if "=" in line and not line.lstrip().startswith("#")]
     return {name.strip(): value.strip() for name, value in pairs}
 
@@ -211,7 +219,9 @@ def status(state: dict[str, Any]) -> int:
 def send(args: argparse.Namespace, state: dict[str, Any]) -> int:
     servers = args.bootstrap_servers or (living(state) and state["bootstrap_servers"])
     if not servers:
-        raise RuntimeError("no broker runs here: start one, or name one with --bootstrap-servers")
+        raise RuntimeError(
+            f"no broker runs here: start one with `{COMMAND} start`, or name one with --bootstrap-servers"
+        )
     argument = getattr(args, "bootstrap_servers_as_written", "--bootstrap-servers")
     produce(servers, args.topic, args.records, argument, args.values, args.partitions)
     print(f"{args.records} records are in topic {args.topic} at {servers}")

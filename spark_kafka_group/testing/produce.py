@@ -56,12 +56,12 @@ def produce(
     Raises
     ------
     RuntimeError
-        When no broker answers, the topic is there with another number of partitions, or the brokers do not take the
-        records.
+        When no broker answers, the name is none of a topic, the topic is there with another number of partitions, or
+        the brokers do not take the records.
     """
     from kafka import KafkaAdminClient, KafkaProducer
     from kafka.admin import NewTopic
-    from kafka.errors import KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
+    from kafka.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
 
     try:
         try:
@@ -73,6 +73,10 @@ def produce(
             ) from error
         try:
             admin.create_topics([NewTopic(topic, partitions or PARTITIONS, -1)])
+        except InvalidTopicError as error:
+            raise RuntimeError(
+                f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them"
+            ) from error
         except TopicAlreadyExistsError:
             there = len(admin.describe_topics([topic])[0]["partitions"])
             if partitions not in (None, there):

@@ -251,6 +251,8 @@ def _takes_records(state, servers, capsys):
     capsys.readouterr()
     assert main([*arguments[:-1], "3"]) == SOME_DOWN
     assert capsys.readouterr().err == "topic orders is there with 2 partitions: leave --partitions out\n"
+    assert main([*state, "produce", "--topic", "or ders"]) == SOME_DOWN
+    assert capsys.readouterr().err.startswith("'or ders' is not a topic name: letters, digits, ")
     consumer = KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest")
     found = []
     try:

@@ -51,7 +51,24 @@ def test_a_version_that_cannot_be_started_is_refused_with_a_version_that_can(ver
 
 def test_records_need_a_broker(tmp_path, capsys):
     assert main(["--state", str(tmp_path), "produce", "--topic", "orders"]) == SOME_DOWN
-    assert capsys.readouterr().err == "no broker runs here: start one, or name one with --bootstrap-servers\n"
+    assert capsys.readouterr().err == (
+        "no broker runs here: start one with `python -m spark_kafka_group.testing start`, or name one with "
+        "--bootstrap-servers\n"
+    )
+
+
+@pytest.mark.parametrize("port", ["-1", "0", "65534", "99999", "abc"])
+def test_a_port_that_is_none_is_named(port, capsys):
+    with pytest.raises(SystemExit):
+        main(["start", "--port", port])
+    assert capsys.readouterr().err.endswith(f"argument --port: {port!r} must be a whole number from 1 to 65533\n")
+
+
+def test_a_file_of_settings_that_cannot_be_read_is_named(tmp_path, capsys):
+    file = tmp_path / "none"
+    assert main(["--state", str(tmp_path), "start", "--properties", str(file)]) == SOME_DOWN
+    expected = f"--properties {file} cannot be read: No such file or directory. Name a file of settings\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_records_that_no_broker_takes_are_an_error(tmp_path, capsys):
