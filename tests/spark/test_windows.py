@@ -68,9 +68,6 @@ def test_the_program_counts_each_minute_once_also_after_a_kill(kafka, spark, tmp
     ):
         assert there in code
         code = code.replace(there, here)
-    code = code.replace(
-        'session("per-minute")', 'session("per-minute")\n    spark.conf.set("spark.sql.shuffle.partitions", 2)'
-    )
     (tmp_path / "per_minute.py").write_text(code)
     run(tmp_path, lambda: sum(committed(kafka, "per-minute").values()) == 600, signal.SIGKILL)
     kafka.produce(topic, [*map(order, range(600, 900)), b"no JSON"])
