@@ -27,7 +27,9 @@ def durations(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Fi
     those of :func:`spark_kafka_group.pictures.lag`.
     """
     colours, found = themes.named(theme), progress_samples.samples(progress)
-    figure, (axes,) = canvas.canvas(colours, progress_samples.title(found, progress_samples.times(found)))
+    figure, (axes,) = canvas.canvas(
+        colours, progress_samples.title(found, progress_samples.times(found)), (canvas.WHOLE_PX,)
+    )
     each = -(-len(found) // MOST_BARS)
     parts = [found[at : at + each] for at in range(0, len(found), each)]
     phases, handles, bottoms = _phases(found), [], [0.0] * len(parts)

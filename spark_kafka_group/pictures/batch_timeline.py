@@ -41,9 +41,14 @@ def batches(files: Files, theme: str = "light") -> Figure:
 def batches_of(events: Sequence[Event], theme: Theme) -> Picture:
     """As :func:`batches`, of events in order of time; there is one at least."""
     time = logged_run.times(events)
-    figure, (lanes, below) = canvas.canvas(theme, logged_run.title(events, time), heights=(3, 2))
+    figure, (lanes, below) = canvas.canvas(theme, logged_run.title(events, time), [height_px(events), canvas.LOW_PX])
     draw(lanes, below, events, time, theme)
     return figure
+
+
+def height_px(events: Sequence[Event]) -> float:
+    """Of the first axes that :func:`draw` draws into."""
+    return canvas.rows_px(min(len(logged_run.members(events)), MOST_LANES), canvas.TALL_PX)
 
 
 def draw(lanes: Any, below: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
@@ -69,10 +74,12 @@ def _lanes(
     shown = list(members)[:MOST_LANES]
     lanes = {member: lane for lane, member in enumerate(shown)}
     ends = _ends(events)
+    thick = canvas.thickness(len(shown), height_px(events), 0.6)
     for member, lane in lanes.items():
         own = [span for span in spans if span.member == member]
-        _bars(axes, lane, [span for span in own if span.to_ms is not None], time, colours[member], theme)
-        _hollow(axes, lane, _unfinished(own, ends[member]), time, theme)
+        place = (lane - thick / 2, thick)
+        _bars(axes, place, [span for span in own if span.to_ms is not None], time, colours[member], theme)
+        _hollow(axes, place, _unfinished(own, ends[member]), time, theme)
     marks = [_rebalances(axes, events, time, theme)]
     marks += [_marks(axes, mark, lanes, events, time, theme) for mark in MARKS]
     axes.set_yticks(range(len(shown)), [members[member] for member in shown])
@@ -94,8 +101,10 @@ def _some(shown: int, members: int) -> str:
     return f" ({shown} of {members} members, with most events)" if shown < members else ""
 
 
-def _bars(axes: Any, lane: int, spans: Sequence[BatchSpan], time: Elapsed, colour: str, theme: Theme) -> None:
-    """Bars of batches; those that a pixel could not separate are one."""
+def _bars(
+    axes: Any, lane: tuple[float, float], spans: Sequence[BatchSpan], time: Elapsed, colour: str, theme: Theme
+) -> None:
+    """Bars of batches, in a lane from and thick; those that a pixel could not separate are one."""
     places = [(time.at(span.from_ms), time.at(span.to_ms or span.from_ms)) for span in spans]
     edged = len(places) <= MOST_EDGED
     if not edged:
@@ -103,19 +112,21 @@ def _bars(axes: Any, lane: int, spans: Sequence[BatchSpan], time: Elapsed, colou
     least = time.length / PIXELS
     axes.broken_barh(
         [(begin, max(end - begin, least)) for begin, end in places],
-        (lane - 0.3, 0.6),
+        lane,
         facecolor=colour,
         edgecolor=theme.panel if edged else "none",
         linewidth=0.8 if edged else 0.0,
     )
 
 
-def _hollow(axes: Any, lane: int, places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme) -> None:
+def _hollow(
+    axes: Any, lane: tuple[float, float], places: Sequence[tuple[float, float]], time: Elapsed, theme: Theme
+) -> None:
     least = time.length / PIXELS
     spans = time_bins.merged([(time.at(begin), time.at(end)) for begin, end in places], least)
     if spans:
         axes.broken_barh(
-            [(begin, max(end - begin, 3 * least)) for begin, end in spans], (lane - 0.3, 0.6),
+            [(begin, max(end - begin, 3 * least)) for begin, end in spans], lane,
             facecolor="none", edgecolor=theme.alarm, linewidth=1.2,
         )  # fmt: skip
 

@@ -10,17 +10,23 @@ from spark_kafka_group.pictures.themes import Theme
 if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
-WIDTH_PX, HEIGHT_PX, DPI = 900, 600, 100
+WIDTH_PX, DPI = 900, 100
+TITLE_PX, AROUND_PX = 70, 45
+"""Of a figure: for its title and the name of its axis of time, and for each of its axes, for heading and space."""
+TALL_PX, LOW_PX, WHOLE_PX = 265, 175, 485
+"""Of axes: of two, and of those that are alone."""
+ROW_PX, BAR_PX = 50, 40
+"""Of axes with a row for each partition or member: at most these, the bar of a row included."""
+LEAST_PX, NAME_PX = 130, 18
+"""Of axes with few rows: the room for the axes' name, and for each line of the legend."""
 TITLE_SIZE, TEXT_SIZE, SMALL_SIZE = 12, 10, 9
 MOST_NAMED = 7
 """Members, partitions or phases that a picture names; it adds the others up."""
 NEEDED = "pictures need matplotlib, which the extra 'notebook' has: pip install matplotlib"
 
 
-def canvas(
-    theme: Theme, title: str, heights: Sequence[float] = (1.0,), height_px: int = HEIGHT_PX
-) -> tuple[Picture, list[Any]]:
-    """A figure with axes one below the other, `heights` relative to each other.
+def canvas(theme: Theme, title: str, heights_px: Sequence[float] = (TALL_PX, LOW_PX)) -> tuple[Picture, list[Any]]:
+    """A figure with axes one below the other.
 
     Raises
     ------
@@ -33,16 +39,27 @@ def canvas(
         from spark_kafka_group.pictures.picture import Picture
     except ImportError as error:
         raise ImportError(NEEDED) from error
+    height_px = TITLE_PX + sum(AROUND_PX + axes_px for axes_px in heights_px)
     figure = Picture(
         figsize=(WIDTH_PX / DPI, height_px / DPI), dpi=DPI, layout=ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
     )
     figure.set_facecolor(theme.background)
     figure.suptitle(title, color=theme.text, fontsize=TITLE_SIZE)
-    grid = figure.add_gridspec(len(heights), 1, height_ratios=list(heights))
-    axes = [figure.add_subplot(grid[row]) for row in range(len(heights))]
+    grid = figure.add_gridspec(len(heights_px), 1, height_ratios=list(heights_px))
+    axes = [figure.add_subplot(grid[row]) for row in range(len(heights_px))]
     for one in axes:
         dress(one, theme)
     return figure, axes
+
+
+def rows_px(rows: int, most_px: float, names: int = 0) -> float:
+    """The height of axes with so many rows, and so many lines in the legend."""
+    return min(most_px, max(rows * ROW_PX, names * NAME_PX, LEAST_PX))
+
+
+def thickness(rows: int, axes_px: float, share: float) -> float:
+    """Of a bar, in rows: this share of its row, or less where rows are high."""
+    return min(share, BAR_PX * rows / axes_px)
 
 
 def dress(axes: Any, theme: Theme) -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from itertools import pairwise
+from operator import attrgetter
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spark_kafka_group.pictures import canvas, logged_run, themes, time_bins
 from spark_kafka_group.pictures.batch_spans import BatchSpan, batch_spans
@@ -18,14 +22,34 @@ if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
 BINS, STEPS = 60, 300
-Points = list[tuple[float, float]]
+USUAL = 3.0
+"""Times the median time between two commits of a member, up to which it has worked all the time."""
+BY_END = attrgetter("end")
+
+
+class Commit(NamedTuple):
+    """The places from and to of the time in which a member worked for a commit, and the commit's records."""
+
+    begin: float
+    end: float
+    records: float
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A member that a picture names, or all others together, and the commits in order of time."""
+
+    name: str
+    colour: str
+    commits: Sequence[Commit]
 
 
 def records(files: Files, theme: str = "light") -> Figure:
     """Records that each member committed: their sum over time, and records a second.
 
     The parameters and errors are those of :func:`spark_kafka_group.pictures.owners`. Records are offsets of committed
-    ranges; compaction and transactions make them more than the records that were read.
+    ranges; compaction and transactions make them more than the records that were read. The rate has the records of a
+    commit spread over the time since the member's commit before, and after a pause since the plan of its batch.
     """
     return records_of(logged_run.read(files).events, themes.named(theme))
 
@@ -33,7 +57,7 @@ def records(files: Files, theme: str = "light") -> Figure:
 def records_of(events: Sequence[Event], theme: Theme) -> Picture:
     """As :func:`records`, of events in order of time; there is one at least."""
     time = logged_run.times(events)
-    figure, (totals, rates) = canvas.canvas(theme, logged_run.title(events, time), heights=(3, 2))
+    figure, (totals, rates) = canvas.canvas(theme, logged_run.title(events, time))
     draw(totals, rates, events, time, theme)
     return figure
 
@@ -49,32 +73,48 @@ def draw(totals: Any, rates: Any, events: Sequence[Event], time: Elapsed, theme:
     rates.set_ylabel("records/s")
     for axes in (totals, rates):
         canvas.short_numbers(axes.yaxis)
-    handles = [_total(totals, points, time, colour) for _, colour, points in shown]
+    handles = [_total(totals, one, time) for one in shown]
     canvas.from_zero(totals)
     canvas.whole_numbers(totals.yaxis)
     _rates(rates, shown, time)
-    canvas.legend(totals, theme, [(handle, name) for handle, (name, _, _) in zip(handles, shown, strict=True)])
+    canvas.legend(totals, theme, [(handle, one.name) for handle, one in zip(handles, shown, strict=True)])
     if not shown:
         canvas.nothing(totals, theme, "no batch was committed")
 
 
-def _shown(
-    spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elapsed, theme: Theme
-) -> list[tuple[str, str, Points]]:
-    """Names, colours and commits of the members that a picture names, and of all others together."""
-    commits: dict[Member, Points] = {}
+def _shown(spans: Sequence[BatchSpan], members: Mapping[Member, str], time: Elapsed, theme: Theme) -> list[Shown]:
+    batches: dict[Member, list[Commit]] = {}
     for span in spans:
         if span.to_ms is not None:
-            commits.setdefault(span.member, []).append((time.at(span.to_ms), float(span.committed)))
+            commit = Commit(time.at(span.from_ms), time.at(span.to_ms), float(span.committed))
+            batches.setdefault(span.member, []).append(commit)
+    commits = {member: _since_the_one_before(found) for member, found in batches.items()}
     colours = logged_run.colours(members, theme)
     named = list(members)[: canvas.MOST_NAMED]
-    shown = [(members[one], colours[one], sorted(commits[one])) for one in named if one in commits]
+    shown = [Shown(members[one], colours[one], commits[one]) for one in named if one in commits]
     others = [member for member in commits if member not in named]
-    rest = sorted(point for member in others for point in commits[member])
-    return [*shown, (f"{len(others)} more", theme.rest, rest)] if rest else shown
+    rest = sorted((commit for member in others for commit in commits[member]), key=BY_END)
+    return [*shown, Shown(f"{len(others)} more", theme.rest, rest)] if rest else shown
 
 
-def _total(axes: Any, points: Points, time: Elapsed, colour: str) -> Any:
+def _since_the_one_before(planned: Sequence[Commit]) -> list[Commit]:
+    """Commits of a member that begin with the commit before, and after a longer pause than usual with their own plan.
+
+    A commit is a moment, and its records are those of the time since the commit before. As moments, steady commits
+    would fall into bins by two, by one, or not at all.
+    """
+    ordered = sorted(planned, key=BY_END)
+    gaps = [one.end - before.end for before, one in pairwise(ordered)]
+    usual = USUAL * median(gaps or [0.0])
+    continued = [
+        one._replace(begin=before.end) if gap <= usual else one
+        for (before, one), gap in zip(pairwise(ordered), gaps, strict=True)
+    ]
+    return [ordered[0], *continued]
+
+
+def _total(axes: Any, shown: Shown, time: Elapsed) -> Any:
+    points = [(commit.end, commit.records) for commit in shown.commits]
     if len(points) > time_bins.MOST_POINTS:
         sums = time_bins.sums(points, time.length, STEPS)
         points = [((number + 1) * time.length / STEPS, size) for number, size in enumerate(sums)]
@@ -82,17 +122,19 @@ def _total(axes: Any, points: Points, time: Elapsed, colour: str) -> Any:
     for place, size in points:
         places.append(place)
         sizes.append(sizes[-1] + size)
-    (line,) = axes.plot([*places, time.length], [*sizes, sizes[-1]], color=colour, drawstyle="steps-post", linewidth=2)
+    (line,) = axes.plot(
+        [*places, time.length], [*sizes, sizes[-1]], color=shown.colour, drawstyle="steps-post", linewidth=2
+    )
     return line
 
 
-def _rates(axes: Any, shown: Sequence[tuple[str, str, Points]], time: Elapsed) -> None:
+def _rates(axes: Any, shown: Sequence[Shown], time: Elapsed) -> None:
     below, places = [0.0] * BINS, [number * time.length / BINS for number in range(BINS + 1)]
-    for _, colour, points in shown:
-        sums = time_bins.sums(points, time.length, BINS)
+    for one in shown:
+        sums = time_bins.spread(one.commits, time.length, BINS)
         above = [base + size / (time.seconds / BINS) for base, size in zip(below, sums, strict=True)]
         axes.fill_between(
-            places, [*below, below[-1]], [*above, above[-1]], step="post", color=colour, linewidth=0, alpha=0.85
+            places, [*below, below[-1]], [*above, above[-1]], step="post", color=one.colour, linewidth=0, alpha=0.85
         )
         below = above
     axes.set_ylim(0, max(below, default=0) * 1.1 or 1)

@@ -45,7 +45,7 @@ def lag(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
     colours, found = themes.named(theme), progress_samples.samples(progress)
     time = progress_samples.times(found)
     tps = sorted({tp for one in found for tp in (*one.lag, *one.read)})
-    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time), heights=(3, 2))
+    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time))
     time.show(above, False)
     time.show(below)
     canvas.heading(above, colours, "Lag of each partition after each micro-batch")

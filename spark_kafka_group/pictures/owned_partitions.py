@@ -24,6 +24,8 @@ MOST_ROWS, COLUMNS = 600, 1_200
 """Of cells."""
 MOST_LINES = 60
 """Generations that are drawn."""
+OTHER_NAMES = 2
+"""In the legend, beside members."""
 
 
 def owners(files: Files, theme: str = "light") -> Figure:
@@ -51,9 +53,19 @@ def owners(files: Files, theme: str = "light") -> Figure:
 def owners_of(events: Sequence[Event], theme: Theme) -> Picture:
     """As :func:`owners`, of events in order of time; there is one at least."""
     time = logged_run.times(events)
-    figure, (axes,) = canvas.canvas(theme, logged_run.title(events, time))
+    figure, (axes,) = canvas.canvas(theme, logged_run.title(events, time), [height_px(events)])
     draw(axes, events, time, theme)
     return figure
+
+
+def height_px(events: Sequence[Event]) -> float:
+    """Of the axes that :func:`draw` draws into."""
+    members = min(len(logged_run.members(events)), canvas.MOST_NAMED + 1)
+    return canvas.rows_px(len(_partitions(owned_spans(events))), canvas.WHOLE_PX, names=members + OTHER_NAMES)
+
+
+def _partitions(spans: Sequence[OwnedSpan]) -> list[Partition]:
+    return sorted({(span.member[0], span.tp) for span in spans})
 
 
 def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named: bool = True) -> None:
@@ -61,7 +73,7 @@ def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named:
     members = logged_run.members(events)
     colours = logged_run.colours(members, theme)
     spans = owned_spans(events)
-    partitions: list[Partition] = sorted({(span.member[0], span.tp) for span in spans})
+    partitions = _partitions(spans)
     every = -(-len(partitions) // MOST_ROWS) or 1
     rows = partitions[::every]
     axes.grid(visible=False)
@@ -70,8 +82,9 @@ def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named:
         canvas.nothing(axes, theme, "no event assigns a partition")
         return
     if len(rows) <= MOST_BAR_ROWS and len(spans) <= MOST_BARS:
-        axes.barh(range(len(rows)), time.length, height=0.8, zorder=0.5, **canvas.hatched(theme))
-        _bars(axes, spans, rows, time, colours)
+        height = canvas.thickness(len(rows), height_px(events), 0.8)
+        axes.barh(range(len(rows)), time.length, height=height, zorder=0.5, **canvas.hatched(theme))
+        _bars(axes, spans, rows, height, time, colours)
     else:
         axes.patch.set(**canvas.hatched(theme))
         _cells(axes, spans, rows, time, colours)
@@ -84,7 +97,12 @@ def draw(axes: Any, events: Sequence[Event], time: Elapsed, theme: Theme, named:
 
 
 def _bars(
-    axes: Any, spans: Sequence[OwnedSpan], rows: Sequence[Partition], time: Elapsed, colours: Mapping[Member, str]
+    axes: Any,
+    spans: Sequence[OwnedSpan],
+    rows: Sequence[Partition],
+    height: float,
+    time: Elapsed,
+    colours: Mapping[Member, str],
 ) -> None:
     places = {partition: row for row, partition in enumerate(rows)}
     for member, colour in colours.items():
@@ -93,7 +111,7 @@ def _bars(
             [places[member[0], span.tp] for span in own],
             [time.at(span.to_ms) - time.at(span.from_ms) for span in own],
             left=[time.at(span.from_ms) for span in own],
-            height=0.8,
+            height=height,
             color=colour,
             label=member[1],
         )

@@ -11,6 +11,8 @@ from spark_kafka_group.pictures.owned_spans import Partition
 
 MOST_LABELS = 20
 LONGEST = 18
+FEW = 6
+"""Rows beside which a name in one line would have no room."""
 
 
 def name_rows(axes: Any, rows: Sequence[Partition], every: int = 1) -> None:
@@ -27,7 +29,9 @@ def name_rows(axes: Any, rows: Sequence[Partition], every: int = 1) -> None:
 
 
 def _number(axes: Any, rows: Sequence[Partition], topic: str, every: int) -> None:
-    axes.set_ylabel(f"{nth(every)}partition of {label(topic)}")
+    axes.set_ylabel(
+        f"{nth(every)}partition of {label(topic)}" if len(rows) > FEW else f"partition\nof {label(topic, LONGEST)}"
+    )
     step = -(-len(rows) // MOST_LABELS) if len(rows) > MOST_LABELS else 1
     step = next(size for size in (1, 2, 5, 10, 20, 50, 100, 1_000, len(rows)) if size >= step)
     places = range(0, len(rows), step)

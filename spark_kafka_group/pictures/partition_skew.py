@@ -27,7 +27,7 @@ def skew(progress: Iterable[Mapping[str, Any]], theme: str = "light") -> Figure:
     """
     colours, found = themes.named(theme), progress_samples.samples(progress)
     time = progress_samples.times(found)
-    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time), heights=(3, 2))
+    figure, (above, below) = canvas.canvas(colours, progress_samples.title(found, time))
     totals = _totals(found)
     _bars(above, totals, colours)
     points = [(time.at(one.time_ms), ratio) for one in found if (ratio := _ratio(one.read))]

@@ -16,6 +16,12 @@ _SMALL: dict[str, Any] = {"png": {"pil_kwargs": {"optimize": True}}}
 class Picture(Figure):
     """Made without pyplot: nothing looks for a display, and nothing keeps the figure."""
 
+    @property
+    def size_px(self) -> tuple[int, int]:
+        """Width and height."""
+        width, height = (self.get_size_inches() * self.dpi).round()
+        return int(width), int(height)
+
     def _repr_png_(self) -> bytes:
         written = BytesIO()
         self.write(written, "png")

@@ -10,7 +10,6 @@ import json
 from pathlib import Path
 
 from spark_kafka_group.pictures import batch_timeline, committed_records, logged_run, owned_partitions, whole_run
-from spark_kafka_group.pictures.canvas import HEIGHT_PX, WIDTH_PX
 from spark_kafka_group.pictures.themes import DARK, LIGHT
 from spark_kafka_group.printable import printable
 from spark_kafka_group.text_table import counted
@@ -58,17 +57,18 @@ def run(args: argparse.Namespace) -> int:
     found = logged_run.read(args.files)
     draw = PICTURES[args.only] if args.only else whole_run.overview_of
     try:
-        draw(found.events, DARK if args.dark else LIGHT).write(args.output, form)
+        picture = draw(found.events, DARK if args.dark else LIGHT)
+        picture.write(args.output, form)
     except ImportError as error:
         raise ToolError(str(error)) from error
     except OSError as error:
         raise ToolError(f"{args.output} cannot be written: {error}") from error
-    height_px = HEIGHT_PX if args.only else whole_run.HEIGHT_PX
+    width, height = picture.size_px
     members = len(logged_run.members(found.events))
     if args.json:
-        _print_json(args.output, height_px, len(found.events), members, found.remarks)
+        _print_json(args.output, picture.size_px, len(found.events), members, found.remarks)
     else:
-        size = f"{WIDTH_PX}x{height_px}, {counted(len(found.events), 'event')} of {counted(members, 'member')}"
+        size = f"{width}x{height}, {counted(len(found.events), 'event')} of {counted(members, 'member')}"
         lines = [*(f"note: {remark}" for remark in found.remarks), f"{args.output}: {size}"]
         print("\n".join(map(printable, lines)))
     return 0
@@ -81,8 +81,8 @@ def _format(output: Path) -> str:
     return form
 
 
-def _print_json(output: Path, height_px: int, events: int, members: int, remarks: tuple[str, ...]) -> None:
+def _print_json(output: Path, size_px: tuple[int, int], events: int, members: int, remarks: tuple[str, ...]) -> None:
     for remark in remarks:
         print(json.dumps({"kind": "note", "text": remark}))
-    size = {"width": WIDTH_PX, "height": height_px}
+    size = dict(zip(("width", "height"), size_px, strict=True))
     print(json.dumps({"kind": "picture", "file": str(output), **size, "events": events, "members": members}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 MOST_POINTS = 1_500
@@ -30,6 +31,20 @@ def sums(points: Iterable[tuple[float, float]], length: float, count: int) -> li
     totals = [0.0] * count
     for place, value in points:
         totals[bin_of(place, length, count)] += value
+    return totals
+
+
+def spread(spans: Iterable[tuple[float, float, float]], length: float, count: int) -> list[float]:
+    """The sum of the values in each bin, where each value is spread evenly from one place to another."""
+    totals, width = [0.0] * count, length / count
+    for begin, end, value in spans:
+        first, last = bin_of(begin, length, count), bin_of(end, length, count)
+        if first == last:
+            totals[last] += value
+            continue
+        edges = [begin, *(number * width for number in range(first + 1, last + 1)), end]
+        for number, (left, right) in enumerate(pairwise(edges), first):
+            totals[number] += value * (right - left) / (end - begin)
     return totals
 
 

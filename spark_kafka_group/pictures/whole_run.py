@@ -20,9 +20,6 @@ from spark_kafka_group.tools.event_logs import Event
 if TYPE_CHECKING:
     from spark_kafka_group.pictures.picture import Picture
 
-HEIGHTS = (5, 3.5, 2.5, 3.5, 2.5)
-HEIGHT_PX = 1_500
-
 
 def overview(files: Files, theme: str = "light") -> Picture:
     """Owners, batches and records of a run, one below the other, with one axis of time.
@@ -35,7 +32,9 @@ def overview(files: Files, theme: str = "light") -> Picture:
 def overview_of(events: Sequence[Event], theme: Theme) -> Picture:
     """As :func:`overview`, of events in order of time; there is one at least."""
     time = logged_run.times(events)
-    figure, axes = canvas.canvas(theme, logged_run.title(events, time), HEIGHTS, HEIGHT_PX)
+    rows_px = (owned_partitions.height_px(events), batch_timeline.height_px(events))
+    heights_px = (*rows_px, canvas.LOW_PX, canvas.TALL_PX, canvas.LOW_PX)
+    figure, axes = canvas.canvas(theme, logged_run.title(events, time), heights_px)
     owned_partitions.draw(axes[0], events, time, theme, named=False)
     batch_timeline.draw(axes[1], axes[2], events, time, theme, named=False)
     committed_records.draw(axes[3], axes[4], events, time, theme)

@@ -149,7 +149,7 @@ def test_a_real_run_has_a_bar_for_each_span_and_a_colour_for_each_member():
     assert len(colours) == len(members) == 4
     assert legend(axes) == [*(member[:8] for member in members), "generation", "no owner known"]
     assert axes.get_xlabel() == "time since 23:41:38 UTC (s)"
-    assert axes.get_ylabel().startswith("partition of chaos-")
+    assert axes.get_ylabel().startswith("partition\nof chaos-")
     assert figure.get_suptitle().startswith("group group-chaos-")
     assert figure.get_suptitle().endswith(": 2026-11-22 23:41:38 – 23:42:22 UTC")
 
@@ -166,6 +166,21 @@ def test_the_owners_of_three_hundred_partitions_are_cells_and_few_names(script):
     assert len(legend(axes)) == MOST_NAMED + 2
     assert legend(axes)[MOST_NAMED] == "13 more, same colours"
     assert len(axes.get_yticks()) <= 20
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 6, 60, 300])
+def test_bars_of_few_partitions_are_no_slabs_and_those_of_many_need_no_long_page(script, partitions):
+    script.log("a").assigned(1, T[:partitions])
+    script.log("a").planned(1, 0, [OffsetRange(T[0], 0, 5)], False)
+    script.log("a").committed(1, 0, {T[0]: 5})
+    figure = drawn(pictures.overview(script.files))
+    owners, lanes, *_ = figure.axes
+    heights = [bar.get_window_extent().height for bar in owners.patches]
+    lane, *_ = lanes.collections[0].get_paths()
+    heights += [lanes.transData.transform_path(lane).get_extents().height]
+    assert max(heights) <= 0.45 * canvas.DPI
+    assert 700 < figure.size_px[1] <= 1_550
+    assert owners.get_window_extent().height >= owners.yaxis.label.get_window_extent().height
 
 
 def test_partitions_of_many_topics_are_named_by_their_topics(script):
@@ -230,6 +245,43 @@ def test_a_long_run_is_not_drawn_batch_by_batch(tmp_path):
     assert max(len(line.get_xdata()) for line in totals.lines) <= 1_500
     assert sum(line.get_ydata()[-1] for line in totals.lines) == 40_000
     assert len(rates.collections) == MOST_NAMED + 1
+
+
+def every_second(batches, pause_after):
+    """Events of a member with 90 records a second; after the batch `pause_after` it pauses for 30 s."""
+    for number in range(batches):
+        ms = 1000 * number + (30_000 if number > pause_after else 0)
+        common = {"group": "g", "member": "m", "generation": 1, "batch": number}
+        ranges, offsets = {"t": {"0": [90 * number, 90 * number + 90]}}, {"t": {"0": 90 * number + 90}}
+        yield {"time_ms": ms + 700, "event": "planned", **common, "ranges": ranges}
+        yield {"time_ms": ms + 1_000, "event": "committed", **common, "offsets": offsets}
+
+
+def rates_of(file):
+    """At the middle of each bin."""
+    *_, rates = pictures.records([file]).axes
+    (area,) = rates.collections
+    (path,) = area.get_paths()
+    places = [(number + 0.5) / 60 * rates.get_xlim()[1] for number in range(60)]
+    edges = [(*sorted((one[0], other[0])), other[1]) for one, other in pairwise(path.vertices)]
+    return [max(height for left, right, height in edges if left < place < right) for place in places]
+
+
+def test_steady_batches_have_a_steady_rate_however_long_bins_are(tmp_path):
+    file = tmp_path / "steady.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in every_second(24, pause_after=24)))
+    first, *others = rates_of(file)  # bins of 0.39 s; nobody knows when the work for the first commit began
+    assert first > 90
+    assert others == pytest.approx([90] * 59)
+
+
+def test_the_first_batch_after_a_pause_has_its_records_since_its_plan(tmp_path):
+    file = tmp_path / "paused.jsonl"
+    file.write_text("".join(json.dumps(event) + "\n" for event in every_second(12, pause_after=5)))
+    rates = rates_of(file)
+    idle = [number for number, rate in enumerate(rates) if rate == 0]
+    assert idle == list(range(idle[0], idle[-1] + 1))
+    assert len(idle) == 44  # bins of 0.688 s; the pause and the 0.7 s until the plan are 30.7 s
 
 
 # Progress
@@ -377,7 +429,7 @@ def test_names_are_neither_mathematics_nor_control_characters(script):
     log.planned(1, 0, [OffsetRange(tp, 0, 5)], False)
     log.committed(1, 0, {tp: 5})
     figure = drawn(pictures.overview(script.files))
-    texts = [figure.get_suptitle(), figure.axes[0].get_ylabel(), *legend(figure.axes[0])]
+    texts = [figure.get_suptitle(), *figure.axes[0].get_ylabel().split("\n"), *legend(figure.axes[0])]
     assert all(text.isprintable() and len(text) < 120 for text in texts)
     assert all(text.count("$") == text.count(r"\$") for text in texts)
 
@@ -451,7 +503,7 @@ def test_the_command_writes_the_format_that_the_name_says(capsys, tmp_path, suff
     assert file.read_bytes().startswith(begins)
     note, drawn_line = said.splitlines()
     assert note.endswith("cut off, ignored")
-    assert drawn_line == f"{file}: 900x600, {len(read_run(RUN).events)} events of 4 members"
+    assert drawn_line == f"{file}: 900x265, {len(read_run(RUN).events)} events of 4 members"
 
 
 def test_the_command_says_as_json_what_it_drew(capsys, tmp_path):
