@@ -7,7 +7,7 @@
         ...
 
 With pytest: ``-p spark_kafka_group.testing.plugin``. From a shell: ``python -m spark_kafka_group.testing start``. In a
-notebook: :func:`open_sandbox`, whose topics and broker end with the kernel.
+notebook: :func:`open_sandbox`, whose Spark, topics and broker end with the kernel.
 """
 
 from spark_kafka_group.testing.cluster import KafkaCluster

@@ -1,4 +1,4 @@
-"""A place to try things in a notebook: topics and folders that are gone when it ends."""
+"""A place to try things in a notebook: Spark, topics and folders that are gone when it ends."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ import atexit
 import functools
 import os
 import shutil
+import sys
 import tempfile
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_group.testing.cluster import KafkaCluster
 from spark_kafka_group.testing.wait import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaAdminClient
+    from pyspark.sql import SparkSession
 
 SERVERS = "KAFKA_BOOTSTRAP_SERVERS"
 TOPICS_WITHIN_S = 60.0
+OF_SPARK: dict[str, Any] = {
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""A shuffle of few records takes longer with the 200 partitions of Spark's default."""
 
 
 class Sandbox:
-    """Topics of one broker, and folders. :func:`open_sandbox` makes it.
+    """Topics of one broker, folders, and a Spark session. :func:`open_sandbox` makes it.
 
     Parameters
     ----------
@@ -48,8 +59,20 @@ class Sandbox:
         self.servers: str = servers or self._cluster.bootstrap_servers  # type: ignore[union-attr]
         self._directory = Path(tempfile.mkdtemp(prefix="spark-kafka-group-sandbox-"))
         self._topics: set[str] = set()
+        self._spark: SparkSession | None = None
         self._closed = False
         atexit.register(self.close)
+
+    def spark(self) -> SparkSession:
+        """A local Spark session, the same one as long as it runs: times are in UTC, and Spark logs errors only.
+
+        Its workers run this Python, unless the variable ``PYSPARK_PYTHON`` names another one.
+        """
+        from pyspark.sql import SparkSession
+
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        self._spark = SparkSession.builder.master("local[2]").config(map=OF_SPARK).getOrCreate()
+        return self._spark
 
     def topic(self, name: str, partitions: int = 3, beside: Sequence[str] = ()) -> str:
         """Make a topic, without records also where this sandbox has made it before; returns its name.
@@ -87,13 +110,29 @@ class Sandbox:
         return str(folder)
 
     def close(self) -> None:
-        """Delete the topics and folders, and stop the sandbox's own broker. Harmless when repeated."""
+        """Stop the queries and Spark, delete the topics and folders, and stop the sandbox's own broker.
+
+        Harmless when repeated.
+        """
         atexit.unregister(self.close)
         if self._closed:
             return
         self._closed = True
         open_sandbox.cache_clear()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        try:
+            self._stop_spark()
+        finally:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._end_topics()
+
+    def _stop_spark(self) -> None:
+        """The queries first: their members leave their groups while the topics are still there."""
+        if self._spark is not None:
+            for query in self._spark.streams.active:
+                query.stop()
+            self._spark.stop()
+
+    def _end_topics(self) -> None:
         if self._cluster is not None:
             self._cluster.stop()
             return

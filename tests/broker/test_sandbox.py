@@ -1,5 +1,6 @@
 """The sandbox of notebooks: on a broker of others it touches nothing of theirs, and it leaves nothing."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -68,13 +69,49 @@ sandbox = open_sandbox()
 print(sandbox.topic("orders"), sandbox.group("billing"), sandbox.folder("files"))
 print(sandbox._cluster.nodes[0].process.pid, sandbox._cluster.directory, flush=True)
 """
+QUERYING = """
+import sys
+spark = sandbox.spark()
+assert sandbox.spark() is spark
+print(spark.sparkContext.pythonExec, spark._jvm.java.lang.ProcessHandle.current().pid())
+spark.sql("select timestamp_millis(0) text").show()
+stream = spark.readStream.format("groupkafka").option("kafka.bootstrap.servers", sandbox.servers)
+stream = stream.option("subscribe", "orders").option("eventLog", sys.argv[1]).load()
+stream.writeStream.format("noop").start().processAllAvailable()
+"""
 
 
-def test_its_own_broker_and_its_folders_end_with_the_process(monkeypatch):
+@pytest.fixture
+def program(monkeypatch):
+    """Run a program that has a broker of its own, which ends with it; returns its lines, and what it says on stderr."""
     monkeypatch.delenv("KAFKA_BOOTSTRAP_SERVERS", raising=False)
-    done = subprocess.run([sys.executable, "-c", OPENING], capture_output=True, text=True, check=True, timeout=200)
-    (topic, group, folder), (pid, directory) = map(str.split, done.stdout.splitlines())
-    assert (topic, group) == ("orders", "billing")
-    wait_until(lambda: not Path("/proc", pid).exists(), within=60)
-    assert not Path(folder).parent.exists()
-    assert not Path(directory).exists()
+
+    def run(code, *arguments):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        (topic, group, folder), (broker, directory), *more = map(str.split, done.stdout.splitlines())
+        assert (topic, group) == ("orders", "billing")
+        wait_until(lambda: not Path("/proc", broker).exists(), within=60)
+        assert not Path(folder).parent.exists()
+        assert not Path(directory).exists()
+        return more, done.stderr
+
+    return run
+
+
+def test_its_own_broker_and_its_folders_end_with_the_process(program):
+    program(OPENING)
+
+
+@pytest.mark.soak
+def test_its_spark_is_quiet_and_stops_its_queries_with_the_process(program, monkeypatch, tmp_path):
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    events = tmp_path / "events.jsonl"
+    ((python, jvm), *shown), said = program(OPENING + QUERYING, events)
+    assert python == sys.executable
+    assert ["|1970-01-01", "00:00:00|"] in shown
+    quiet = said.partition('Setting Spark log level to "ERROR"')[2]  # Spark says more while it starts
+    assert len(quiet.splitlines()) <= 1, quiet
+    assert json.loads(events.read_text().splitlines()[-1])["event"] == "stopped"
+    wait_until(lambda: not Path("/proc", jvm).exists(), within=60)
