@@ -96,11 +96,14 @@ class Laid(str):
 def as_html(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A table of HTML, with everything in it escaped: numbers to the right, all else to the left."""
     lines = [list(row) for row in rows]
-    numbers = [all(_is_number(line[place]) for line in lines) for place in range(len(headers))]
+    numbers = [_are_numbers([line[place] for line in lines]) for place in range(len(headers))]
     head = [_element("th", escaped(header), right) for header, right in zip(headers, numbers, strict=True)]
-    body = [[_element("td", _cell(cell), _is_number(cell)) for cell in line] for line in lines]
-    rest = "".join(f"<tr>{''.join(line)}</tr>" for line in body)
+    rest = "".join(f"<tr>{''.join(map(_element_of_row, line, numbers))}</tr>" for line in lines)
     return f"<table><thead><tr>{''.join(head)}</tr></thead><tbody>{rest}</tbody></table>"
+
+
+def _element_of_row(cell: object, of_numbers: bool) -> str:
+    return _element("td", _cell(cell), of_numbers if cell is None else _is_number(cell))
 
 
 def _element(name: str, content: str, right: bool) -> str:
@@ -108,8 +111,13 @@ def _element(name: str, content: str, right: bool) -> str:
     return f'<{name} style="text-align:{"right" if right else "left"}">{content}</{name}>'
 
 
+def _are_numbers(cells: Sequence[object]) -> bool:
+    known = [cell for cell in cells if cell is not None]
+    return bool(known) and all(map(_is_number, known))
+
+
 def _is_number(cell: object) -> bool:
-    return cell is None or (isinstance(cell, int | float) and not isinstance(cell, bool))
+    return isinstance(cell, int | float) and not isinstance(cell, bool)
 
 
 def _cell(cell: object) -> str:

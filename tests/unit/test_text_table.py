@@ -242,3 +242,10 @@ def test_a_page_has_numbers_at_the_right_and_keeps_the_lines_of_json():
     assert '<th style="text-align:right">partition</th><th style="text-align:left">value</th>' in page
     assert '<td style="text-align:right">3</td><td style="text-align:left"><pre' in page
     assert ">{\n  &quot;&lt;a&gt;&quot;: 1\n}</pre></td>" in page
+
+
+def test_an_unknown_value_stands_below_the_values_of_its_column():
+    page = as_html(["lag", "member", "host"], [(3, "a", None), (None, None, None)])
+    left, right = (f' style="text-align:{side}">' for side in ("left", "right"))
+    assert f"<th{right}lag</th><th{left}member</th><th{left}host</th>" in page
+    assert f"<tr><td{right}-</td><td{left}-</td><td{left}-</td></tr>" in page
