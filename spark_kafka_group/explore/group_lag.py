@@ -10,11 +10,14 @@ from typing import Any, ClassVar
 from spark_kafka_group.explore.own_options import to_look_at_topics
 from spark_kafka_group.explore.shown_table import Table, short_name
 from spark_kafka_group.sampling.lag_admin import LagAdmin
-from spark_kafka_group.text_table import counted
+from spark_kafka_group.text_table import counted, shortened
 from spark_kafka_group.tools.coordinators import missing_groups
 from spark_kafka_group.tools.describe import PartitionRow, behind, look_without_generation, records_behind
 from spark_kafka_group.tools.formatting import reader_and_batch
 from spark_kafka_group.wire.admin import GroupAdmin
+
+LONGEST_ID = 26
+"""The most characters of a member and of a reader, which would not fit beside each other; :meth:`Lag.to_df` has all."""
 
 
 @dataclass(frozen=True)
@@ -106,9 +109,10 @@ class Lag(Table[PartitionRow]):
         return ("topic", "part", "committed", "end", "lag", "seconds", "member", "written by", "generation")
 
     def cells(self, row: PartitionRow) -> Sequence[object]:
-        owner = row.owner and (row.owner.instance_id or row.owner.member_id)
-        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner,
-                row.note and reader_and_batch(row.note), row.note and row.note.generation)  # fmt: skip
+        owner = row.owner and shortened(row.owner.instance_id or row.owner.member_id, LONGEST_ID)
+        reader = row.note and shortened(reader_and_batch(row.note), LONGEST_ID)
+        return (*row.tp, row.current_offset, row.log_end_offset, row.lag, row.lag_s, owner, reader,
+                row.note and row.note.generation)  # fmt: skip
 
     def values(self, row: PartitionRow) -> tuple[Any, ...]:
         note = (None, None, None) if row.note is None else (row.note.reader, row.note.generation, row.note.batch)
