@@ -6,6 +6,7 @@ python docs/run_notebooks.py [notebooks/1-explore-a-topic.ipynb ...]
 from __future__ import annotations
 
 import argparse
+import base64
 import html
 import re
 import tempfile
@@ -17,6 +18,8 @@ import nbformat
 from nbclient import NotebookClient
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+AS_FILES = {"picture-overview": Path(__file__).parent / "pictures" / "two-queries.png"}
+"""Files that pages show, by the id of the cell whose picture they have."""
 WIDGET, WIDGETS = "application/vnd.jupyter.widget-view+json", "application/vnd.jupyter.widget-state+json"
 CELL_WITHIN_S = 180
 BAR = 20
@@ -71,6 +74,13 @@ def _bar(model: str, widgets: Any) -> str:
     return f"{title}|{'█' * filled:{BAR}}|{numbers}".replace("\u2007", " ")
 
 
+def write_files(notebook: Any) -> None:
+    """Write the pictures of cells that are files, too."""
+    for cell in notebook.cells:
+        if cell.id in AS_FILES:
+            AS_FILES[cell.id].write_bytes(base64.b64decode(cell.outputs[0].data["image/png"]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("notebooks", nargs="*", type=Path, default=sorted(NOTEBOOKS.glob("*.ipynb")))
@@ -79,6 +89,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
             notebook = settled(run(nbformat.read(file, as_version=4), directory))
         nbformat.write(notebook, file)
+        write_files(notebook)
         print(f"{file}: {time.monotonic() - begun:.0f} s", flush=True)
 
 

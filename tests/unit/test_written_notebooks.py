@@ -1,5 +1,6 @@
 """notebooks/ as they are committed: all have run, and nothing in them is of the machine that ran them."""
 
+import base64
 import getpass
 import json
 import re
@@ -10,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "notebooks").glob("*.ipynb"))
+COLUMNS = 88
+"""Jupyter and GitHub cut lines above some 100."""
 OF_A_MACHINE = re.compile(r"/tmp/|/home/|/root/|/Users/|/work/|127\.0\.0\.1|localhost|Traceback|WARN")
 
 
@@ -57,12 +60,22 @@ class TestEach:
         assert [cell["metadata"] for cell in read(file)["cells"] if cell["metadata"]] == []
 
     def test_it_ends_what_it_has_started(self, file):
-        assert "".join(codes(file)[-1]["source"]) == "spark.stop()\nsandbox.close()"
+        assert "".join(codes(file)[-1]["source"]) == "sandbox.close()"
+
+    def test_a_page_shows_whole_lines_of_code(self, file):
+        lines = [line for cell in codes(file) for line in "".join(cell["source"]).splitlines()]
+        assert [line for line in lines if len(line) > COLUMNS] == []
 
     def test_it_needs_one_extra(self, file):
         assert "with the extra `notebook`" in "".join(read(file)["cells"][0]["source"])
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
         assert set(extras["processing"]) <= set(extras["notebook"])
+
+
+def test_the_second_begins_with_the_picture_that_it_ends_with():
+    picture = base64.b64decode(outputs(FILES[1])[-1]["data"]["image/png"])
+    assert (ROOT / "docs/pictures/two-queries.png").read_bytes() == picture
+    assert "](../docs/pictures/two-queries.png)" in "".join(read(FILES[1])["cells"][1]["source"])
 
 
 def test_all_begin_with_the_same_cell():
