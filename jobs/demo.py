@@ -27,7 +27,6 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 from pyarrow import parquet
 
-from spark_kafka_group.spark_version import java
 from spark_kafka_group.testing import KafkaCluster, wait_until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -372,7 +371,6 @@ def main() -> None:
     records = parser.parse_args().records
     directory = Path(tempfile.mkdtemp(prefix="groupkafka-"))
     try:
-        java()
         print(STORY.format(records=records, partitions=PARTITIONS, group=GROUP), flush=True)
         complete = run(records, directory)
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import warnings
 from pathlib import Path
 
@@ -59,7 +60,9 @@ def java() -> str:
     command = _java_command()
     if command is None:
         raise RuntimeError(
-            f"JAVA_HOME is {home}, which has no bin/java; Kafka and Spark need Java 17 or newer" if home else NO_JAVA
+            f"JAVA_HOME is {home}, which has no bin/java: set it to a Java 17 or newer, or unset it"
+            if home
+            else NO_JAVA
         )
     output = version_of(command)
     version = re.search(r'version "(\d+)', output)
@@ -76,8 +79,11 @@ def version_of(command: str) -> str:
 
 
 def warn_without_java() -> None:
-    """Warn a program that will start Spark, but not a client of Spark Connect nor a process that Spark has started."""
-    if _java_command() is None and not any(name.startswith(STARTED_BY_A_JVM + BY_CONNECT) for name in os.environ):
+    """Warn a program that will start Spark, but no command, client of Spark Connect, nor process that Spark has
+    started."""
+    command = any(word == "spark_kafka_group" or word.endswith("/groupkafka") for word in sys.orig_argv)
+    beside = any(name.startswith(STARTED_BY_A_JVM + BY_CONNECT) for name in os.environ)
+    if not command and not beside and _java_command() is None:
         warnings.warn(NO_JAVA, RuntimeWarning, stacklevel=3)
 
 

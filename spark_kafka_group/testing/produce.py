@@ -59,30 +59,11 @@ def produce(
         When no broker answers, the name is none of a topic, the topic is there with another number of partitions, or
         the brokers do not take the records.
     """
-    from kafka import KafkaAdminClient, KafkaProducer
-    from kafka.admin import NewTopic
-    from kafka.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, TopicAlreadyExistsError
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
 
     try:
-        try:
-            admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=REACHED_WITHIN_MS)
-        except KafkaTimeoutError as error:
-            raise RuntimeError(
-                f"no broker answers at {bootstrap_servers}: name another one with {argument}, or start one: "
-                f"python -m spark_kafka_group.testing start"
-            ) from error
-        try:
-            admin.create_topics([NewTopic(topic, partitions or PARTITIONS, -1)])
-        except InvalidTopicError as error:
-            raise RuntimeError(
-                f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them"
-            ) from error
-        except TopicAlreadyExistsError:
-            there = len(admin.describe_topics([topic])[0]["partitions"])
-            if partitions not in (None, there):
-                raise RuntimeError(f"topic {topic} is there with {there} partitions: leave --partitions out") from None
-        finally:
-            admin.close()
+        _make(bootstrap_servers, topic, partitions, argument)
         producer = KafkaProducer(bootstrap_servers=bootstrap_servers, enable_idempotence=False)
         try:
             sent = [producer.send(topic, key=b"%d" % number, value=VALUES[values](number)) for number in range(records)]
@@ -93,3 +74,30 @@ def produce(
             producer.close()
     except (KafkaError, ValueError) as error:
         raise RuntimeError(f"{bootstrap_servers} takes no records for topic {topic}: {error}") from error
+
+
+def _make(bootstrap_servers: str, topic: str, partitions: int | None, argument: str) -> None:
+    """Make the topic, unless it is there."""
+    from kafka import KafkaAdminClient
+    from kafka.admin import NewTopic
+    from kafka.errors import InvalidTopicError, KafkaTimeoutError, TopicAlreadyExistsError
+
+    try:
+        admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, bootstrap_timeout_ms=REACHED_WITHIN_MS)
+    except KafkaTimeoutError as error:
+        raise RuntimeError(
+            f"no broker answers at {bootstrap_servers}: name another one with {argument}, or start one: "
+            f"python -m spark_kafka_group.testing start"
+        ) from error
+    try:
+        admin.create_topics([NewTopic(topic, partitions or PARTITIONS, -1)])
+    except InvalidTopicError as error:
+        raise RuntimeError(
+            f"{topic!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249 of them"
+        ) from error
+    except TopicAlreadyExistsError:
+        there = len(admin.describe_topics([topic])[0]["partitions"])
+        if partitions not in (None, there):
+            raise RuntimeError(f"topic {topic} is there with {there} partitions: leave --partitions out") from None
+    finally:
+        admin.close()

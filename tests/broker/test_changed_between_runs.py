@@ -340,7 +340,7 @@ def test_a_checkpoint_of_another_group_s_query_is_named_once(kafka, group, start
     for _ in range(2):
         assert batch(of_another, end) == (end, [])
     (named,) = [record.getMessage() for record in caplog.records if "the checkpoint is that of" in record.msg]
-    assert f"a query of group {group}, and this query goes on at its offsets" in named
+    assert f"a query of group {group}. This query goes on at the offsets in it" in named
     of_another.stop()
     caplog.clear()
     assert batch(started(group, {"subscribe": topics[0]}, **QUICK), end) == (end, [])

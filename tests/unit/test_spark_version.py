@@ -81,6 +81,10 @@ def test_an_import_warns_where_java_is_missing_and_needed(variables, warned, tmp
     assert without_java(["-c", "import spark_kafka_group"], tmp_path, **variables) == (warned, 0)
 
 
+def test_a_command_that_needs_no_java_does_not_warn(tmp_path):
+    assert without_java(["-m", "spark_kafka_group", "--help"], tmp_path) == ([], 0)
+
+
 IN_A_BLOCK = """
 from spark_kafka_group.submit import orderly, session
 with orderly("billing"):

@@ -229,9 +229,8 @@ class Taking:
         of_group = self._standing.proven.group_id
         if self._standing.is_restart and of_group not in (None, query.group_id):
             log.warning(
-                "group %s: the checkpoint is that of a query of group %s, and this query goes on at its offsets, also "
-                "at the ends of topics; startingOffsets is for new queries. A new query needs a new checkpoint and a "
-                "new output folder",
+                "group %s: the checkpoint is that of a query of group %s. This query goes on at the offsets in it, and "
+                "startingOffsets has no effect. A new query needs a new checkpoint and a new output folder",
                 query.group_id, of_group,
             )  # fmt: skip
         for tp in sorted(starts):
