@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, StreamingQueryException
-from support import committed, name, numbered, options, produce, topic_with
+from support import committed, name, numbered, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.files import local_folder
@@ -50,30 +50,32 @@ def test_positions_of_named_sources_are_read_also_where_they_change_places_or_go
     groups = {"orders": name("orders"), "payments": name("payments")}
 
     def run(*names):
-        streams = [
-            spark.readStream.name(one).format("groupkafka").options(**options(kafka, topic, groups[one])).load()
-            for one in names
-        ]
+        """How many rows were read, and the positions after them."""
+        streams = [rows_of(kafka, topic, groups[one], spark, one) for one in names]
         rows = streams[0] if len(streams) == 1 else streams[0].union(streams[1])
-        writer = rows.select("value").writeStream.format("noop").trigger(availableNow=True)
-        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+        writer = rows.writeStream.format("noop").trigger(availableNow=True)
+        query = writer.option("checkpointLocation", str(tmp_path)).start()
+        query.awaitTermination()
         found = checkpoint.positions([tmp_path])
-        return {one: checkpoint.of_group(found, groups[one]) for one in groups}
+        read = sum(progress.numInputRows for progress in query.recentProgress)
+        return read, {one: checkpoint.of_group(found, groups[one]) for one in groups}
 
     def at(offset):
         return {TopicPartition(topic, partition): offset for partition in range(2)}
 
-    assert run("orders", "payments") == {"orders": at(10), "payments": at(10)}
+    assert run("orders", "payments") == (40, {"orders": at(10), "payments": at(10)})
     produce(kafka, topic, numbered(20, 2, first=20))
-    assert run("payments", "orders") == {"orders": at(20), "payments": at(20)}
+    assert run("payments", "orders") == (40, {"orders": at(20), "payments": at(20)})
     produce(kafka, topic, numbered(20, 2, first=40))
-    assert run("orders") == {"orders": at(30), "payments": {}}
-    assert committed(kafka, groups["orders"]) == {(topic, p): 30 for p in range(2)}
+    assert run("orders") == (20, {"orders": at(30), "payments": {}})
+    # Spark has forgotten the source, and the group has not.
+    assert run("orders", "payments") == (20, {"orders": at(30), "payments": at(30)})
 
 
-def rows_of(kafka, topic, group, spark):
+def rows_of(kafka, topic, group, spark, named=None):
     settings = {"subscribe": topic, "kafka.group.id": group, "kafka.auto.offset.reset": "earliest"}
-    reader = spark.readStream.format("groupkafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
+    reader = spark.readStream if named is None else spark.readStream.name(named)
+    reader = reader.format("groupkafka").option("kafka.bootstrap.servers", kafka.bootstrap_servers)
     return reader.options(**settings).load().select("value")
 
 
