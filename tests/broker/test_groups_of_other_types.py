@@ -11,10 +11,17 @@ from support import numbered, topic_with
 from spark_kafka_group import explore
 from spark_kafka_group.__main__ import main
 from spark_kafka_group.errors import CommitError, GroupKafkaError
-from spark_kafka_group.testing import wait_until
+from spark_kafka_group.testing import KafkaCluster, wait_until
 from spark_kafka_group.tools.command_errors import ToolError
 
 STREAMS_GROUP_HEARTBEAT = 88
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    """Brokers of their own: commands that show all groups name these."""
+    with KafkaCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")
