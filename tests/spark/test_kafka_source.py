@@ -1,6 +1,7 @@
 """Checkpoints of Spark's own kafka source and sink go on with this source and sink; and the way back."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -25,9 +26,10 @@ class KafkaSource:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
         )
 
-    def run(self, settings, place, counted=False):
-        """Read all records up to now; returns the error, or None."""
-        return self._done({"options": settings, "out": f"{place}/out", "counted": counted}, place)
+    def run(self, settings, place, counted=False, named=False):
+        """Read all records up to now; returns the error, or None. With names there are settings for each."""
+        order = {"options": settings, "out": f"{place}/out", "counted": counted, "named": named}
+        return self._done(order, place)
 
     def write(self, folder, settings, place):
         """Write all lines of files up to now with Spark's own sink; returns the error, or None."""
@@ -57,10 +59,14 @@ def of_kafka(kafka, topic, **more):
 
 
 def run(spark, settings, place, counted=False):
+    df = spark.readStream.format("groupkafka").options(**settings).load().select("value")
+    return run_of(df, place, counted)
+
+
+def run_of(df, place, counted=False):
     def write(df, batch_id):
         df.write.mode("overwrite").parquet(f"{place}/out/batch={batch_id}")
 
-    df = spark.readStream.format("groupkafka").options(**settings).load().select("value")
     df = df.groupBy("value").count() if counted else df
     writer = df.writeStream.foreachBatch(write).outputMode("update")
     query = writer.option("checkpointLocation", f"{place}/checkpoint").trigger(availableNow=True).start()
@@ -135,6 +141,36 @@ def test_a_query_changes_its_source_and_changes_it_back(spark, kafka, kafka_sour
     run(spark, options(kafka, topic, groups[0]), place)
     assert values(spark, place) == list(range(200))
     assert committed(kafka, groups[0]) == {(topic, 0): 100, (topic, 1): 100}
+
+
+@pytest.mark.soak
+def test_named_sources_change_back_line_by_line(spark, kafka, kafka_source, tmp_path):
+    topics = {"orders": topic_with(kafka, numbered(20, 2)), "payments": topic_with(kafka, numbered(20, 2, first=20))}
+    setting = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+    version_of_log = "spark.sql.streaming.offsetLog.formatVersion"  # Spark 4.3 has it by itself
+    spark.conf.set(setting, "true")
+    spark.conf.set(version_of_log, "2")
+    try:
+        streams = [
+            spark.readStream.name(one).format("groupkafka").options(**options(kafka, topic)).load().select("value")
+            for one, topic in topics.items()
+        ]
+        run_of(streams[0].union(streams[1]), tmp_path)
+    finally:
+        spark.conf.unset(setting)
+        spark.conf.unset(version_of_log)
+    path, (version, metadata, *lines) = last_offsets(tmp_path)
+    assert version == "v2"
+    for number, line in enumerate(lines):
+        named, offset = re.fullmatch(r"(\w+:)(.*)", line).groups()
+        positions = {key: value for key, value in json.loads(offset).items() if key != "@group"}
+        lines[number] = f"{named}{json.dumps(positions)}"
+    rewrite(path, [version, metadata, *lines])
+    for first, topic in zip((40, 60), topics.values(), strict=True):
+        produce(kafka, topic, numbered(20, 2, first=first))
+    in_another_order = {one: of_kafka(kafka, topics[one]) for one in reversed(topics)}
+    assert kafka_source.run(in_another_order, tmp_path, named=True) is None
+    assert values(spark, tmp_path) == list(range(80))
 
 
 @pytest.mark.soak
