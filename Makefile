@@ -6,10 +6,10 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 PYSPARK ?= 4.3.0
-# pip shows what it does on a terminal only, in one line.
-SHOWN = --progress-bar raw | awk '/^Progress/ {printf "\r\033[K  %s: %d of %d MB", what, $$2 / 1e6, $$4 / 1e6; fflush(); next} \
+# How an option of pip's goes on: it shows what it does on a terminal only, in one line.
+SHOWN = -progress-bar raw | awk '/^Progress/ {printf "\r\033[K  %s: %d of %d MB", what, $$2 / 1e6, $$4 / 1e6; fflush(); next} \
   {sub(/^ +/, ""); what = $$2; printf "\r\033[K  %.76s", $$0; fflush()} END {printf "\r\033[K"}'
-IN_A_LINE = $(if $(MAKE_TERMOUT),$(SHOWN),-q)
+IN_A_LINE = $(if $(MAKE_TERMOUT),$(SHOWN),q)
 OLDEST_PYSPARK := 4.2.0
 OLDEST := .venv-oldest
 PUBLISHED := .venv-published
@@ -60,7 +60,7 @@ $(VENV)/.dependencies: pyproject.toml
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -q --upgrade pip
 	@rm -rf build && set -o pipefail && \
-	  SPARK_KAFKA_GROUP_NO_EXTENSION=1 $(BIN)/pip install --no-compile '.[test,dev]' 'pyspark==$(PYSPARK)' $(IN_A_LINE)
+	  SPARK_KAFKA_GROUP_NO_EXTENSION=1 $(BIN)/pip install --no-compile '.[test,dev]' 'pyspark==$(PYSPARK)' -$(IN_A_LINE)
 	@cp conf/python-unzipped $(BIN)
 	@touch $@
 
