@@ -88,17 +88,23 @@ def test_a_directory_that_was_given_keeps_its_data_for_the_next_cluster(tmp_path
         assert process.poll() is not None
 
 
-def test_what_is_produced_comes_back_with_keys_from_the_partition_named(kafka):
-    topic = kafka.create_topic(name("topic"), partitions=2)
-    kafka.produce(topic, [b"bare", (b"key", b"value"), (b"gone", None)], partition=1, compression="gzip")
-    consumer = KafkaConsumer(topic, bootstrap_servers=kafka.bootstrap_servers, auto_offset_reset="earliest")
+def consumed(servers, topic, count):
+    """The records of a topic, once there are so many."""
+    consumer = KafkaConsumer(topic, bootstrap_servers=servers, auto_offset_reset="earliest")
     found = []
     try:
         wait_until(
-            lambda: found.extend(r for rs in consumer.poll(1000).values() for r in rs) or len(found) == 3, within=30
+            lambda: found.extend(r for rs in consumer.poll(1000).values() for r in rs) or len(found) == count, within=30
         )
     finally:
         consumer.close(autocommit=False)
+    return found
+
+
+def test_what_is_produced_comes_back_with_keys_from_the_partition_named(kafka):
+    topic = kafka.create_topic(name("topic"), partitions=2)
+    kafka.produce(topic, [b"bare", (b"key", b"value"), (b"gone", None)], partition=1, compression="gzip")
+    found = consumed(kafka.bootstrap_servers, topic, 3)
     assert [(r.partition, r.key, r.value) for r in found] == [
         (1, None, b"bare"),
         (1, b"key", b"value"),
@@ -253,14 +259,7 @@ def _takes_records(state, servers, capsys):
     assert capsys.readouterr().err == "topic orders is there with 2 partitions: leave --partitions out\n"
     assert main([*state, "produce", "--topic", "or ders"]) == SOME_DOWN
     assert capsys.readouterr().err.startswith("'or ders' is not a topic name: letters, digits, ")
-    consumer = KafkaConsumer("orders", bootstrap_servers=servers, auto_offset_reset="earliest")
-    found = []
-    try:
-        wait_until(
-            lambda: found.extend(r for rs in consumer.poll(1000).values() for r in rs) or len(found) == 20, within=30
-        )
-    finally:
-        consumer.close(autocommit=False)
+    found = consumed(servers, "orders", 20)
     orders = sorted((json.loads(record.value) for record in found), key=lambda order: order["order_id"])
     assert {record.partition for record in found} == {0, 1}
     assert [order["order_id"] for order in orders] == list(range(20))
