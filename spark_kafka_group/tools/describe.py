@@ -40,8 +40,8 @@ Shows what kafka-consumer-groups --describe shows, with the same numbers, and:
                taken part in the rebalance, for example as a micro-batch runs
   LAG-SECONDS  age of the first record that is not committed: now minus its
                timestamp, which the producer sets unless the topic has
-               LogAppendTime; 0 without lag, - without a commit. On a terminal it
-               is BEHIND, in its two largest units: 2h05m
+               LogAppendTime; 0 without lag, - without a commit. On a terminal
+               it is BEHIND, in its two largest units: 2h05m
   POSITION     with --checkpoint: where the query's newest batch ends, committed
                or not; Kafka itself does not know it
   WRITTEN-BY   reader id, generation and batch of the query that committed, from

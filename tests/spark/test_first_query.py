@@ -61,7 +61,7 @@ def test_the_first_query_shows_the_records_and_its_group_is_seen(kafka, capsys, 
 
         wait_until(all_committed, within=240)
         assert re.search(r"^\| +\d\| +\d+\|order \d+\|$", (tmp_path / "shown").read_text(), re.MULTILINE)
-        describe, top = block("While it runs").replace(AT_HOME, kafka.bootstrap_servers).splitlines()
+        describe, top = block("After batch 0, look at the group").replace(AT_HOME, kafka.bootstrap_servers).splitlines()
         assert shlex.split(top)[3] == "top"  # tests/broker/test_top.py runs it
         command = shlex.split(describe)
         capsys.readouterr()

@@ -13,7 +13,7 @@ from spark_kafka_group.driver.membership.yielding import YieldedBatch
 from spark_kafka_group.driver.positions import rules, topic_changes, unowned
 from spark_kafka_group.driver.positions.lookup import looked_up, warn_without_offset
 from spark_kafka_group.driver.query import Query
-from spark_kafka_group.errors import AuthorizationError, FencedError
+from spark_kafka_group.errors import NEW_CHECKPOINT, AuthorizationError, FencedError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.bounds import Bound
 from spark_kafka_group.wire import Committed
@@ -230,8 +230,8 @@ class Taking:
         if self._standing.is_restart and of_group not in (None, query.group_id):
             log.warning(
                 "group %s: the checkpoint is that of a query of group %s. This query goes on at the offsets in it, and "
-                "startingOffsets has no effect. A new query needs a new checkpoint and a new output folder",
-                query.group_id, of_group,
+                "startingOffsets has no effect. A new query needs %s",
+                query.group_id, of_group, NEW_CHECKPOINT,
             )  # fmt: skip
         for tp in sorted(starts):
             if starts[tp].conflict:
