@@ -55,7 +55,7 @@ class Group(Section):
         "Streams only. The `kafka.transactional.id` of the groupkafka sink of this query, which has "
         "`deliveryGuarantee=exactly-once`. The sink then commits the offsets of each micro-batch in the transaction of "
         "its rows, and the source commits none. All groupkafka sources of the query need it. See "
-        "[From Kafka to Kafka](guarantees.md#from-kafka-to-kafka).",
+        "[From Kafka to Kafka](exactly-once.md#from-kafka-to-kafka).",
         shown="none",
     )  # fmt: skip
     decision_topic: str = option(
