@@ -17,7 +17,7 @@ class Metric:
     Attributes
     ----------
     name
-        Kafka's name of it, where Kafka has it.
+        Kafka's name, if Kafka has the number.
     kind
         Whether it goes up and down, or only up while the query runs.
     unit, doc
@@ -38,94 +38,92 @@ METRICS = (
         "minOffsetsBehindLatest",
         GAUGE,
         "records",
-        "Lowest `records-lag` of the query's partitions, by the name of Spark's own source.",
+        "Lowest `records-lag` of a partition, by the name of Spark's own source.",
         "minOffsetsBehindLatest",
     ),
     Metric(
         "maxOffsetsBehindLatest",
         GAUGE,
         "records",
-        "Highest `records-lag` of the query's partitions.",
+        "Highest `records-lag` of a partition.",
         "maxOffsetsBehindLatest",
     ),
     Metric(
         "avgOffsetsBehindLatest",
         GAUGE,
         "records",
-        "Average `records-lag` of the query's partitions.",
+        "Average `records-lag` of the partitions.",
         "avgOffsetsBehindLatest",
     ),
     Metric(
         "records-lag-max",
         GAUGE,
         "records",
-        "Highest `records-lag` of the query's partitions, by Kafka's name.",
+        "Highest `records-lag` of a partition, by Kafka's name.",
         "maxOffsetsBehindLatest",
     ),
     Metric(
         "records-lag-seconds-max",
         GAUGE,
         "seconds",
-        "Highest `records-lag-seconds` of the query's partitions.",
+        "Highest `records-lag-seconds` of a partition.",
         "lagSeconds",
     ),
     Metric(
         "records-consumed-total",
         COUNTER,
         "records",
-        "Input rows of the source in micro-batches that the listener saw end. Spark counts a row twice in a "
-        "micro-batch that reads its source twice.",
+        "Input rows of the micro-batches that the listener saw end. Spark counts a row twice if a micro-batch "
+        "reads its source twice.",
         "numInputRows",
     ),
     Metric(
         "batch-duration",
         GAUGE,
         "ms",
-        "Time of the last micro-batch that the listener saw end, from its trigger on.",
+        "Time of the last micro-batch that the listener saw, from its trigger to its end.",
         "batchDuration",
     ),
-    Metric("assigned-partitions", GAUGE, "partitions", "Partitions in the query's assignment.", "assignedPartitions"),
-    Metric("generation", GAUGE, "-", "Generation of the consumer group, as of the last trigger.", "generation"),
+    Metric("assigned-partitions", GAUGE, "partitions", "Partitions that the query is assigned.", "assignedPartitions"),
+    Metric("generation", GAUGE, "-", "Generation of the group at the last trigger.", "generation"),
     Metric(
         "commit-total",
         COUNTER,
         "commits",
-        "Commits that succeeded, of the source and of the listener.",
+        "Successful commits of source and listener.",
         "commits",
     ),
     Metric(
         "failed-commit-total",
         COUNTER,
         "commits",
-        "Commits that failed for good, of the source and of the listener.",
+        "Commits of source and listener that failed for good.",
         "failedCommits",
     ),
     Metric(
         "commit-latency-avg", GAUGE, "ms", "Average time of the source's commits, with retries.", "commitLatencyAvgMs"
     ),
-    Metric(
-        "commit-latency-max", GAUGE, "ms", "Longest time of the source's commits, with retries.", "commitLatencyMaxMs"
-    ),
+    Metric("commit-latency-max", GAUGE, "ms", "Longest time of a commit of the source.", "commitLatencyMaxMs"),
     Metric(
         "last-commit-latency",
         GAUGE,
         "ms",
-        "Time of the last commit, of the source or of the listener.",
+        "Time of the last commit.",
         "commitLatencyMs",
     ),
     Metric(
         "last-commit-seconds-ago",
         GAUGE,
         "seconds",
-        "Time since the last commit that succeeded, of the source or of the listener.",
+        "Time since the last successful commit.",
         "lastCommitMs",
     ),
     Metric(
         "rebalance-total",
         COUNTER,
         "rebalances",
-        "Rebalances that the group asked for. A generation that a query alone in its group starts for a "
-        "micro-batch does not count.",
+        "Rebalances that the group asked for. Generations that a query alone in its group starts for "
+        "micro-batches do not count.",
         "rebalances",
     ),
     Metric(
@@ -139,7 +137,7 @@ METRICS = (
         "memberships-lost-total",
         COUNTER,
         "times",
-        "Times that the group had removed the query, which then joined as a new member.",
+        "Times that the group removed the query, which then joined as a new member.",
         "membershipsLost",
     ),
     Metric(
@@ -153,14 +151,14 @@ METRICS = (
         "rebalance-latency-max",
         GAUGE,
         "ms",
-        "Longest time of a rebalance, from giving partitions back to the new assignment.",
+        "Longest time of a rebalance.",
         "rebalanceLatencyMaxMs",
     ),
     Metric(
         "rebalance-latency-total",
         COUNTER,
         "ms",
-        "Total time of all rebalances since the query began.",
+        "Total time of rebalances since the query started.",
         "rebalanceLatencyTotalMs",
     ),
     Metric("last-rebalance-seconds-ago", GAUGE, "seconds", "Time since the last rebalance ended.", "lastRebalanceMs"),
@@ -188,8 +186,7 @@ METRICS = (
         "last-heartbeat-seconds-ago",
         GAUGE,
         "seconds",
-        "Time from the last heartbeat that was answered to the query's last progress. "
-        "Heartbeats are counted at triggers only.",
+        "Time from the last answered heartbeat to the query's last progress. Heartbeats are counted at triggers only.",
         "lastHeartbeatMs",
     ),
     Metric(
@@ -211,17 +208,17 @@ METRICS = (
         "offsets-lost-total",
         COUNTER,
         "offsets",
-        "Offsets of unread records that were gone, as far as the number can be known.",
+        "Unread offsets that were gone, as far as the number is known.",
         "offsetsLost",
     ),
     Metric(
         "hook-errors-total",
         COUNTER,
         "errors",
-        "Exceptions that the query's interceptors and rebalance listener raised.",
+        "Exceptions of interceptors and the rebalance listener.",
         "hookErrors",
     ),
-    Metric("records-done-total", COUNTER, "records", "Records that the handler of a RecordProcessor has done.", "done"),
+    Metric("records-done-total", COUNTER, "records", "Records that a RecordProcessor has done.", "done"),
     Metric(
         "records-retried-total",
         COUNTER,
@@ -268,28 +265,28 @@ METRICS = (
         "handler-latency-p50",
         GAUGE,
         "ms",
-        "Median time of the calls of a RecordProcessor's handler in the last micro-batch.",
+        "Median time of a RecordProcessor's handler, in the last micro-batch.",
         "latencyMs",
     ),
     Metric(
         "handler-latency-p99",
         GAUGE,
         "ms",
-        "99th percentile of the time of the calls of a RecordProcessor's handler in the last micro-batch.",
+        "99th percentile of the time of a RecordProcessor's handler, in the last micro-batch.",
         "latencyMs",
     ),
     Metric(
         "last-progress-seconds-ago",
         GAUGE,
         "seconds",
-        "Time since the trigger that looked up the query's other numbers.",
+        "Time since the trigger that looked up the other numbers.",
         "timestampMs",
     ),
     Metric(
         "brokers-away-seconds",
         GAUGE,
         "seconds",
-        "Time since brokers stopped answering the query, as of its last trigger; 0 while brokers answer.",
+        "Time since brokers stopped answering, as of the last trigger; 0 while they answer.",
         "brokersAway",
     ),
     Metric(
@@ -310,28 +307,28 @@ PARTITION_METRICS = (
         "records-lag",
         GAUGE,
         "records",
-        "End of the partition's log, as looked up when the last micro-batch was planned, minus the query's position.",
+        "End of the log minus the query's position, when the last micro-batch was planned.",
         "latestOffset",
     ),
     Metric(
         "records-lag-seconds",
         GAUGE,
         "seconds",
-        "Age of the partition's first record that is not processed; 0 without one.",
+        "Age of the first record that is not processed; 0 without such a record.",
         "behindSinceMs",
     ),
     Metric(
         "position",
         GAUGE,
         "offset",
-        "Next offset that the query reads of the partition, after the last micro-batch that succeeded.",
+        "Next offset that the query reads, after the last successful micro-batch.",
         "positions",
     ),
     Metric(
         "log-end-offset",
         GAUGE,
         "offset",
-        "End of the partition's log, as the last trigger looked it up.",
+        "End of the log at the last trigger.",
         "latestOffset",
     ),
 )
