@@ -31,6 +31,7 @@ class ManualAssignment:
         self._events = events
         self._subscription = options.reading.subscription
         self._former = instance_id_of(options.group.instance_id, reader)  # if it was a member, and was killed
+        self._is_named = options.group.id is not None
         self._checked = False
         self._generation: Generation | None = None
         self.client = GroupClient(options, group_id)
@@ -77,12 +78,12 @@ class ManualAssignment:
         return self._generation is not None
 
     def ensure(self, patience_ms: float | None = None) -> Joined:
-        """Look once whether the partitions exist.
+        """Look once whether the partitions exist, and whether the user's group is one of consumers.
 
         Raises
         ------
         MembershipError
-            When one of them does not.
+            When one of the partitions does not exist, or the group would take no commit.
         BrokerError
         """
         if self._generation is not None:
@@ -90,6 +91,8 @@ class ManualAssignment:
         missing = self._subscription.missing(self.client.partitions(self._subscription))
         if missing:
             raise MembershipError(f"assign names {', '.join(missing)}, which the cluster does not have")
+        if self._is_named:
+            self.client.check_type()
         self._generation = self.client.current()
         self._events.assigned(self._generation.id, self._generation.assignment)
         return Joined.AS_NEW

@@ -57,6 +57,16 @@ def listed_use(listed: Any) -> str:
     return use_of(kind_of(listed), listed.protocol_type)
 
 
+def is_of_others(listed: Any | None) -> bool:
+    """Whether a listed group is not one of consumers; None for a group that is not listed."""
+    return listed is not None and listed_use(listed) != CONSUMER
+
+
+def becomes_free(listed: Any) -> bool:
+    """Whether consumers can use a listed group once it is empty: such as Connect's, and neither share nor streams."""
+    return kind_of(listed) in (CLASSIC, CONSUMER)
+
+
 async def _states(manager: Any, node_id: int, listed: Iterable[Any]) -> dict[str, tuple[str, int]]:
     """State and number of members of each group, without those that are gone."""
     named: dict[str, list[str]] = {}

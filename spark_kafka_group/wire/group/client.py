@@ -18,6 +18,7 @@ from kafka.structs import TopicPartition as KafkaTopicPartition
 
 from spark_kafka_group.assignors import Strategy
 from spark_kafka_group.errors import (
+    AuthorizationError,
     BrokerError,
     BrokerTimeoutError,
     CommitError,
@@ -35,11 +36,11 @@ from spark_kafka_group.wire.broker_settings import session_bounds
 from spark_kafka_group.wire.client.connect import ms_until, translated
 from spark_kafka_group.wire.consumer_calls import Calls
 from spark_kafka_group.wire.coordinator_responses import refusal_of
-from spark_kafka_group.wire.group.all_groups import listed_use
+from spark_kafka_group.wire.group.all_groups import becomes_free, is_of_others, listed_use
 from spark_kafka_group.wire.group.joining import Joining
 from spark_kafka_group.wire.group.late_requests import is_removed
 from spark_kafka_group.wire.group.leaving import Leaving
-from spark_kafka_group.wire.group.members import CONSUMER, DescribedGroup, assigned_by_broker, described
+from spark_kafka_group.wire.group.members import DescribedGroup, assigned_by_broker, described
 from spark_kafka_group.wire.group.membership import Committed, Generation
 from spark_kafka_group.wire.group.offset_requests import in_parts, of_no_group
 from spark_kafka_group.wire.lacking import STATIC_FROM, version_of
@@ -324,21 +325,44 @@ class GroupClient(LogClient):
             match error.__cause__:
                 case kafka_errors.InvalidSessionTimeoutError() as cause:
                     raise self._session_timeout_refused(doing, cause) from error
-                case kafka_errors.InconsistentGroupProtocolError() if (use := self._use()) not in (None, CONSUMER):
-                    raise MembershipError(
-                        f"{doing}: it is a {use} group, which consumers cannot join, not even while it is empty: take "
-                        f"another kafka.group.id"
-                    ) from error
+                case kafka_errors.InconsistentGroupProtocolError() if is_of_others(group := self._listed()):
+                    raise self._of_others(doing, group) from error
                 case _:
                     raise MembershipError(str(error)) from error
 
-    def _use(self) -> str | None:
-        """What uses the group, as :attr:`DescribedGroup.use`; None where brokers do not say."""
+    def check_type(self) -> None:
+        """Refuse a group of a type that has no place for commits of consumers. Where brokers do not say, nothing is
+        refused.
+
+        Raises
+        ------
+        MembershipError, BrokerError
+        """
+        doing = f"looking up group {self._group_id}"
+
+        def look(left_ms: float) -> Any:
+            if not self._coordinator.ensure_coordinator_ready(timeout_ms=left_ms):
+                raise kafka_errors.KafkaTimeoutError
+            return self._listed()
+
+        with contextlib.suppress(AuthorizationError):
+            group = self._calls.retried(doing, look)
+            if is_of_others(group) and not becomes_free(group):
+                raise self._of_others(doing, group)
+
+    def _listed(self) -> Any | None:
+        """The group in its coordinator's list; None where it is not there, or brokers do not say."""
         try:
             groups = self._ask_coordinator(ListGroupsRequest()).groups
-        except kafka_errors.KafkaError:  # the error is about something else
+        except kafka_errors.KafkaError:  # an error that is to be said is about something else
             return None
-        return next((listed_use(one) for one in groups if one.group_id == self._group_id), None)
+        return next((one for one in groups if one.group_id == self._group_id), None)
+
+    def _of_others(self, doing: str, group: Any) -> MembershipError:
+        use, even = listed_use(group), "" if becomes_free(group) else ", not even while it is empty"
+        return MembershipError(
+            f"{doing}: it is a {use} group, which consumers cannot join{even}: take another kafka.group.id"
+        )
 
     def _session_timeout_refused(self, doing: str, error: Exception) -> MembershipError:
         """The error of a refused session timeout, with the bounds of the broker that refused it."""
