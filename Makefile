@@ -219,6 +219,10 @@ bench: $(VENV)/.bench $(VENV)/.installed  ## measure, and write benchmarks/RESUL
 docs: $(VENV)/.installed  ## write the tables of docs/ from the code
 	$(BIN)/python docs/tables.py
 
+.PHONY: figures
+figures:  ## count rooms, imports between them, files, lines, classes of one name, and words of the pages
+	@$(PYTHON) tests/repository/figures.py
+
 .PHONY: notebooks
 notebooks: $(VENV)/.installed  ## run notebooks/, and write their outputs and pictures into them
 	$(BIN)/python docs/run_notebooks.py
