@@ -29,20 +29,19 @@ class Producing(Section):
 
     acks: str = option(
         "kafka.acks", acks,
-        "Which replicas have a record before it counts as written: `all` that are in sync (also `-1`), `1`, the leader "
-        "alone, or `0`, none that is asked: then rows may be lost without an error.",
+        "Which replicas have a record before it counts as written: `all` in-sync ones (also `-1`), or `1`, the leader "
+        "alone. With `0` brokers are not asked: rows may be lost without an error.",
         default="all",
     )  # fmt: skip
     batch_size: int = option(
         "kafka.batch.size", integer(0),
         "Bytes of records, before they are compressed, after which a record batch is sent. A larger record gets a "
-        "record batch of its own. Kafka's default, 16384, is for records that come one by one. Unless set, it is as "
-        "much as `kafka.buffer.memory` if that is less.",
+        "record batch of its own. Kafka's default is 16384. The default here is at most `kafka.buffer.memory`.",
         default=524_288,
     )  # fmt: skip
     buffer_memory: int = option(
         "kafka.buffer.memory", integer(0, INT64_MAX),
-        "Bytes of record batches that a task keeps until they are acknowledged. Then it waits for brokers.",
+        "Most bytes of record batches that a task keeps until they are acknowledged. With more it waits.",
         default=33_554_432,
     )  # fmt: skip
     compression_type: str = option(
@@ -60,43 +59,41 @@ class Producing(Section):
     )
     delivery_timeout_ms: int = option(
         "kafka.delivery.timeout.ms", integer(0),
-        "How long a record batch may take to be acknowledged, over all attempts. Must not be below "
-        "`kafka.linger.ms` and `kafka.request.timeout.ms` together; unless set, it is as much as these if they are "
-        "more. Brokers that are away for longer end the task, and Spark runs it again.",
+        "How long a record batch may take to be acknowledged, over all attempts. If brokers are away for longer, the "
+        "task fails, and Spark runs it again. Must not be below the sum of `kafka.linger.ms` and "
+        "`kafka.request.timeout.ms`. The default is at least that sum.",
         default=120_000,
     )  # fmt: skip
     enable_idempotence: bool = option(
         "kafka.enable.idempotence", boolean,
-        "Whether brokers recognise a record batch that a task sends again, and write it once. Unless set, it is "
-        "`false` with `kafka.acks` other than `all`, or more than 5 in "
-        "`kafka.max.in.flight.requests.per.connection`.",
+        "Whether brokers recognise a record batch that a task sends again, and write it once. The default is "
+        "`false` if `kafka.acks` is not `all`, or `kafka.max.in.flight.requests.per.connection` is above 5.",
         default=True,
     )  # fmt: skip
     linger_ms: int = option(
         "kafka.linger.ms", integer(0, INT64_MAX),
-        "How long a record batch that is not full waits for more records while Spark hands rows over. The last ones of "
-        "a task are sent at once. Unless set, it is less where `kafka.delivery.timeout.ms` leaves less.",
+        "How long a record batch that is not full waits for more records while Spark hands rows over. The default is "
+        "lower if `kafka.delivery.timeout.ms` leaves less time.",
         default=100,
     )  # fmt: skip
     max_block_ms: int = option(
         "kafka.max.block.ms", integer(0, INT64_MAX),
-        "How long a task waits for what it must know of a topic, and for room in `kafka.buffer.memory` while brokers "
-        "acknowledge nothing. The check before a batch write waits for brokers as long, and at most for 10 s.",
+        "How long a task waits for a topic's metadata, and for room in `kafka.buffer.memory` while brokers "
+        "acknowledge nothing. The check before a batch write waits as long, but at most 10 s.",
         default=60_000,
     )  # fmt: skip
     max_in_flight_requests_per_connection: int = option(
         "kafka.max.in.flight.requests.per.connection", integer(1),
-        "Requests that a broker has not answered yet; at most 5 with `kafka.enable.idempotence`.",
+        "Most requests that a broker has not answered yet; at most 5 with `kafka.enable.idempotence`.",
         default=5,
     )  # fmt: skip
     max_request_size: int = option(
         "kafka.max.request.size", integer(1),
-        "Most bytes of one request, and so of one record that is not compressed.",
+        "Most bytes of one request, and so of one uncompressed record.",
         default=1_048_576,
     )  # fmt: skip
     ignore_keys: bool = option(
         "kafka.partitioner.ignore.keys", boolean,
-        "Whether rows with a key are spread over partitions as rows without one are. `false` sends rows of one key to "
-        "one partition, the one that Java's producer chooses.",
+        "Whether rows with a key are spread over partitions like rows without a key.",
         default=False,
     )  # fmt: skip
