@@ -18,7 +18,9 @@ from spark_kafka_group.options.java_characters import NAME, NOTHING, Characters
 LONGEST_NAME = 249
 """The most characters of a topic's name."""
 MOST_REPEATS = 0x7FFFFFFF
-LONGEST_LOOKBEHIND = 20_000
+LONGEST_LOOKBEHIND, LONGEST_LOOKBEHINDS = 20_000, 100_000
+"""The most characters of what Python is to compile for a lookbehind, and for all of a pattern: it takes seconds for
+millions."""
 _FLAGS = frozenset("imsduU")
 _QUANTIFIERS = {"?": (0, 1), "*": (0, None), "+": (1, None)}
 _AT = {"A": r"\A", "G": r"\A", "Z": r"\Z", "z": r"\Z", "b": r"\b", "B": r"\B"}
@@ -73,6 +75,7 @@ class _Parser:
         self._ended: set[int] = set()
         self._uncertain: set[int] = set()
         self._references: list[tuple[int, int]] = []
+        self._lookbehinds = 0  # characters of all of them
 
     def whole(self) -> str:
         """The pattern in Python's dialect."""
@@ -214,6 +217,9 @@ class _Parser:
         if body.lengths is None:
             self._characters.refused("a lookbehind of no certain lengths")
         texts = [f"(?{kind}{text})" for text in body.lengths.values()]
+        self._lookbehinds += sum(map(len, texts))
+        if self._lookbehinds > LONGEST_LOOKBEHINDS:
+            self._characters.refused("the last of too many lookbehinds, or of too many lengths,")
         return "".join(texts) if kind == "<!" else f"(?:{'|'.join(texts)})" if texts else _one_of(NOTHING).text
 
     def _repeated(self, part: Part, is_group: bool = False) -> Part:
@@ -282,6 +288,10 @@ def _joined(one: Lengths | None, other: Lengths | None) -> Lengths | None:
 def _times(part: Part, low: int, high: int) -> Lengths | None:
     if part.lengths is None or set(part.lengths) == {0}:
         return _EMPTY if part.lengths and low == 0 else part.lengths
+    if len(part.lengths) == 1:
+        ((length, text),) = part.lengths.items()
+        counts = range(low, min(high, LONGEST_NAME // length) + 1)
+        return _merged((length * n, min(text * n, f"(?:{text}){{{n}}}", key=len)) for n in counts)
     found: list[Lengths | None] = []
     repeated = _EMPTY
     for count in range(high + 1):

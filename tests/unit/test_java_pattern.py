@@ -4,6 +4,7 @@ import pytest
 
 from spark_kafka_group import OptionError
 from spark_kafka_group.options import Options
+from spark_kafka_group.options.java_pattern import in_python
 
 TOPICS = ["ord-eu", "ord-test", "ord-us1", "ORD-EU", "orders-dlq", "orders-retry-60000"]
 
@@ -51,6 +52,7 @@ def test_a_pattern_is_javas(pattern, topics):
         (r"\1(a)", "has a reference to group 1, which does not end before it, at character 2"),
         ("[a&&]", "has && without a class behind it at character 4"),
         (r"\X", r"has \X at character 2"),
+        ("(?<![a-z]{0,20}x)" * 400, "has the last of too many lookbehinds, or of too many lengths, at character "),
     ],
 )
 def test_what_java_or_python_cannot_search_for_is_an_error_that_names_the_place(pattern, what):
@@ -62,3 +64,9 @@ def test_what_java_or_python_cannot_search_for_is_an_error_that_names_the_place(
 def test_the_message_of_what_is_refused_says_what_to_do():
     with pytest.raises(OptionError, match="which this source does not take: write it differently"):
         found("(?x)a")
+
+
+@pytest.mark.parametrize("most", [20, 200])
+def test_a_lookbehind_of_many_lengths_is_as_short_in_python_for_each_of_them(most):
+    """Python compiles every character of it, and takes seconds for millions."""
+    assert len(in_python(f"(?<![a-z]{{0,{most}}}x)").pattern) <= 50 * (most + 1)
