@@ -18,7 +18,7 @@ EXTRAS := prometheus,pkcs12,msk,processing,notebook
 SITE := .venv-site
 OF_THE_SITE = *.md docs/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
-CHECKED := tests/unit tests/processing
+CHECKED := tests/unit tests/processing tests/repository
 SECONDS_EACH ?= 180
 # How long `make fuzz` runs, and the targets of tests/fuzz/targets.py that it takes; all by default.
 SECONDS ?= 3600

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-import messages
-
+from spark_kafka_group.driver.reporting.progress import MEANINGS
 from spark_kafka_group.metrics import metric_table
 from spark_kafka_group.options import SECTIONS, documentation
 from spark_kafka_group.options.sink_sections import SINK_SECTIONS
@@ -28,13 +27,14 @@ def tables() -> dict[str, Callable[[], str]]:
         "refused settings of producers": documentation.refused_in_sinks_table,
         "metrics": metric_table.markdown_table,
         "reactions": reactions.as_markdown,
-        "log lines": messages.log_table,
-        "errors": messages.error_table,
-        "values": messages.value_table,
-        "progress keys": messages.progress_table,
-        "commands": messages.command_table,
-        "errors of tools": messages.tool_table,
+        "progress keys": progress_table,
     }
+
+
+def progress_table() -> str:
+    """Keys of the progress that are no metrics."""
+    rows = [f"| `{key}` | {meaning} |" for key, meaning in MEANINGS.items()]
+    return "\n".join(["| key | meaning |", "|---|---|", *rows])
 
 
 def filled(page: str) -> str:

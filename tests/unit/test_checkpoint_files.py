@@ -2,21 +2,16 @@
 
 import json
 import os
-import re
-from pathlib import Path
 
-import messages
 import pytest
 
 from spark_kafka_group.driver.transactions.checkpoint_log import is_without, logged_batch, newest_has
-from spark_kafka_group.errors import NEW_CHECKPOINT
 from spark_kafka_group.exactly_once import BatchId
 from spark_kafka_group.files import local_folder
 from spark_kafka_group.offsets import GroupOffset, TopicPartition
 from spark_kafka_group.tools import checkpoint
 from spark_kafka_group.tools.command_errors import ToolError
 
-DOCS = Path(messages.__file__).parent
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 IN_G = GroupOffset({A: 5, B: 7}, "reader-g", 3, batch=2, group_id="g")
 IN_H = GroupOffset({A: 50}, "reader-h", 4, batch=2, group_id="h")
@@ -101,13 +96,3 @@ def test_a_checkpoint_is_found_where_hadoop_finds_it(tmp_path, named):
 def test_a_name_is_taken_as_hadoops_path_takes_it(named, is_at):
     two_up = os.path.dirname(os.path.dirname(os.getcwd()))
     assert str(local_folder(named)) == is_at.format(cwd=os.getcwd(), two_up="" if two_up == "/" else two_up)
-
-
-def test_whoever_advises_a_new_checkpoint_says_what_it_does_to_the_sink():
-    """Errors have one text for it, and pages a link."""
-    assert "a new output folder" in NEW_CHECKPOINT
-    assert [text for text in [*messages.raised(), *messages.logged()] if "new checkpoint" in text.text] == []
-    for page in DOCS.glob("*.md"):
-        if page.name not in ("guarantees.md", "messages.md"):
-            advice = [part for part in page.read_text().split("\n\n") if re.search(r"new checkpoint\b", part)]
-            assert [part for part in advice if "(guarantees.md#a-new-checkpoint)" not in part] == []

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import tables
 
+from spark_kafka_group.__main__ import parser
 from spark_kafka_group.options import OPTION_NAMES
 from spark_kafka_group.options.sink_sections import SINK_DECLARED
 from spark_kafka_group.options.unsupported import UNSUPPORTED
@@ -178,6 +179,12 @@ def test_a_list_begins_after_an_empty_line_as_the_sites_markdown_wants_it(file):
     for before, line in itertools.pairwise(lines):
         if re.match(r"(- |\d+\. )", line):
             assert re.match(r"(- |\d+\. |  |$)", before), line
+
+
+def test_the_page_of_tools_has_every_command():
+    named = re.findall(r"^\| `([a-z]+)` \|", (DOCS / "tools.md").read_text(), re.MULTILINE)
+    (commands,) = (action for action in parser()._actions if action.dest == "command")
+    assert sorted(named) == sorted(commands.choices)
 
 
 class TestTables:

@@ -1,4 +1,4 @@
-"""The texts that a user can see, read from the package's code: tables of docs/messages.md."""
+"""The texts that a user can see, read from the package's code: tests compare pages with them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from spark_kafka_group import errors
-from spark_kafka_group.__main__ import parser
-from spark_kafka_group.driver.reporting.progress import MEANINGS
-
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_kafka_group"
 ANY = "…"
 """Stands for a value in a text."""
-OF_OPTIONS = ("option", "security/", "json_text")
-"""Modules whose ValueErrors follow an option's name and value."""
-OF_TOOLS = {"ToolError", "UsageError"}
 LEVELS = {"error": "ERROR", "exception": "ERROR", "warning": "WARNING", "info": "INFO"}
 
 
@@ -90,50 +83,3 @@ def _texts(name: str, arguments: list[ast.expr], file: str) -> Iterator[Message]
 def says_something(text: str | None) -> bool:
     """Whether there are words in it besides values."""
     return text is not None and len(re.findall(r"[A-Za-z]{2,}", text)) > 1
-
-
-def log_table() -> str:
-    """Lines of the log, the gravest first."""
-    gravest = sorted(logged(), key=lambda line: (list(LEVELS.values()).index(line.kind), line.text))
-    return table(("level", "line"), [(line.kind, code(line.text)) for line in gravest])
-
-
-def error_table() -> str:
-    """Errors that end a query, a read or a call, by the names that programs catch."""
-    public = [error for error in raised() if hasattr(errors, error.kind)]
-    return table(("error", "text"), [(f"`{error.kind}`", code(error.text)) for error in public])
-
-
-def value_table() -> str:
-    """Ends of sentences about options."""
-    ends = {error.text for error in raised() if error.kind == "ValueError" and error.file.startswith(OF_OPTIONS)}
-    return table(("the option's value",), [(code(end),) for end in sorted(ends)])
-
-
-def tool_table() -> str:
-    """Errors of the commands and of the broker for tests."""
-    of_tools = [error for error in raised() if error.kind in OF_TOOLS or error.file.startswith("testing/")]
-    return table(("text",), [(code(text),) for text in sorted({error.text for error in of_tools})])
-
-
-def progress_table() -> str:
-    """Keys of the progress that are no metrics."""
-    return table(("key", "meaning"), [(f"`{key}`", meaning) for key, meaning in MEANINGS.items()])
-
-
-def command_table() -> str:
-    """The commands of ``python -m spark_kafka_group``."""
-    (commands,) = (action for action in parser()._actions if action.dest == "command")
-    named = [(f"`{action.dest}`", action.help) for action in commands._choices_actions]
-    return table(("command", "purpose"), named)
-
-
-def code(text: str) -> str:
-    """For a cell of a table."""
-    return "`" + " ".join(text.replace("|", "\\|").replace("`", "'").split()) + "`"
-
-
-def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Markdown."""
-    lines = [head, ("---",) * len(head), *dict.fromkeys(rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md quotes messages as the code has them."""
+"""Pages quote messages as the code has them, and link to the page of a remedy."""
 
 import ast
 import re
@@ -6,8 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from messages import ANY, text_of, trees
+from messages import ANY, logged, raised, text_of, trees
 
+from spark_kafka_group.errors import NEW_CHECKPOINT
 from spark_kafka_group.wire.reactions import ADVICE, REACTIONS
 
 ROOT = Path(__file__).parents[2]
@@ -55,3 +56,13 @@ def test_a_message_that_is_nowhere_is_seen():
 def test_most_rows_quote_one():
     assert len(QUOTED) > 35
     assert len(MESSAGES) >= len(QUOTED)
+
+
+def test_whoever_advises_a_new_checkpoint_says_what_it_does_to_the_sink():
+    """Errors have one text for it, and pages a link."""
+    assert "a new output folder" in NEW_CHECKPOINT
+    assert [text for text in [*raised(), *logged()] if "new checkpoint" in text.text] == []
+    for page in (ROOT / "docs").glob("*.md"):
+        if page.name != "guarantees.md":
+            advice = [part for part in page.read_text().split("\n\n") if re.search(r"new checkpoint\b", part)]
+            assert [part for part in advice if "(guarantees.md#a-new-checkpoint)" not in part] == []
