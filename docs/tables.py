@@ -22,6 +22,7 @@ def tables() -> dict[str, Callable[[], str]]:
     sections = {f"options: {name}": lambda name=name: documentation.section_table(name) for name in names}
     return {
         "first options": documentation.first_table,
+        "own options": documentation.own_options,
         **sections,
         "refused settings": documentation.refused_table,
         "refused settings of producers": documentation.refused_in_sinks_table,

@@ -22,46 +22,45 @@ class Connection(Section):
     client_id: str = option(
         "kafka.client.id",
         parsing.name,
-        "The client's name in broker logs and quotas. `-driver` or `-executor` is added. As in Kafka, a member's id "
-        "begins with its `kafka.group.instance.id`, which a streaming query always has, or else with this name.",
+        "The client's name in broker logs and quotas, with `-driver` or `-executor` behind it. The id of a member "
+        "without `kafka.group.instance.id` begins with it, as in Kafka.",
         default="groupkafka",
     )
     request_timeout_ms: int = option(
         "kafka.request.timeout.ms", integer(1),
-        "How long one request may take, and the first connection. It also bounds stopping. Brokers answer "
-        "some requests at once, such as a commit. The driver gives up on these after a third of this time (10 s by "
-        "default), and asks the broker that is responsible by then. It gives up on a heartbeat after a third of "
-        "`kafka.session.timeout.ms`, if that is shorter.",
+        "How long one request may take, and the first connection. It also bounds stopping. The driver gives up sooner "
+        "on requests that brokers answer at once, such as a commit: after a third of this time (a heartbeat: a third "
+        "of `kafka.session.timeout.ms`, if that is shorter). Then it looks up the responsible broker again.",
         default=30_000,
     )  # fmt: skip
     default_api_timeout_ms: int = option(
         "kafka.default.api.timeout.ms", integer(1),
-        "How long the driver tries to commit, or to look up metadata or offsets, over all requests that this takes.",
+        "How long the driver tries to commit, or to look up metadata or offsets, over all requests.",
         default=60_000,
     )  # fmt: skip
     max_broker_outage_ms: int | None = option(
         "maxBrokerOutage", parsing.duration_ms,
-        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error. Without "
-        "it the query waits for them. The driver checks it once `kafka.default.api.timeout.ms` is over; tasks that "
-        "wait in the middle of a batch check it after every attempt. A task that has waited that long fails, and Spark "
-        "runs it again as often as `spark.task.maxFailures` allows; each run waits that long.",
+        "Streams only. How long brokers may be away, such as `30m`, before a running query ends with an error. "
+        "Without it the query waits for them. The driver checks it after `kafka.default.api.timeout.ms`. A task in "
+        "the middle of a batch fails after that long, and Spark runs it again as often as `spark.task.maxFailures` "
+        "allows; each run waits that long.",
         shown="no limit",
     )  # fmt: skip
     metadata_max_age_ms: int = option(
         "kafka.metadata.max.age.ms", integer(1),
-        "How late a new topic or partition may be noticed. Kafka's default is five minutes. Spark's source looks at "
-        "each trigger.",
+        "How late the query may notice a new topic or partition. Kafka's default is five minutes. Spark's source "
+        "looks at each trigger.",
         default=30_000,
     )  # fmt: skip
     partition_metadata_ttl_ms: int | None = option(
         "partition.metadata.cache.ttl.ms", parsing.lifetime_ms,
-        "Spark's name for the same, since 4.3: takes precedence over `kafka.metadata.max.age.ms`, unless it is -1.",
+        "Spark's name for `kafka.metadata.max.age.ms`, since 4.3. Goes before it, unless it is -1.",
         shown="-1",
     )  # fmt: skip
     metadata_recovery_strategy: str = option(
         "kafka.metadata.recovery.strategy", choice("rebootstrap", "none"),
-        "Which brokers are asked when no known one answers. `rebootstrap`: those of `kafka.bootstrap.servers`, too. So "
-        "a running query finds brokers that have new addresses. `none`: only the known ones.",
+        "Which brokers the query asks if no known broker answers. `rebootstrap`: those of `kafka.bootstrap.servers`, "
+        "too, so that it finds brokers with new addresses. `none`: only the known brokers.",
         default="rebootstrap",
     )  # fmt: skip
     connections_max_idle_ms: int = option(
@@ -89,8 +88,8 @@ class Connection(Section):
     )
     socket_connection_setup_timeout_ms: int = option(
         "kafka.socket.connection.setup.timeout.ms", integer(1),
-        "How long one attempt to connect to a broker may take, with TLS and authentication. It doubles with each that "
-        "fails. To the group's coordinator it begins with a third of `kafka.session.timeout.ms`, if that is less.",
+        "How long one attempt to connect to a broker may take, with TLS and authentication. It doubles with each "
+        "failure. To the group's coordinator it begins with a third of `kafka.session.timeout.ms`, if that is less.",
         default=10_000, passed_on=True,
     )  # fmt: skip
     socket_connection_setup_timeout_max_ms: int = option(
@@ -107,14 +106,14 @@ class Connection(Section):
     )  # fmt: skip
     client_dns_lookup: str = option(
         "kafka.client.dns.lookup", choice("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
-        "Whether a bootstrap server's name is replaced by the canonical names of its addresses.",
+        "Whether the canonical names of its addresses replace a bootstrap server's name.",
         default="use_all_dns_ips", passed_on=True,
     )  # fmt: skip
     proxy_url: Secret | None = option(
         "kafka.proxy.url", security.proxy,
-        "A proxy that driver and executors connect through: `socks5://host:port` (with `socks5h` the proxy looks up "
-        "brokers' names) or `http://host:port` (CONNECT). If it wants a password, write `user:password@` before the "
-        "host, as they are, not percent-encoded.",
+        "A proxy between this client and the brokers: `socks5://host:port` (with `socks5h` the proxy looks up "
+        "brokers' names) or `http://host:port` (CONNECT). Write a password before the host, as `user:password@`, "
+        "without percent-encoding.",
         shown="none", passed_on=True, secret=True,
     )  # fmt: skip
 

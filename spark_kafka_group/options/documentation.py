@@ -35,6 +35,7 @@ SPARKS = frozenset({
     "subscribe", "subscribePattern", "topic",
 })  # fmt: skip
 """Options that Spark's own kafka source or sink has, beside those that begin with ``kafka.``."""
+COLUMNS = "| option | default | meaning |", "|---|---|---|"
 
 
 def first_table() -> str:
@@ -46,7 +47,13 @@ def first_table() -> str:
 def section_table(section: str) -> str:
     """The options of a section, by its name in :data:`SECTIONS` or :data:`SINK_SECTIONS`."""
     rows = [_row(field) for field in dataclasses.fields((SINK_SECTIONS | SECTIONS)[section])]  # type: ignore[arg-type]
-    return "\n".join(["| option | default | from | meaning |", "|---|---|---|---|", *rows])
+    return "\n".join([*COLUMNS, *rows])
+
+
+def own_options() -> str:
+    """The options of the source that neither Kafka's clients nor Spark's source have."""
+    names = [field.metadata["name"] for _, field in DECLARED.values()]
+    return ", ".join(f"`{name}`" for name in names if not name.startswith("kafka.") and name not in SPARKS)
 
 
 def refused_table() -> str:
@@ -69,7 +76,7 @@ def _refused(reasons: Mapping[str, str]) -> str:
 
 def _row(field: dataclasses.Field[Any]) -> str:
     name = field.metadata["name"]
-    return f"| `{name}` | {_default(field)} | {_whose(name)} | {field.metadata['doc']} |"
+    return f"| `{name}` | {_default(field)} | {field.metadata['doc']} |"
 
 
 def _default(field: dataclasses.Field[Any]) -> str:
@@ -77,10 +84,3 @@ def _default(field: dataclasses.Field[Any]) -> str:
     if shown is not None:
         return shown
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
-
-
-def _whose(name: str) -> str:
-    """Whose name an option has."""
-    if name.startswith("kafka."):
-        return "Kafka"
-    return "Spark" if name in SPARKS else ""

@@ -26,8 +26,8 @@ class Fetching(Section):
     max_wait_ms: int = option(
         "kafka.fetch.max.wait.ms",
         integer(0),
-        "A broker answers a fetch after this time with the records it has. If its answer has not begun 5 s later, the "
-        "cluster is asked for the leader, and the fetch is sent again over another connection.",
+        "A broker answers a fetch after this time with the records it has. If no answer has begun 5 s later, the "
+        "source asks for the leader and sends the fetch again over another connection.",
         default=500,
     )
     partition_max_bytes: int = option(
@@ -37,9 +37,8 @@ class Fetching(Section):
     )  # fmt: skip
     isolation_level: str = option(
         "kafka.isolation.level", choice(READ_UNCOMMITTED, READ_COMMITTED),
-        "`read_committed` hides records of aborted transactions and reads up to the last stable offset, where the "
-        "first transaction that is still open begins. `read_uncommitted` shows all records at once. See "
-        "[Transactions](guarantees.md#transactions).",
+        "`read_committed` hides records of aborted transactions and reads up to the first open transaction. "
+        "`read_uncommitted` shows all records at once. See [Transactions](guarantees.md#transactions).",
         default=READ_UNCOMMITTED,
     )  # fmt: skip
     check_crcs: bool = option(
@@ -47,15 +46,14 @@ class Fetching(Section):
     )
     poll_timeout_ms: int = option(
         "kafkaConsumer.pollTimeoutMs", integer(1),
-        "How long an executor waits for the next record before its task fails and Spark runs it again. In a stream the "
-        "time for which brokers are away does not count (see `maxBrokerOutage`); in a batch read it does.",
+        "How long an executor waits for the next record before its task fails and Spark runs it again. In a stream an "
+        "outage of brokers does not count (see `maxBrokerOutage`); in a batch read it does.",
         default=120_000,
     )  # fmt: skip
     client_rack: str = option(
         "kafka.client.rack", parsing.rack,
-        "Rack of the executors: they read from replicas there, else from leaders. Brokers need `broker.rack` and "
-        "`replica.selector.class=org.apache.kafka.common.replica.RackAwareReplicaSelector`. With `${env:NAME}` each "
-        "executor takes the value of its environment variable.",
+        "Rack of the executors: they read from replicas there. With `${env:NAME}` each executor takes the value of "
+        "its environment variable. Brokers need [two settings](cluster.md#read-from-the-nearest-replica).",
         default="", shown="none",
     )  # fmt: skip
     offset_retries: int = option(

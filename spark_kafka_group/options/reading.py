@@ -27,27 +27,27 @@ class Reading(Section):
     topic_pattern: str | None = option(
         "subscribePattern", parsing.pattern,
         "A regular expression of Java. The query reads each topic whose name matches it anywhere, also topics made "
-        "later, but no internal topic, nor `__groupkafka_decisions`. Begin with `^` and end with `$` to match whole "
-        "names.",
+        "later, but no internal topic, nor `__groupkafka_decisions`. `^` and `$` match whole names.",
         shown=ONE_OF_THREE,
     )  # fmt: skip
     assigned: frozenset[TopicPartition] = option(
         "assign", parsing.partitions,
-        'Partitions, `{"orders": [0, 1]}`, read without membership: no other member shares them, and they do not '
-        "rebalance. Offsets are still committed, to a group that no other program may use.",
+        'Partitions, `{"orders": [0, 1]}`, read [without '
+        "membership](sharing-a-group.md#partitions-without-membership). The source still commits offsets, to a group "
+        "that no other program may use.",
         default=frozenset(), shown=ONE_OF_THREE,
     )  # fmt: skip
     retry_delays_ms: tuple[int, ...] = option(
         "retryTopics", parsing.delays_ms,
         "Streams only. Delays in milliseconds, such as `60000,600000`. With each topic the query reads its retry "
-        "topics, `orders-retry-60000` and `orders-retry-600000`, and no record of them before its timestamp is that "
-        "long ago. See [Retry topics](record-by-record.md#retry-topics).",
+        "topics, `orders-retry-60000` and `orders-retry-600000`, and each of their records after that delay. See "
+        "[Retry topics](record-by-record.md#retry-topics).",
         default=(), shown="none",
     )  # fmt: skip
     starting_timestamp: Bound | None = option(
         "startingTimestamp", parsing.timestamp("startingTimestamp"),
         "Where a new query starts: at the first record with this timestamp or a later one, in milliseconds since the "
-        "epoch. Takes precedence over `startingOffsetsByTimestamp`, which takes precedence over `startingOffsets`.",
+        "epoch. Goes before `startingOffsetsByTimestamp`, which goes before `startingOffsets`.",
         shown="none",
     )  # fmt: skip
     starting_offsets_by_timestamp: Bound | None = option(
@@ -58,22 +58,22 @@ class Reading(Section):
     )  # fmt: skip
     starting_by_timestamp_strategy: str = option(
         "startingOffsetsByTimestampStrategy", choice("error", "latest"),
-        "How to start a partition without a record as new as the timestamp: `error`, or start at `latest`.",
+        "What to do in a partition without a record as new as the timestamp: stop with an `error`, or start at "
+        "`latest`.",
         default="error",
     )  # fmt: skip
     starting_offsets: Bound | None = option(
         "startingOffsets", parsing.offsets("startingOffsets", parsing.GROUP, "earliest", "latest"),
-        "Where a new query starts: `group` (the group's committed offsets, else `kafka.auto.offset.reset`), "
-        '`earliest`, `latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` (-2 '
-        "earliest, -1 latest). A query with a checkpoint goes on from its checkpoint. See "
-        "[Where a query starts](guarantees.md#where-a-query-starts).",
+        "Where a new query starts: `group` (the group's committed offsets, or else `kafka.auto.offset.reset`), "
+        '`earliest`, `latest`, or JSON per partition or topic, `{"orders": {"0": 23, "1": -2}, "bills": "latest"}` '
+        "(-2 earliest, -1 latest). See [Where a query starts](guarantees.md#where-a-query-starts).",
         shown="`group`, or `earliest` if a batch read has no `kafka.group.id`",
     )  # fmt: skip
     ending_timestamp: Bound | None = option(
         "endingTimestamp", parsing.timestamp("endingTimestamp"),
-        "Where reading ends, exclusive: at the first record with this timestamp or a later one. Takes precedence over "
-        "`endingOffsetsByTimestamp`, which takes precedence over `endingOffsets`. If there is no record that new, a "
-        "batch read ends at latest, and a stream goes on until one comes.",
+        "Where reading ends: before the first record with this timestamp or a later one. Goes before "
+        "`endingOffsetsByTimestamp`, which goes before `endingOffsets`. Without such a record a batch read ends at "
+        "latest, and a stream goes on until one comes.",
         shown="none",
     )  # fmt: skip
     ending_offsets_by_timestamp: Bound | None = option(
@@ -90,45 +90,43 @@ class Reading(Section):
     )  # fmt: skip
     auto_offset_reset: str | None = option(
         "kafka.auto.offset.reset", choice("latest", "earliest", "none"),
-        "Where `startingOffsets=group` starts a partition for which the group has no committed offset. `none` is an "
-        "error that names the partitions.",
+        "Where `startingOffsets=group` starts a partition without a committed offset. `none` is an error that names "
+        "the partitions.",
         shown="`latest` on a stream, `earliest` on a batch read",
     )  # fmt: skip
     on_offset_conflict: str = option(
         "onOffsetConflict", choice("auto", "checkpoint", "group", "fail"),
-        "Streams only. Which offset is right when a query starts again, and its checkpoint and the group's committed "
-        "offset differ: `auto` (the writer of the group's offset decides, see "
-        "[Where a query starts](guarantees.md#where-a-query-starts)), `checkpoint`, `group`, or `fail`.",
+        "Streams only. Which offset is right when a query starts again, and checkpoint and group differ: `auto` (it "
+        "depends on [who wrote the group's](guarantees.md#where-a-query-starts)), `checkpoint`, `group`, or `fail`.",
         default="auto",
     )  # fmt: skip
     paused: frozenset[TopicPartition] = option(
         "pausePartitions", parsing.partitions,
-        'Streams only. Partitions that the query does not read for now, `{"orders": [0, 1]}`. Positions are kept.',
+        'Streams only. Partitions that the query does not read for now, `{"orders": [0, 1]}`. See [Pausing '
+        "partitions](sharing-a-group.md#pausing-partitions).",
         default=frozenset(), shown="none",
     )  # fmt: skip
     pause_file: str | None = option(
         "pauseFile", parsing.writable_file,
-        "Streams only. A file on the driver with JSON as in `pausePartitions`. The query reads it before every "
-        "micro-batch: change it to pause and resume while the query runs. Without the file no partition is paused.",
+        "Streams only. A file on the driver with JSON as in `pausePartitions`, which you may change while the query "
+        "runs.",
         shown="none",
     )  # fmt: skip
     max_offsets_per_trigger: int | None = option(
         "maxOffsetsPerTrigger", integer(1, 2**63 - 1),
-        "Most offsets in one micro-batch, shared among partitions in proportion to their backlog. No partition "
-        "starves.",
+        "Most offsets in one micro-batch. Partitions share them in proportion to their backlog, and none starves.",
         shown="no limit",
     )  # fmt: skip
     min_offsets_per_trigger: int | None = option(
         "minOffsetsPerTrigger", integer(1, 2**63 - 1),
         "A micro-batch waits for this many offsets, at most until `maxTriggerDelay` after the micro-batch before. "
-        "`trigger(availableNow=True)` reads the rest, however small it is.",
+        "`trigger(availableNow=True)` reads the rest anyway.",
         shown="none",
     )  # fmt: skip
     max_bytes_per_trigger: int | None = option(
         "maxBytesPerTrigger", parsing.byte_count,
-        "About the most bytes in one micro-batch, `64m` or `10g`, as brokers store them: compressed. The driver "
-        "estimates them from samples of the logs, see [Bytes in a micro-batch](performance.md#bytes-in-a-micro-batch). "
-        "A micro-batch has at least one record. With `maxOffsetsPerTrigger`, the smaller one holds.",
+        "About the most bytes in one micro-batch, `64m` or `10g`, as brokers store them: compressed. See [Bytes in a "
+        "micro-batch](performance.md#bytes-in-a-micro-batch).",
         shown="no limit",
     )  # fmt: skip
     max_trigger_delay_ms: int = option(
@@ -138,48 +136,46 @@ class Reading(Section):
     )  # fmt: skip
     fail_on_data_loss: bool = option(
         "failOnDataLoss", boolean,
-        "Whether a query stops if records that it has not read are gone (retention, a topic that was deleted). With "
-        "`false` it warns and goes on with the records that are there. Records that are gone before tasks start are "
-        "counted in the progress.",
+        "Whether a query stops if records are gone that it has not read (retention, a deleted topic). With `false` it "
+        "warns and goes on with the records that are there. See [Records that are "
+        "gone](guarantees.md#records-that-are-gone).",
         default=True,
     )  # fmt: skip
     on_corrupt_record: str = option(
         "onCorruptRecord", choice(FAIL, SKIP, DEAD_LETTER),
-        "How to treat records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
-        "`fail`, `skip` (leave them out, with a warning in the executor's log), or `deadLetter` (leave them out, and "
-        "send their bytes to `<topic>-dlt`, which must exist). With the last two, a timestamp that does not fit "
-        "Spark's TIMESTAMP is null. See [Damaged records](damaged-records.md).",
+        "What to do with records that cannot be read (a wrong checksum, an impossible length, a codec that fails): "
+        "`fail`, `skip` (leave them out, with a warning in the executor's log), or `deadLetter` (also send their "
+        "bytes to `<topic>-dlt`, which must exist). See [Damaged records](damaged-records.md).",
         default=FAIL,
     )  # fmt: skip
     selected_columns: tuple[str, ...] = option(
         "columns", parsing.columns,
         "The columns to read, comma-separated, in this order: some of `key`, `value`, `topic`, `partition`, `offset`, "
-        "`timestamp`, `timestampType` and `headers`. Spark does not tell a Python source which columns a query uses. "
-        "Columns that are not named here are neither decoded nor sent to Spark.",
+        "`timestamp`, `timestampType` and `headers`. The source neither decodes nor sends the others. A `select` does "
+        "not do that.",
         default=(), shown="all but `headers`",
     )  # fmt: skip
     include_headers: bool = option("includeHeaders", boolean, "Adds the `headers` column.", default=False)
     interceptors: tuple[str, ...] = option(
         "interceptors", names,
-        "`module:Class`, comma-separated, with `on_consume(record_batch)` (on executors; Spark gets the record batch "
-        "that it returns) or `on_commit(offsets, error)` (on the driver, after each commit). See "
+        "`module:Class`, comma-separated, called for record batches on executors or for commits on the driver: see "
         "[Hooks](sharing-a-group.md#hooks).",
         default=(), shown="none",
     )  # fmt: skip
     min_partitions: int | None = option(
         "minPartitions", integer(1),
-        "Least number of tasks: large ranges of offsets are cut into equal parts, as Spark's own source does. "
-        "Without it `recordsPerTask` decides.",
+        "Least number of tasks: the source cuts large ranges of offsets into equal parts, like Spark's own. Without "
+        "it `recordsPerTask` decides.",
         shown="none",
     )  # fmt: skip
     max_records_per_partition: int | None = option(
         "maxRecordsPerPartition", integer(1, 2**63 - 1),
-        "Most offsets in one task: larger ranges are cut into equal parts, as Spark's own source does.",
+        "Most offsets in one task: the source cuts larger ranges into equal parts, like Spark's own.",
         shown="none",
     )  # fmt: skip
     records_per_task: int = option(
         "recordsPerTask", integer(1, 2**63 - 1),
-        "How many offsets a task should have at least. A small micro-batch is read by one task, because the start of a "
+        "How many offsets a task should have at least. One task reads a small micro-batch, because the start of a "
         "task takes as long as reading many records.",
         default=200_000,
     )  # fmt: skip
@@ -188,14 +184,14 @@ class Reading(Section):
     )
     push_down_predicate: bool = option(
         "pushDownPredicate", boolean,
-        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow the read. Spark "
-        "needs a setting for that, and `read_where` does not: see "
-        "[Spark's own filter push-down](batch-and-exploring.md#sparks-own-filter-push-down).",
+        "Batch reads only. Whether filters on `topic`, `partition`, `offset` and `timestamp` narrow the read. It "
+        "needs a setting of Spark, and `read_where` does not: see [Spark's own filter "
+        "push-down](batch-and-exploring.md#sparks-own-filter-push-down).",
         default=False,
     )  # fmt: skip
     decoder: str = option(
         "decoder", choice("auto", "c", "python"),
-        "`c` is compiled. `python` gives the same rows slowly. `auto` takes `c` where it was built.",
+        "`c` is compiled. `python` gives the same rows slowly. `auto` takes `c` if it was built.",
         default="auto",
     )  # fmt: skip
     event_log: str | None = option(
