@@ -439,14 +439,19 @@ class Committer:
             self._look_for_notes(offsets)
 
     def _look_for_notes(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Whether the group has the note of this process's first commit: brokers that are not Apache's may drop it."""
+        """Whether the group has the note of this process's first commit: brokers that are not Apache's may drop it.
+
+        The commit has succeeded, whatever becomes of the look. Offsets that another program has committed since say
+        nothing about this one's note.
+        """
         try:
             committed = self._client.committed(offsets, NOTES_WITHIN_MS, stable=False)
-        except BrokerError as error:
+        except GroupKafkaError as error:
             log.info("group %s: notes of commits: %s", self.group_id, error)
             return
-        self.looked_for_notes = True
-        self.keeps_notes = any(group.metadata for group in committed.values()) or not committed
+        own = [group for tp, group in committed.items() if group.offset == offsets[tp]]
+        self.looked_for_notes = bool(own) or not committed
+        self.keeps_notes = not own or any(group.metadata for group in own)
         if not self.keeps_notes:
             log.warning(
                 "group %s: these brokers do not keep the metadata of commits. So nobody can say who has committed an "

@@ -12,6 +12,7 @@ from support import commit_for, committed, members, name, numbered, options, pro
 from spark_kafka_group import MembershipError
 from spark_kafka_group.commit_metadata import commit_note
 from spark_kafka_group.driver.backlog import backlog
+from spark_kafka_group.driver.committer import Committer
 from spark_kafka_group.driver.membership.manual_assignment import ManualAssignment
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.positions import lookup
@@ -23,6 +24,7 @@ from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 from spark_kafka_group.options import Options
 from spark_kafka_group.options.transacting import DECISION_TOPIC
 from spark_kafka_group.testing import KafkaCluster, wait_until
+from spark_kafka_group.wire import GroupClient
 
 QUICK = {"kafka.metadata.max.age.ms": 300}
 
@@ -257,6 +259,30 @@ class TestAssign:
         driver = driver_for(made, kafka, group, {"assign": json.dumps({topic: [0, 7]})})
         with pytest.raises(MembershipError, match=f"assign names {topic}-7, which the cluster does not have"):
             driver.latest_offset(driver.initial_offset(), None)
+
+    @pytest.mark.parametrize("step", [(GroupClient, "commit"), (Committer, "try_notes")], ids=lambda s: s[1])
+    def test_so_is_one_that_somebody_commits_while_notes_are_looked_for(
+        self, kafka, group, made, monkeypatch, caplog, step
+    ):
+        topic = topic_with(kafka, numbered(5, 1), partitions=1)
+        assigned = {"assign": json.dumps({topic: [0]})}
+        driver = driver_for(made, kafka, group, assigned)
+        start = driver.latest_offset(driver.initial_offset(), None)
+        assert driver.latest_offset(start, None) == start
+        driver.stop()
+        commit_for(kafka, group, {(topic, 0): 1})
+        taken = getattr(*step)
+
+        def somebody_commits_then(*arguments, **more):  # nothing outside can hit the moment
+            taken(*arguments, **more)
+            if committed(kafka, group) == {(topic, 0): 1}:
+                commit_for(kafka, group, {(topic, 0): 3})
+
+        monkeypatch.setattr(*step, somebody_commits_then)
+        again = driver_for(made, kafka, group, assigned)
+        end = wait_until(lambda: (planned := again.latest_offset(start, None)) != start and planned, within=30)
+        assert again.plan(start, end) == [(OffsetRange(TopicPartition(topic, 0), 3, 5),)]
+        assert "do not keep the metadata" not in caplog.text
 
 
 def test_the_note_of_a_commit_is_read_by_every_tool(kafka, group, query_of):

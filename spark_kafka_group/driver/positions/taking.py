@@ -57,8 +57,9 @@ class Taking:
             self._note_left_out(committed)
             starts = self._starts(missing, committed)
             if self._tried_notes(starts, committed):
-                committed = self._committed(missing)
-                if not self._query.committer.keeps_notes:
+                before, committed = committed, self._committed(missing)
+                others_came = any(group.offset != before[tp].offset for tp, group in committed.items() if tp in before)
+                if others_came or not self._query.committer.keeps_notes:
                     starts = self._starts(missing, committed)
             self._warn_of(starts)
             offsets = self._looked_up(starts, committed)
