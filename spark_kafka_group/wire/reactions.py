@@ -438,9 +438,9 @@ def as_markdown() -> str:
         "",
         *(f"- **{word}**: {reaction.value}" for reaction, word in words.items() if word),
         "",
-        "A SyncGroup is never sent twice: after it, *again* starts with JoinGroup.",
-        "Retrying takes at most `kafka.default.api.timeout.ms`. Joining takes at most that, or",
+        "A SyncGroup is never sent twice: after a SyncGroup, *again* starts with JoinGroup.",
+        "The query retries for at most `kafka.default.api.timeout.ms`. It tries to join for that time, or for",
         "`kafka.max.poll.interval.ms` if that is longer.",
-        "A join that the broker has accepted waits for the other members as long as they take.",
+        "When the broker has accepted a join, the query waits for the other members as long as they take.",
     ]
     return "\n".join(lines) + "\n"
