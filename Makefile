@@ -16,7 +16,7 @@ PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,msk,processing,notebook
 SITE := .venv-site
-OF_THE_SITE = *.md docs/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
+OF_THE_SITE = *.md docs/*.md docs/results/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
 CHECKED := tests/unit tests/processing tests/repository
 SECONDS_EACH ?= 180
@@ -184,7 +184,7 @@ fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all par
 	$(BIN)/python tests/fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) $(if $(TARGETS),--only $(TARGETS)) $(if $(INPUT),--input $(INPUT))
 
 .PHONY: faults
-faults: $(VENV)/.dependencies $(VENV)/.decoder $(VENV)/spark.jsa  ## repeat each fault under load, and count losses into RELIABILITY.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
+faults: $(VENV)/.dependencies $(VENV)/.decoder $(VENV)/spark.jsa  ## repeat each fault under load, and count losses into docs/results/fault-matrix.md: hours; ONLY="driver-kill broker" COUNT=2 SOURCE=groupkafka SEED=7 FRESH=1 LANES=2, ONLY=everything MINUTES=30
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(BIN)/python -m matrix $(if $(findstring command,$(origin ONLY)),--only $(ONLY)) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(SOURCE),--source $(SOURCE)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(FRESH),--fresh) $(if $(LANES),--lanes $(LANES))

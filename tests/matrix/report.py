@@ -1,4 +1,4 @@
-"""Writes RELIABILITY.md, the tables of docs/reliability.md and the pictures, from the results of cells."""
+"""Writes the fault matrix, the tables of docs/reliability.md and the pictures, from the results of cells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from matrix.line import counts
 ROOT = Path(__file__).parents[2]
 RESULTS = Path(__file__).parent / "results"
 PAGE = ROOT / "docs" / "reliability.md"
-TABLES = ROOT / "RELIABILITY.md"
+TABLES = ROOT / "docs" / "results" / "fault-matrix.md"
 PICTURES = ROOT / "docs" / "pictures"
 NOT_IN_A_TABLE = r"[|`<>\n]"
 EVERYTHING = "everything"
@@ -29,7 +29,7 @@ HEAD = """\
 
 `make faults` runs all of this, and writes this file. A query in real Spark reads from real brokers into parquet, while
 producers write some hundred records a second and each fault is repeated. Each record has a name: producer, topic,
-partition, sequence number. [Reliability](docs/reliability.md) says how they are counted, and what has to hold.
+partition, sequence number. [Reliability](../reliability.md) says how they are counted, and what has to hold.
 
 | column | meaning |
 |---|---|
@@ -61,7 +61,7 @@ GREW = (
     "grows if it rises in its life by more than 5%, more than 20 MB, 3 threads or 5 descriptors, and more than "
     "twice what comes and goes."
 )
-PICTURE = "![What processes hold over hours](docs/pictures/endurance.png)"
+PICTURE = "![What processes hold over hours](../pictures/endurance.png)"
 REPEATED = (
     "Each has its cell and its seed: `make faults ONLY=cell SOURCE={source} SEED=seed` runs it again. A cause is "
     "found by hand, behind the run."
@@ -169,7 +169,7 @@ def caused(cell: str, source: str, seed: int) -> list[str]:
 
 
 def reliability(found: Sequence[Tally], results: Path = RESULTS) -> str:
-    """The text of RELIABILITY.md."""
+    """The text of the fault matrix."""
     parts = [HEAD]
     for family in dict.fromkeys(CELLS[name].family for name in ordered()):
         of_family = [tally for tally in found if tally.cell.family == family]

@@ -89,11 +89,11 @@ def test_the_page_gets_a_row_for_each_family_and_source_and_the_same_pictures_ea
     results(folder, line("driver-kill"), line("driver-kill", "kafka"), line("proxy-cuts"))
     page, pictures = tmp_path / "page.md", tmp_path / "pictures"
     page.write_text("# Page\n\n<!-- begin faults; `make faults` writes this -->\n<!-- end -->\n\nmore\n")
-    report.write(folder, tmp_path / "RELIABILITY.md", page, pictures)
+    report.write(folder, tmp_path / "fault-matrix.md", page, pictures)
     first = page.read_text(), {path.name: path.read_bytes() for path in pictures.iterdir()}
     assert "| driver | `kafka` | 1 | 2 | 1,500 | 0 | 0 | 0 |" in first[0]
     assert set(first[1]) == {"faults-driver.png", "faults-network.png"}
-    report.write(folder, tmp_path / "RELIABILITY.md", page, pictures)
+    report.write(folder, tmp_path / "fault-matrix.md", page, pictures)
     assert first == (page.read_text(), {path.name: path.read_bytes() for path in pictures.iterdir()})
 
 

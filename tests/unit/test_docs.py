@@ -24,7 +24,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [
     *sorted(ROOT.glob("*.md")), *PAGES,
-    *sorted(file for folder in ("benchmarks", "tests") for file in (ROOT / folder).rglob("*.md")),
+    *sorted(file for folder in ("benchmarks", "docs/results", "tests") for file in (ROOT / folder).rglob("*.md")),
 ]  # fmt: skip
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
@@ -169,8 +169,10 @@ def test_each_page_has_its_title_its_question_and_a_link_to_the_next():
 
 
 def test_the_site_has_the_pages_in_the_readmes_order():
-    named = re.findall(r"^  - .*?([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
-    assert [name for name in named if name.startswith("docs/")] == [f"docs/{file}" for _, file, _ in in_order()]
+    named = re.findall(r"- (docs/[\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
+    pages = [f"docs/{file}" for _, file, _ in in_order()]
+    assert named[: len(pages)] == pages
+    assert set(named) == {str(file.relative_to(ROOT)) for file in DOCS.rglob("*.md")}
 
 
 @pytest.mark.parametrize("file", PAGES, ids=lambda file: file.name)
