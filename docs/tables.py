@@ -33,8 +33,9 @@ def tables() -> dict[str, Callable[[], str]]:
 
 
 def progress_table() -> str:
-    """Keys of the progress that are no metrics."""
-    rows = [f"| `{key}` | {meaning} |" for key, meaning in MEANINGS.items()]
+    """Keys of the progress whose value is no metric as it is."""
+    metrics = {metric.key for metric in metric_table.METRICS} - {"brokersAway", "leaderlessSinceMs", "timestampMs"}
+    rows = [f"| `{key}` | {meaning} |" for key, meaning in MEANINGS.items() if key not in metrics]
     return "\n".join(["| key | meaning |", "|---|---|", *rows])
 
 

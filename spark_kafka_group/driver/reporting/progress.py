@@ -15,10 +15,10 @@ from spark_kafka_group.wire import Generation
 MEANINGS = {
     "group": "`kafka.group.id`.",
     "member": "The member id that the coordinator gave to the query.",
-    "protocol": "`classic`, or `consumer` (KIP-848) where the broker assigns the partitions.",
-    "role": "`leader`, or `follower` where another member, or the broker, assigns the partitions.",
+    "protocol": "`classic`, or `consumer` (KIP-848) if the broker assigns the partitions.",
+    "role": "`leader`, or `follower` if another member or the broker assigns the partitions.",
     "generation": "Generation that planned the micro-batch.",
-    "strategy": "Assignment strategy of the generation, or the assignor of the broker where that assigns.",
+    "strategy": "Assignment strategy of the generation, or the broker's assignor.",
     "timestampMs": "Time of the plan, in ms since 1970.",
     "assignedPartitions": "Partitions in the query's assignment.",
     "minOffsetsBehindLatest": "Lowest number of records between a partition's position and the end of its log.",
@@ -27,7 +27,7 @@ MEANINGS = {
     "lag": "Records that were not committed when the micro-batch was planned, as Kafka's tools count it.",
     "lagSeconds": "Age of the oldest record that is not read.",
     "behindSinceMs": "By topic and partition: when the record at the position came, in ms since 1970.",
-    "positions": "By topic and partition: where the micro-batch ends.",
+    "positions": "By topic and partition: the offset at which the micro-batch ends.",
     "committed": "By topic and partition: the group's committed offset.",
     "leaderlessSinceMs": "While partitions have no leader, and the query goes on without them: by topic and partition, "
     "since when, in ms since 1970.",
