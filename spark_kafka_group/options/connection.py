@@ -59,8 +59,8 @@ class Connection(Section):
     )  # fmt: skip
     metadata_recovery_strategy: str = option(
         "kafka.metadata.recovery.strategy", choice("rebootstrap", "none"),
-        "Which brokers the query asks if no known broker answers. `rebootstrap`: those of `kafka.bootstrap.servers`, "
-        "too, so that it finds brokers with new addresses. `none`: only the known brokers.",
+        "Which brokers the query asks if no known broker answers. `rebootstrap`: also the addresses in "
+        "`kafka.bootstrap.servers`, so that it finds brokers with new addresses. `none`: only the known brokers.",
         default="rebootstrap",
     )  # fmt: skip
     connections_max_idle_ms: int = option(

@@ -73,7 +73,7 @@ class Reading(Section):
         "endingTimestamp", parsing.timestamp("endingTimestamp"),
         "Where reading ends: before the first record with this timestamp or a later one. Goes before "
         "`endingOffsetsByTimestamp`, which goes before `endingOffsets`. Without such a record a batch read ends at "
-        "latest, and a stream goes on until one comes.",
+        "latest, and a stream goes on until it comes.",
         shown="none",
     )  # fmt: skip
     ending_offsets_by_timestamp: Bound | None = option(
