@@ -21,20 +21,20 @@ class Transacting(Section):
 
     transactional_id: str | None = option(
         "kafka.transactional.id", parsing.transactional_id,
-        "The prefix of the transactional ids of this write. Required with `deliveryGuarantee=exactly-once`. No two "
-        "queries may have the same one, and a query must keep it over restarts.",
+        "The prefix of the transactional ids of this write. Required with `deliveryGuarantee=exactly-once`. Each "
+        "query needs an id of its own, and must keep it over restarts.",
         shown="none",
     )  # fmt: skip
     transaction_timeout_ms: int | None = option(
         "kafka.transaction.timeout.ms", integer(1),
-        "How long a transaction may be open, from the first row of a task to the end of the micro-batch. Brokers abort "
-        "older ones.",
+        "How long a transaction may be open, from the first row of a task to the end of the micro-batch. Brokers "
+        "abort a transaction that is open for longer.",
         shown="the brokers' `transaction.max.timeout.ms`",
     )  # fmt: skip
     decision_topic: str = option(
         "decisionTopic", parsing.topic,
-        "The compacted topic that keeps which micro-batch of each `kafka.transactional.id` was written last. It is "
-        "created where it does not exist.",
+        "The compacted topic that keeps the last written micro-batch of each `kafka.transactional.id`. The query "
+        "creates it if it does not exist.",
         default=DECISION_TOPIC,
     )  # fmt: skip
 
