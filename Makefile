@@ -16,7 +16,7 @@ PUBLISHED := .venv-published
 # Targets for users, besides the package itself.
 EXTRAS := prometheus,pkcs12,msk,processing,notebook
 SITE := .venv-site
-OF_THE_SITE = *.md docs/*.md docs/results/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
+OF_THE_SITE = *.md docs/*.md docs/design/*.md docs/results/*.md docs/pictures/*.png notebooks/*.ipynb benchmarks/RESULTS.md benchmarks/results/*.png jobs/*.py conf LICENSE
 # Rooms of tests that start neither brokers nor Spark.
 CHECKED := tests/unit tests/processing tests/repository
 SECONDS_EACH ?= 180

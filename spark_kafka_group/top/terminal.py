@@ -1,6 +1,6 @@
 """A terminal that is drawn on, and left as it was.
 
-Plain ANSI sequences, and no curses: see DESIGN.md.
+Plain ANSI sequences, and no curses: see docs/design/reports.md.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ CAUSES: dict[tuple[str, str, int | None], str] = {
         "The query ended when its sink had a batch and before the commit. Another member took the partitions over, "
         "committed the offset where the batch began, and left. The query's next process went on there, as after any "
         "commit of another program: its rows were in the sink twice. The guarantees say so now, and the judge knows "
-        "it. The other choice, to go on after the batch, may lose records: see DESIGN.md."
+        "it. The other choice, to go on after the batch, may lose records: see docs/design/positions.md."
     ),
     ("election-longer-stops", GROUPKAFKA, 1490161171): (
         "Of the judge: SIGTERM had stopped the query when the sink had the batch and Spark had not logged it. Spark's "

@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 TEXTS = [
-    *sorted(ROOT.glob("*.md")), *PAGES,
-    *sorted(file for folder in ("benchmarks", "docs/results", "tests") for file in (ROOT / folder).rglob("*.md")),
-]  # fmt: skip
+    *sorted(ROOT.glob("*.md")),
+    *sorted(file for folder in ("benchmarks", "docs", "tests") for file in (ROOT / folder).rglob("*.md")),
+]
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 IN_THE_TREE = re.compile(r"(?:benchmarks|conf|docs|jobs|spark_kafka_group|tests)/[\w./-]*\w")
@@ -166,6 +166,16 @@ def test_each_page_has_its_title_its_question_and_a_link_to_the_next():
         following = pages[number + 1 :]
         link = f"Next: [{following[0][0]}]({following[0][1]})" if following else "Back to the [README](../README.md)."
         assert lines[-1] == link
+
+
+def test_each_page_of_the_design_has_a_question_as_its_title_and_is_named_by_design_md():
+    design = (ROOT / "DESIGN.md").read_text()
+    named = dict(re.findall(r"^- \[(.*)\]\((docs/design/.*)\)$", design, re.MULTILINE))
+    pages = {str(page.relative_to(ROOT)): page.read_text() for page in (DOCS / "design").glob("*.md")}
+    assert {question: pages.pop(page).splitlines()[0] for question, page in named.items()} == {
+        question: f"# {question}" for question in named
+    }
+    assert pages == {}
 
 
 def test_the_site_has_the_pages_in_the_readmes_order():
