@@ -347,6 +347,28 @@ def test_a_checkpoint_of_another_group_s_query_is_named_once(kafka, group, start
     assert "the checkpoint is that of" not in caplog.text
 
 
+def test_a_query_with_a_new_checkpoint_says_which_batches_a_folder_of_files_may_have(
+    kafka, group, started, query_of, caplog
+):
+    warned = "another query of the group has committed batches up to "
+    topic = topic_with(kafka, numbered(10, 2), partitions=2)
+    first = query_of(kafka, topic, group, **QUICK)
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 5, (topic, 1): 5}, within=30)
+    one_more = query_of(kafka, topic, group, **QUICK)
+    wait_until(lambda: len(first.owned()) == len(one_more.owned()) == 1, within=30)
+    produce(kafka, topic, numbered(10, 2))
+    wait_until(lambda: committed(kafka, group) == {(topic, 0): 10, (topic, 1): 10}, within=30)
+    for query in (one_more, first):
+        query.end()
+        query.driver.stop()
+    assert warned not in caplog.text, "a member that joins others takes nobody's place"
+    assert first.ranges, "it has a batch 1"
+    end, _ = batch_and_stop(*new(started(group, {"subscribe": topic}, startingOffsets="earliest", **QUICK)))
+    assert caplog.text.count(f"{warned}1. If this one writes files, it needs an output folder of its own") == 1
+    assert batch(started(group, {"subscribe": topic}, **QUICK), end) == (end, [])
+    assert caplog.text.count(warned) == 1
+
+
 def test_a_query_that_was_killed_as_a_member_cannot_assign_before_its_session_ends(kafka, group, started):
     topic = topic_with(kafka, numbered(20, 2), partitions=2)
     query = started(group, {"subscribe": topic}, **QUICK)

@@ -70,6 +70,13 @@ def latest_batch(committed: Mapping[TopicPartition, Committed], reader: str) -> 
     return max((batch for batch in batches if batch is not None), default=-1)
 
 
+def latest_batch_of_others(committed: Mapping[TopicPartition, Committed], reader: str) -> int:
+    """The latest micro-batch for which queries other than `reader` have committed one of these offsets; -1 for none."""
+    writers = (writer_of(group.metadata) for group in committed.values())
+    batches = (writer.batch for writer in writers if writer is not None and writer.reader != reader)
+    return max((batch for batch in batches if batch is not None), default=-1)
+
+
 def of_later_batches(
     committed: Mapping[TopicPartition, Committed],
     positions: Mapping[TopicPartition, int],

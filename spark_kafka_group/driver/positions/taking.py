@@ -62,6 +62,7 @@ class Taking:
                 if others_came or not self._query.committer.keeps_notes:
                     starts = self._starts(missing, committed)
             self._warn_of(starts)
+            self._warn_of_file_sinks(committed)
             offsets = self._looked_up(starts, committed)
             self._agree(starts, offsets, committed)
             self._count_conflicts(starts)
@@ -240,6 +241,22 @@ class Taking:
         if query.options.group.id is not None or not self._standing.is_new_query:  # or nobody had the group before
             without = rules.by_reset(starts)
             warn_without_offset(query.client, query.group_id, without, self._rules.auto_offset_reset)
+
+    def _warn_of_file_sinks(self, committed: Mapping[TopicPartition, Committed]) -> None:
+        """Log what nobody else says where Spark's file sinks would skip this query's batches: a source sees no sink.
+
+        A query that joins others is one more, and does not take the place of one that wrote into the same folder.
+        """
+        query = self._query
+        batch = rules.latest_batch_of_others(committed, query.reader)
+        is_first = query.subscription.manual or query.generation.alone
+        if self._standing.is_new_query and is_first and batch >= 0:
+            log.warning(
+                "group %s: this query begins with batch 0, and another query of the group has committed batches up to "
+                "%d. If this one writes files, it needs an output folder of its own: Spark skips batches whose numbers "
+                "a folder has, and their records would be committed and not written",
+                query.group_id, batch,
+            )  # fmt: skip
 
     def _looked_up(self, starts: Starts, committed: Mapping[TopicPartition, Committed]) -> dict[TopicPartition, int]:
         """`starts` as offsets; those of partitions that were deleted meanwhile are not there."""
