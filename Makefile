@@ -177,7 +177,7 @@ soak: $(VENV)/.installed  ## the long tests, and minutes of members that come, g
 	$(BIN)/pytest -n 2 --hypothesis-profile 'many examples' tests/{assignors,decode,encode}
 	$(BIN)/pytest -m 'soak or faults'
 	$(MAKE) test-oldest
-	$(MAKE) test-oldest TESTS='tests/cluster/test_connect.py tests/spark/test_pipelines.py' ARGS='-m soak'
+	$(MAKE) test-oldest TESTS='tests/cluster/test_connect.py tests/spark/test_pipelines.py tests/spark/test_checkpoints_in_spark.py' ARGS='-m soak'
 
 .PHONY: fuzz
 fuzz: $(VENV)/.installed  ## feed bytes of others, changed at random, to all parsers, and to the decoder built with sanitizers; SECONDS=3600 SEED= TARGETS="decoder jaas" INPUT=file

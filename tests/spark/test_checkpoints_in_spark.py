@@ -1,18 +1,25 @@
 """Spark's checkpoints: what this package reads of them, and what a new one does to each sink."""
 
+import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import IllegalArgumentException, StreamingQueryException
-from support import committed, name, numbered, produce, topic_with
+from support import WORKERS_PYTHON, committed, name, numbered, produce, topic_with
 
 from spark_kafka_group import GroupKafkaListener
 from spark_kafka_group.files import local_folder
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.tools import checkpoint
+
+sys.path.insert(0, str(Path(__file__).parent / "kafka_source"))
+from connector import connector_jars, delta_jars
 
 NAMES = st.lists(st.sampled_from(["a", "..", ".", "b c", "%20", "...", "", "é", "a+b"]), max_size=7).map("/".join)
 PREFIXES = st.sampled_from(["/", "/x/", "file:/", "file:///", "file:////", "", "x/"])
@@ -180,3 +187,24 @@ def test_what_a_new_checkpoint_does_to_each_sink(spark, kafka, group, tmp_path, 
         produce(kafka, topic, numbered(10, 1, first=10))
     assert committed(kafka, group) == {(topic, 0): 20}
     assert sink.numbers(spark, tmp_path) == list(sink.left)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("kind", "jars"), [("delta", delta_jars), ("kafka", connector_jars)])
+def test_with_a_new_checkpoint_a_sink_that_knows_no_batch_of_the_old_query_appends(kafka, group, tmp_path, kind, jars):
+    try:
+        needed = ",".join(map(str, jars()))
+    except RuntimeError as error:
+        pytest.skip(str(error).splitlines()[0])
+    topic = topic_with(kafka, numbered(10, 1), partitions=1)
+    kafka.create_topic(f"{topic}-written", partitions=1)
+    program = str(Path(__file__).parent / "appending_program.py")
+    environment = {**os.environ, "PYSPARK_PYTHON": WORKERS_PYTHON}
+    for place in ("checkpoint", "new"):
+        command = [program, needed, kind, str(tmp_path), place, kafka.bootstrap_servers, topic, group]
+        command = [sys.executable, *command]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
+        produce(kafka, topic, numbered(10, 1, first=10))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == list(range(20))
+    assert committed(kafka, group) == {(topic, 0): 20}

@@ -1,4 +1,4 @@
-"""Jars of Spark's own kafka source for the installed pyspark, downloaded once."""
+"""Jars of Spark's own kafka source, and of Delta, for the installed pyspark, downloaded once."""
 
 import hashlib
 import subprocess
@@ -13,6 +13,7 @@ SCALA = "2.13"
 SOURCE = f"spark-sql-kafka-0-10_{SCALA}"
 APART = [("org.apache.kafka", "kafka-clients", "3.9.2"), ("org.apache.commons", "commons-pool2", "2.13.1")]
 """What the source needs, where its module for delegation tokens is not to be had and a stand-in is compiled for it."""
+DELTA = "4.4.0"
 STANDIN = Path(__file__).parent / "TokenProvider.scala"
 
 
@@ -28,6 +29,19 @@ def connector_jars():
     edition = hashlib.sha256(STANDIN.read_bytes()).hexdigest()[:8]
     folder = cache_directory() / f"spark-{version}" / f"{SOURCE}-{edition}"
     return sorted(once(folder, _retrieve_all, f"downloading Spark's kafka source {version}, once").glob("*.jar"))
+
+
+def delta_jars():
+    """As :func:`connector_jars`, for format("delta")."""
+    version = pyspark.__version__
+    modules = f"delta-spark_{version.rpartition('.')[0]}_{SCALA}", "delta-storage"
+
+    def all_of_them(parts):
+        for module in modules:
+            retrieve("io.delta", module, DELTA, parts, "-notransitive", attempts=1)
+
+    folder = cache_directory() / f"spark-{version}" / f"delta-{DELTA}"
+    return sorted(once(folder, all_of_them, f"downloading Delta {DELTA}, once").glob("*.jar"))
 
 
 def _retrieve_all(parts):
