@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_kafka_group.driver.reporting.progress import MEANINGS
+from spark_kafka_group.driver.steps.progress import MEANINGS
 from spark_kafka_group.metrics import metric_table
 from spark_kafka_group.options import SECTIONS, documentation
 from spark_kafka_group.options.sink_sections import SINK_SECTIONS

@@ -13,7 +13,7 @@ from triggers import send
 
 from spark_kafka_group import BrokerTimeoutError
 from spark_kafka_group.driver import batch_read
-from spark_kafka_group.driver.backlog import backlog
+from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.executor import decode
 from spark_kafka_group.executor.connections import brokers_for
 from spark_kafka_group.executor.fetcher import Fetcher

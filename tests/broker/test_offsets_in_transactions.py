@@ -376,7 +376,7 @@ class TestDeletedTopics:
 
 class TestTwoQueriesWithOneId:
     def test_the_second_is_refused(self, kafka, group, exactly_once, monkeypatch):
-        monkeypatch.setattr("spark_kafka_group.driver.sink_transaction.GOES_WITHIN_S", 0.5)
+        monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, transactional_id=group).start()
         query.trigger()
@@ -386,7 +386,7 @@ class TestTwoQueriesWithOneId:
         query.trigger()
 
     def test_also_one_that_has_begun_at_the_same_time(self, kafka, group, exactly_once, monkeypatch):
-        monkeypatch.setattr("spark_kafka_group.driver.sink_transaction.GOES_WITHIN_S", 0.5)
+        monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         query = exactly_once(first, transactional_id=group).start()
         other = exactly_once(second, transactional_id=group, **{"kafka.group.id": f"{group}-2"}).start()
@@ -399,7 +399,7 @@ class TestTwoQueriesWithOneId:
             query.begin()
 
     def test_also_one_that_spark_asks_at_the_same_time(self, kafka, group, exactly_once, query_of, monkeypatch):
-        monkeypatch.setattr("spark_kafka_group.driver.sink_transaction.GOES_WITHIN_S", 0.5)
+        monkeypatch.setattr("spark_kafka_group.driver.steps.sink_transaction.GOES_WITHIN_S", 0.5)
         first, second = (topic_with(kafka, numbered(10, 1), partitions=1) for _ in range(2))
         busy = query_of(kafka, first, group, **BOTH)
         busy.may_finish.clear()

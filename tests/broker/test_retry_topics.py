@@ -11,8 +11,9 @@ from support import Record, committed, name, produce
 from triggers import fill, send
 
 from spark_kafka_group.driver import stream
-from spark_kafka_group.driver.backlog import backlog, long_poll
+from spark_kafka_group.driver.backlog import long_poll
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays, now_ms
+from spark_kafka_group.driver.steps import backlog
 from spark_kafka_group.offsets import OffsetRange, TopicPartition
 from spark_kafka_group.retry_topics import dead_letter_topic, retry_topic
 from spark_kafka_group.testing import wait_until

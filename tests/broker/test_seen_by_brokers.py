@@ -12,7 +12,7 @@ from java_gateway import JavaProcess
 from kafka.protocol.admin import AlterClientQuotasRequest
 from support import name, numbered, options, topic_with
 
-from spark_kafka_group.driver.backlog.backlog import ENDS_HOLD_S
+from spark_kafka_group.driver.steps.backlog import ENDS_HOLD_S
 from spark_kafka_group.executor.read import read
 from spark_kafka_group.executor.sending import receivers
 from spark_kafka_group.executor.sink_columns import SinkColumns

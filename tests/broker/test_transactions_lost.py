@@ -20,7 +20,7 @@ from support import name, options
 from transactions import Writer
 
 from spark_kafka_group.__main__ import main
-from spark_kafka_group.driver.sink_transaction import SinkTransaction
+from spark_kafka_group.driver.steps.sink_transaction import SinkTransaction
 from spark_kafka_group.driver.transactions import deciding, finishing
 from spark_kafka_group.errors import (
     BrokerError,

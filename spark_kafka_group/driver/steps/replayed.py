@@ -7,8 +7,8 @@ from collections.abc import Collection
 
 from spark_kafka_group.commit_metadata import is_of_batch
 from spark_kafka_group.driver.positions import rules, truncation
-from spark_kafka_group.driver.positions.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.steps.topic_changes import by_others, deleted_for_good, void_offset
 from spark_kafka_group.errors import OptionError
 from spark_kafka_group.exactly_once import SourceBatch
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from spark_kafka_group.driver.positions import topic_changes, unowned
+from spark_kafka_group.driver.positions import unowned
 from spark_kafka_group.driver.positions.checkpointed_ends import CheckpointedEnds
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.steps import topic_changes
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 
 

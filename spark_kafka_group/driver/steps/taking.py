@@ -6,13 +6,14 @@ import logging
 from collections.abc import Collection, Mapping
 
 from spark_kafka_group.commit_metadata import instance_id_of
-from spark_kafka_group.driver.backlog.backlog import Backlog
 from spark_kafka_group.driver.membership.other_members import others_in_group
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
-from spark_kafka_group.driver.positions import rules, topic_changes, unowned
+from spark_kafka_group.driver.positions import rules, unowned
 from spark_kafka_group.driver.positions.lookup import looked_up, warn_without_offset
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.steps import topic_changes
+from spark_kafka_group.driver.steps.backlog import Backlog
 from spark_kafka_group.errors import NEW_CHECKPOINT, AuthorizationError, FencedError
 from spark_kafka_group.offsets import TopicPartition
 from spark_kafka_group.options.bounds import Bound

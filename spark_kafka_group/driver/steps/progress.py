@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spark_kafka_group.driver.backlog.backlog import Backlog
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.steps.backlog import Backlog
 from spark_kafka_group.offsets import GROUP_KEY, TopicPartition, positions_to_json
 from spark_kafka_group.wire import Generation
 

@@ -12,11 +12,12 @@ from spark_kafka_group.driver.backlog.last_stable import BeyondLastStable
 from spark_kafka_group.driver.backlog.long_poll import LongPoll
 from spark_kafka_group.driver.backlog.pausing import PausedPartitions
 from spark_kafka_group.driver.backlog.retry_delays import RetryDelays
-from spark_kafka_group.driver.positions import lost_records, rules, truncation
+from spark_kafka_group.driver.positions import rules, truncation
 from spark_kafka_group.driver.positions.lookup import looked_up_until
 from spark_kafka_group.driver.query import Query
 from spark_kafka_group.driver.reporting.awaited_topics import AwaitedTopics
 from spark_kafka_group.driver.reporting.backlog_ages import BacklogAges
+from spark_kafka_group.driver.steps import lost_records
 from spark_kafka_group.offsets import GroupOffset, OffsetRange, TopicPartition
 
 ENDS_HOLD_S = 1.0

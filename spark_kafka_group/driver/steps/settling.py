@@ -7,8 +7,8 @@ import time
 from spark_kafka_group.driver.membership.member_protocol import Joined
 from spark_kafka_group.driver.membership.siblings import Siblings
 from spark_kafka_group.driver.membership.yielding import YieldedBatch
-from spark_kafka_group.driver.positions.handing_over import hand_over
 from spark_kafka_group.driver.query import Query
+from spark_kafka_group.driver.steps.handing_over import hand_over
 
 SIBLING_SLACK_MS = 2_000
 """A source waits for others of its query until the next heartbeat and this much longer: they may wait for it."""
